@@ -1,0 +1,73 @@
+# Every target does its own set-up: a machine with python3 (3.11 or later) and make is enough.
+# Set-up is stamped, so the second time it costs nothing.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Node and npm come from a wheel, so that the system's Node does not matter.
+NPM = $(BIN)/python -m scripts.npm
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all check format lint types layers conformance bench clean
+
+help: ## Show the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
+
+setup: $(VENV)/.ready ## Make the development environment
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade pip
+	$(BIN)/pip install --quiet --constraint constraints.txt --group dev --editable .
+	@touch $@
+
+# The peers live in environments of their own: what they need must not leak into what we need.
+
+.peers/mcp/.ready: peers/constraints.txt
+	$(PYTHON) -m venv .peers/mcp
+	.peers/mcp/bin/pip install --quiet --disable-pip-version-check --constraint peers/constraints.txt mcp
+	@touch $@
+
+.peers/fastmcp/.ready: peers/constraints.txt
+	$(PYTHON) -m venv .peers/fastmcp
+	.peers/fastmcp/bin/pip install --quiet --disable-pip-version-check --constraint peers/constraints.txt fastmcp uvloop httptools
+	@touch $@
+
+.peers/node/.ready: peers/package.json $(VENV)/.ready
+	mkdir -p .peers/node
+	cp peers/package.json .peers/node/
+	$(NPM) install --prefix .peers/node --no-audit --no-fund --no-package-lock --silent
+	@touch $@
+
+demo: $(VENV)/.ready ## Start a server and call a tool over HTTP
+	@$(BIN)/python examples/demo.py
+
+test: $(VENV)/.ready .peers/mcp/.ready .peers/node/.ready ## Run the tests (also against the official clients)
+	$(BIN)/pytest -n 2 -m "not slow"
+
+test-all: $(VENV)/.ready .peers/mcp/.ready .peers/node/.ready ## Run the tests, the slow ones too
+	$(BIN)/pytest -n 2
+
+check: format lint types layers test ## Everything that must be green
+
+format: $(VENV)/.ready
+	$(BIN)/ruff format --check .
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff check .
+
+types: $(VENV)/.ready
+	$(BIN)/mypy
+	$(BIN)/pyright
+
+layers: $(VENV)/.ready
+	$(BIN)/lint-imports --no-cache
+
+conformance: $(VENV)/.ready .peers/node/.ready ## Run the official conformance suite
+	$(BIN)/python -m conformance.run
+
+bench: $(VENV)/.ready .peers/mcp/.ready .peers/fastmcp/.ready ## Measure against the ceiling and the peers
+	$(BIN)/python -m bench.run
+
+clean: ## Remove everything that the targets made
+	rm -rf $(VENV) .peers .cache

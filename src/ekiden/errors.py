@@ -1,0 +1,134 @@
+"""Every exception that ekiden raises on purpose, split by what the caller does next.
+
+    EkidenError
+    ├── UsageError               you misused the library: change the code that calls it
+    │   └── RegistrationError    a tool, prompt, resource or completion cannot be registered as written
+    ├── ProtocolError            one JSON-RPC error: what the peer sent cannot be served
+    │   ├── ParseError                 -32700  the bytes are no JSON
+    │   ├── InvalidRequest             -32600  the JSON is no JSON-RPC request
+    │   ├── MethodNotFound             -32601
+    │   ├── InvalidParams              -32602
+    │   ├── InternalError              -32603
+    │   ├── HeaderMismatch             -32020  the HTTP headers and the body disagree
+    │   ├── MissingCapability          -32021  the client did not declare what the request needs
+    │   └── UnsupportedVersion         -32022
+    ├── TransportError           the connection failed: nothing is wrong with the message
+    └── ToolError                raised by a tool's author: the text is shown to the model
+
+A `ProtocolError` carries its facts as attributes; its message may reach the wire, so nothing
+secret goes into it. Handlers may raise any `ProtocolError` to answer with exactly that error.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+__all__ = [
+    "EkidenError",
+    "HeaderMismatch",
+    "InternalError",
+    "InvalidParams",
+    "InvalidRequest",
+    "MethodNotFound",
+    "MissingCapability",
+    "ParseError",
+    "ProtocolError",
+    "RegistrationError",
+    "ToolError",
+    "TransportError",
+    "UnsupportedVersion",
+    "UsageError",
+]
+
+
+class EkidenError(Exception):
+    """The root: catches everything that ekiden raises on purpose."""
+
+
+class UsageError(EkidenError):
+    """The library was called in a way that cannot work; the message says what to change."""
+
+
+class RegistrationError(UsageError):
+    """A handler cannot be registered as it is written."""
+
+
+class TransportError(EkidenError):
+    """The connection to the peer failed or was closed."""
+
+
+class ToolError(EkidenError):
+    """A tool failed in a way its caller should read: the text becomes the `isError` result."""
+
+
+class ProtocolError(EkidenError):
+    """A JSON-RPC error. `code`, `message` and `data` are what the peer sees."""
+
+    default_code: ClassVar[int] = -32603
+
+    def __init__(self, message: str, *, data: Any = None, code: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.data = data
+        self.code = self.default_code if code is None else code
+
+
+class ParseError(ProtocolError):
+    """The bytes are not JSON, or JSON that no peer may send: too deep, not UTF-8, NaN."""
+
+    default_code = -32700
+
+
+class InvalidRequest(ProtocolError):
+    """The JSON is not one JSON-RPC request or notification."""
+
+    default_code = -32600
+
+
+class MethodNotFound(ProtocolError):
+    """The method is not implemented here, or not part of the protocol version in use."""
+
+    default_code = -32601
+
+
+class InvalidParams(ProtocolError):
+    """The parameters are malformed, or name something that does not exist."""
+
+    default_code = -32602
+
+
+class InternalError(ProtocolError):
+    """The server failed; the reason is in its log, not in the message."""
+
+    default_code = -32603
+
+
+class HeaderMismatch(ProtocolError):
+    """A mirrored HTTP header is missing, malformed, or differs from the body."""
+
+    default_code = -32020
+
+
+class MissingCapability(ProtocolError):
+    """The request needs client capabilities that it does not declare."""
+
+    default_code = -32021
+
+    def __init__(self, required: Mapping[str, Any]) -> None:
+        self.required = dict(required)
+        super().__init__(
+            f"The client did not declare a required capability: {', '.join(sorted(required))}",
+            data={"requiredCapabilities": self.required},
+        )
+
+
+class UnsupportedVersion(ProtocolError):
+    """The request's protocol version is not spoken here."""
+
+    default_code = -32022
+
+    def __init__(self, requested: str, supported: Sequence[str]) -> None:
+        self.requested = requested
+        self.supported = tuple(supported)
+        super().__init__(
+            "Unsupported protocol version", data={"supported": list(supported), "requested": requested}
+        )

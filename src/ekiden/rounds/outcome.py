@@ -1,0 +1,56 @@
+"""How a leg ends. Middleware sees outcomes; a dialect spells them.
+
+An outcome is not bytes yet: the same one is spelled differently for clients of different ages.
+"""
+
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
+
+from ekiden.errors import ProtocolError
+from ekiden.wire.json import decode
+from ekiden.wire.jsonrpc import RequestId
+
+__all__ = ["Complete", "Dialect", "Failed", "Outcome"]
+
+
+class Dialect(Protocol):
+    """What an outcome needs of a protocol version: a spelling for each way to end."""
+
+    def complete(self, request_id: RequestId, result: dict[str, Any] | bytes) -> bytes:
+        """Spell a final result."""
+        ...
+
+    def error(self, request_id: RequestId | None, error: ProtocolError) -> bytes:
+        """Spell an error."""
+        ...
+
+
+class Complete(msgspec.Struct):
+    """The request is answered. `result` is bytes where it was spelled ahead (lists, discovery)."""
+
+    result: dict[str, Any] | bytes
+
+    def render(self, dialect: Dialect, request_id: RequestId) -> bytes:
+        """The response as `dialect` spells it."""
+        return dialect.complete(request_id, self.result)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The result as a dict, also where it was spelled ahead."""
+        if isinstance(self.result, bytes):
+            decoded: dict[str, Any] = decode(self.result)
+            return decoded
+        return self.result
+
+
+class Failed(msgspec.Struct):
+    """The request cannot be answered: a JSON-RPC error."""
+
+    error: ProtocolError
+
+    def render(self, dialect: Dialect, request_id: RequestId) -> bytes:
+        """The response as `dialect` spells it."""
+        return dialect.error(request_id, self.error)
+
+
+Outcome: TypeAlias = Complete | Failed

@@ -1,0 +1,135 @@
+"""An ordered collection of definitions whose list results lie ready as bytes.
+
+Listing is the most repeated request there is, and its answer changes only when the collection
+does. So each page is spelled once and kept until then. Order is the order of registration: the
+same on every request, which keeps clients' and models' caches warm.
+"""
+
+import base64
+import binascii
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+from ekiden.errors import InvalidParams, RegistrationError, UsageError
+
+__all__ = ["Cache", "Catalog"]
+
+Spell: TypeAlias = Callable[[dict[str, Any]], bytes]
+"""How a dialect spells a complete result."""
+
+
+class Cache(msgspec.Struct, frozen=True):
+    """A caching hint: for how long, and for whom, a client may keep a result.
+
+    The default permits nothing: a stale or shared list is a fault that only its author can rule out.
+    """
+
+    ttl_ms: int = 0
+    scope: Literal["public", "private"] = "private"
+
+    def __post_init__(self) -> None:
+        if self.ttl_ms < 0:
+            raise UsageError("Cache(ttl_ms=...) must not be negative")
+
+    def fields(self) -> dict[str, Any]:
+        """The hint as the wire spells it."""
+        return {"ttlMs": self.ttl_ms, "cacheScope": self.scope}
+
+
+class Entry(Protocol):
+    """What can stand in a catalog."""
+
+    @property
+    def key(self) -> str:
+        """Its unique name or URI."""
+        ...
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """How it is listed."""
+        ...
+
+
+EntryT = TypeVar("EntryT", bound=Entry)
+
+
+class Catalog(Generic[EntryT]):
+    """Entries by name, in order, with their list results ready."""
+
+    def __init__(
+        self, what: str, field: str, *, cache: Cache, page_size: int | None, on_change: Callable[[], None]
+    ) -> None:
+        self.what: Final = what
+        self.declared = False
+        """Whether there has ever been an entry. A capability once declared stays declared."""
+        self._field = field
+        self._cache = cache
+        self._page_size = page_size
+        self._on_change = on_change
+        self._entries: dict[str, EntryT] = {}
+        self._order: dict[str, int] = {}
+        self._next = 0
+        self._pages: dict[int, bytes] = {}
+        self.get = self._entries.get
+
+    def __iter__(self) -> Iterator[EntryT]:
+        return iter(self._entries.values())
+
+    def add(self, entry: EntryT) -> None:
+        """Add an entry; a second one of the same name is refused."""
+        if entry.key in self._entries:
+            raise RegistrationError(f"{self.what} {entry.key!r} is registered already")
+        self._entries[entry.key] = entry
+        self._order[entry.key] = self._next
+        self._next += 1
+        self.declared = True
+        self._changed()
+
+    def remove(self, key: str) -> None:
+        """Remove an entry; an unknown one is refused."""
+        if key not in self._entries:
+            raise UsageError(f"there is no {self.what.lower()} {key!r} to remove")
+        del self._entries[key], self._order[key]
+        self._changed()
+
+    def _changed(self) -> None:
+        self._pages.clear()
+        self._on_change()
+
+    def page(self, cursor: str | None, spell: Spell) -> bytes:
+        """The list result that starts at `cursor`."""
+        after = -1 if cursor is None else _read_cursor(cursor, self._field)
+        if (ready := self._pages.get(after)) is not None:
+            return ready
+        positions = list(self._order.values())
+        start = bisect_right(positions, after)
+        stop = len(positions) if self._page_size is None else start + self._page_size
+        entries = list(self._entries.values())[start:stop]
+        result: dict[str, Any] = {
+            self._field: [entry.definition for entry in entries],
+            **self._cache.fields(),
+        }
+        if stop < len(positions):
+            result["nextCursor"] = _write_cursor(positions[stop - 1], self._field)
+        page = spell(result)
+        # Only the pages that our own cursors lead to are kept: invented ones must not fill memory.
+        if start == 0 or (self._page_size is not None and start % self._page_size == 0):
+            self._pages[after if start else -1] = page
+        return page
+
+
+def _write_cursor(position: int, field: str) -> str:
+    return base64.urlsafe_b64encode(f"{field}:{position}".encode()).decode()
+
+
+def _read_cursor(cursor: str, field: str) -> int:
+    try:
+        name, _, position = base64.b64decode(cursor, b"-_", validate=True).decode("ascii").partition(":")
+        if name == field and position.isdecimal() and len(position) < 16:
+            return int(position)
+    except (binascii.Error, ValueError):
+        pass
+    raise InvalidParams("Invalid params: unknown `cursor`; start again without one")

@@ -1,0 +1,123 @@
+"""What a handler returned, as the protocol spells it.
+
+Text, content blocks and lists of them are content. Anything else is data: it becomes
+`structuredContent`, and its JSON becomes a text block for clients that read only those.
+The official models are recognised without importing them: a handler that returns one has.
+"""
+
+import base64
+import sys
+import types
+import typing
+from collections.abc import Iterable
+from typing import Any, Final
+
+from pydantic import BaseModel, TypeAdapter
+
+from ekiden.wire.json import encode
+
+__all__ = ["content_blocks", "dump", "is_content_hint", "prompt_messages", "resource_contents", "to_json"]
+
+_BLOCKS: Final = ("TextContent", "ImageContent", "AudioContent", "ResourceLink", "EmbeddedResource")
+
+_any: Final[TypeAdapter[Any]] = TypeAdapter(Any)
+
+
+def dump(model: BaseModel) -> dict[str, Any]:
+    """A protocol model as it goes on the wire: absent fields are absent, not null."""
+    return model.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def to_json(value: Any) -> Any:
+    """Any data of the author's as JSON types: models, dataclasses, dates, enums."""
+    return _any.dump_python(value, mode="json", by_alias=True)
+
+
+def _official(*names: str) -> tuple[type, ...]:
+    module = sys.modules.get("mcp_types")
+    return () if module is None else tuple(getattr(module, name) for name in names)
+
+
+def is_block(value: Any) -> bool:
+    """Whether `value` is a content block: an official model, or its dict form."""
+    return isinstance(value, _official(*_BLOCKS))
+
+
+def is_contents(value: Any) -> bool:
+    """Whether `value` is one of the official models of resource contents."""
+    return isinstance(value, _official("TextResourceContents", "BlobResourceContents"))
+
+
+def _is_list(value: Any) -> typing.TypeGuard[list[Any]]:
+    return isinstance(value, list | tuple)
+
+
+def content_blocks(value: Any) -> list[dict[str, Any]] | None:
+    """`value` as content, or None if it is data."""
+    if value is None:
+        return []
+    if isinstance(value, str):
+        return [{"type": "text", "text": value}]
+    if is_block(value):
+        return [dump(value)]
+    if _is_list(value) and any(is_block(item) for item in value):
+        return [block for item in value for block in _item_blocks(item)]
+    return None
+
+
+def _item_blocks(item: Any) -> list[dict[str, Any]]:
+    blocks = content_blocks(item)
+    return [text_block(to_json(item))] if blocks is None else blocks
+
+
+def text_block(data: Any) -> dict[str, Any]:
+    """JSON data as a text block."""
+    return {"type": "text", "text": encode(data).decode()}
+
+
+def is_content_hint(hint: Any) -> bool:
+    """Whether a return annotation promises content rather than data, and so has no output schema."""
+    if hint is None or hint is type(None) or hint is str or hint is Any:
+        return True
+    origin = typing.get_origin(hint)
+    arguments = typing.get_args(hint)
+    if origin is typing.Annotated:
+        return is_content_hint(arguments[0])
+    if origin in (typing.Union, types.UnionType):
+        return all(is_content_hint(argument) for argument in arguments)
+    if origin in (list, tuple) or (isinstance(origin, type) and issubclass(origin, Iterable)):
+        return any(_mentions_block(argument) for argument in arguments)
+    return isinstance(hint, type) and issubclass(hint, _official(*_BLOCKS, "CallToolResult"))
+
+
+def _mentions_block(hint: Any) -> bool:
+    if isinstance(hint, type):
+        return issubclass(hint, _official(*_BLOCKS))
+    return any(_mentions_block(argument) for argument in typing.get_args(hint))
+
+
+def prompt_messages(value: Any) -> list[dict[str, Any]]:
+    """What a prompt returned, as messages; text and blocks are the user's."""
+    if _is_list(value):
+        return [message for item in value for message in prompt_messages(item)]
+    if isinstance(value, BaseModel) and isinstance(value, _official("PromptMessage")):
+        return [dump(value)]
+    blocks = content_blocks(value)
+    if blocks is None:
+        blocks = [text_block(to_json(value))]
+    return [{"role": "user", "content": block} for block in blocks]
+
+
+def resource_contents(value: Any, uri: str, mime_type: str | None) -> list[dict[str, Any]]:
+    """What a resource returned, as contents of `uri`; bytes become a blob, data becomes JSON text."""
+    if is_contents(value):
+        return [dump(value)]
+    if _is_list(value) and any(is_contents(item) for item in value):
+        return [content for item in value for content in resource_contents(item, uri, mime_type)]
+    if isinstance(value, bytes):
+        blob = base64.b64encode(value).decode()
+        return [{"uri": uri, "mimeType": mime_type or "application/octet-stream", "blob": blob}]
+    if isinstance(value, str):
+        return [{"uri": uri, "mimeType": mime_type or "text/plain", "text": value}]
+    text = encode(to_json(value)).decode()
+    return [{"uri": uri, "mimeType": mime_type or "application/json", "text": text}]

@@ -1,0 +1,197 @@
+"""From a request to its outcome: find the handler, check what it needs, call it, say how it ended.
+
+This is the server's side of the transports' port. Errors follow one table: what a tool's caller
+can mend is an `isError` result; what the request got wrong is a JSON-RPC error; what the author
+got wrong is logged with its trace and told without it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+from ekiden.errors import InternalError, InvalidParams, InvalidRequest, ProtocolError, ToolError
+from ekiden.rounds.outcome import Complete, Failed, Outcome
+from ekiden.server.completions import completion_result, read_reference
+from ekiden.server.context import Context
+from ekiden.server.handlers import Handler
+from ekiden.server.registry import Registry
+from ekiden.server.resources import Resource
+from ekiden.server.schemas import ArgumentsInvalid, Parameters
+from ekiden.server.subscriptions import read_filter
+from ekiden.server.tools import OutputInvalid
+from ekiden.transports.port import Stream
+from ekiden.wire.headers import check_mirrored_params
+from ekiden.wire.json import is_object
+from ekiden.wire.meta import SUBSCRIPTION_ID
+from ekiden.wire.modern import Request
+
+__all__ = ["Answer", "Dispatcher"]
+
+_log = logging.getLogger("ekiden.server")
+
+Answer: TypeAlias = Callable[[Request, Stream], Awaitable[Outcome]]
+
+
+class Dispatcher:
+    """Answers every method of the protocol out of a registry."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._answers: dict[str, Answer] = {
+            "tools/call": self._call_tool,
+            "tools/list": self._lister(registry.tools),
+            "prompts/get": self._get_prompt,
+            "prompts/list": self._lister(registry.prompts),
+            "resources/read": self._read_resource,
+            "resources/list": self._lister(registry.resources),
+            "resources/templates/list": self._lister(registry.templates),
+            "completion/complete": self._complete,
+            "server/discover": self._discover,
+            "subscriptions/listen": self._listen,
+        }
+        self.state: Any = None
+        """What the lifespan yielded."""
+
+    def __contains__(self, method: object) -> bool:
+        """Whether `method` is answered: it exists, and its capability is declared."""
+        return method in self._answers and self._registry.offers(str(method))
+
+    async def answer(self, request: Request, stream: Stream) -> Outcome:
+        """Answer a request whose method is known; raises nothing but cancellation."""
+        try:
+            return await self._answers[request.method](request, stream)
+        except ProtocolError as error:
+            return Failed(error)
+        except Exception:
+            _log.exception("%s %s failed", request.method, request.name or "")
+            return Failed(InternalError("Internal error"))
+
+    async def _call_tool(self, request: Request, stream: Stream) -> Outcome:
+        tool = self._registry.tools.get(request.name or "")
+        if tool is None:
+            raise InvalidParams(f"Unknown tool: {request.name}")
+        arguments = _arguments(request)
+        if tool.mirrored and request.headers is not None:
+            check_mirrored_params(request.headers, tool.mirrored, arguments)
+        try:
+            bound = tool.parameters.bind(arguments)
+        except ArgumentsInvalid as problem:
+            return _tool_error(f"Invalid arguments for tool {tool.key!r}: {problem}")
+        try:
+            value = await self._call(tool.handler, bound, request, stream)
+            return Complete(tool.result(value))
+        except ToolError as error:
+            return _tool_error(str(error))
+        except OutputInvalid:
+            _log.exception("Tool %r returned what its output schema does not allow", tool.key)
+            return _tool_error(f"Tool {tool.key!r} failed: its result does not fit its output schema")
+        except ProtocolError:
+            raise
+        except Exception:
+            _log.exception("Tool %r raised", tool.key)
+            return _tool_error(f"Tool {tool.key!r} failed")
+
+    async def _get_prompt(self, request: Request, stream: Stream) -> Outcome:
+        prompt = self._registry.prompts.get(request.name or "")
+        if prompt is None:
+            raise InvalidParams(f"Unknown prompt: {request.name}")
+        bound = _bind(prompt.parameters, _arguments(request), f"prompt {prompt.key!r}")
+        return Complete(prompt.result(await self._call(prompt.handler, bound, request, stream)))
+
+    async def _read_resource(self, request: Request, stream: Stream) -> Outcome:
+        uri = request.name or ""
+        resource, values = self._find_resource(uri)
+        try:
+            bound = _bind(resource.parameters, values, f"resource {uri!r}")
+        except InvalidParams:
+            raise _unknown_resource(uri) from None
+        return Complete(resource.result(await self._call(resource.handler, bound, request, stream), uri))
+
+    def _find_resource(self, uri: str) -> tuple[Resource, dict[str, str]]:
+        resource = self._registry.resources.get(uri)
+        if resource is not None:
+            return resource, {}
+        for resource in self._registry.templates:
+            if resource.template is not None and (values := resource.template.match(uri)) is not None:
+                return resource, values
+        raise _unknown_resource(uri)
+
+    async def _call(
+        self, handler: Handler, arguments: dict[str, Any], request: Request, stream: Stream
+    ) -> Any:
+        if handler.context is not None:
+            arguments[handler.context] = Context(request, stream, self.state)
+        try:
+            return await handler.call(**arguments)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Nobody cancelled the request: something that the handler awaited was cancelled elsewhere.
+            raise RuntimeError("the handler let a cancellation escape that was not its own") from None
+
+    def _lister(self, catalog: Any) -> Answer:
+        async def list_page(request: Request, stream: Stream) -> Outcome:
+            cursor = request.params.get("cursor")
+            if cursor is not None and type(cursor) is not str:
+                raise InvalidParams("Invalid params: `cursor` must be a string")
+            return Complete(catalog.page(cursor, self._registry.dialect.result))
+
+        return list_page
+
+    async def _discover(self, request: Request, stream: Stream) -> Outcome:
+        return Complete(self._registry.discovery())
+
+    async def _complete(self, request: Request, stream: Stream) -> Outcome:
+        reference, argument, value, arguments = read_reference(request.params)
+        kind, target = reference
+        if kind == "ref/prompt" and self._registry.prompts.get(target) is None:
+            raise InvalidParams(f"Unknown prompt: {target}")
+        if kind == "ref/resource" and self._registry.any_resource(target) is None:
+            raise _unknown_resource(target)
+        completer = self._registry.completions.get(reference, argument)
+        if completer is None:
+            return Complete({"completion": {"values": []}})
+        bound = completer.bind(value, arguments)
+        return Complete(completion_result(await self._call(completer.handler, bound, request, stream)))
+
+    async def _listen(self, request: Request, stream: Stream) -> Outcome:
+        if not stream.can_notify:
+            raise InvalidRequest("Invalid request: a subscription needs `Accept: text/event-stream`")
+        granted = self._registry.grant(read_filter(request.params))
+        tag = {SUBSCRIPTION_ID: request.id}
+        hub = self._registry.hub
+        subscription = hub.open(granted)
+        try:
+            acknowledged = {"_meta": tag, "notifications": granted.acknowledged()}
+            await stream.notify("notifications/subscriptions/acknowledged", acknowledged)
+            async for change in subscription:
+                await stream.notify(change.method, {"_meta": tag, **change.params()})
+            if stream.shared:
+                await stream.notify("notifications/cancelled", {"_meta": tag, "requestId": request.id})
+        finally:
+            hub.close(subscription)
+        return Complete({"_meta": tag})
+
+
+def _arguments(request: Request) -> dict[str, Any]:
+    arguments = request.params.get("arguments", {})
+    if not is_object(arguments):
+        raise InvalidParams("Invalid params: `arguments` must be an object")
+    return arguments
+
+
+def _bind(parameters: Parameters, arguments: dict[str, Any], what: str) -> dict[str, Any]:
+    try:
+        return parameters.bind(arguments)
+    except ArgumentsInvalid as problem:
+        raise InvalidParams(f"Invalid arguments for {what}: {problem}") from None
+
+
+def _tool_error(text: str) -> Complete:
+    return Complete({"content": [{"type": "text", "text": text}], "isError": True})
+
+
+def _unknown_resource(uri: str) -> InvalidParams:
+    return InvalidParams(f"Resource not found: {uri}", data={"uri": uri})

@@ -1,0 +1,89 @@
+"""The server as transports see it: dispatch, with middleware and tracing around it where there are any."""
+
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeAlias
+
+from ekiden.rounds.outcome import Outcome
+from ekiden.server.dispatch import Dispatcher
+from ekiden.server.lifespan import Lifespan
+from ekiden.server.registry import Registry
+from ekiden.telemetry.spans import is_tracing, traced
+from ekiden.transports.port import Stream
+from ekiden.wire.modern import Modern, Request
+
+__all__ = ["CallNext", "Middleware", "ServerEndpoint"]
+
+CallNext: TypeAlias = Callable[[Request], Awaitable[Outcome]]
+Middleware: TypeAlias = Callable[[Request, CallNext], Awaitable[Outcome]]
+"""Called around every request: look at it, pass it on or not, look at its outcome."""
+
+_Run: TypeAlias = Callable[[Request, Stream], Coroutine[Any, Any, Outcome]]
+
+
+class ServerEndpoint:
+    """Implements `ekiden.transports.port.Endpoint`."""
+
+    def __init__(
+        self, registry: Registry, lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None
+    ) -> None:
+        self._registry = registry
+        self._dispatcher = Dispatcher(registry)
+        self._lifespan = Lifespan(lifespan)
+        self._started = False
+        self._run: _Run = self._dispatcher.answer
+
+    @property
+    def methods(self) -> Dispatcher:
+        """The methods that are answered."""
+        return self._dispatcher
+
+    @property
+    def dialect(self) -> Modern:
+        """How answers are spelled."""
+        return self._registry.dialect
+
+    def wrap(self, middleware: Middleware) -> None:
+        """Put one more middleware inside those that are there."""
+        self._wrapped = [*getattr(self, "_wrapped", []), middleware]
+        run: _Run = self._dispatcher.answer
+        for layer in reversed(self._wrapped):
+            run = _around(layer, run)
+        self._run = run
+
+    def answer(self, request: Request, stream: Stream) -> Coroutine[Any, Any, Outcome]:
+        """Answer one request."""
+        if not self._started:
+            return self._start_and_answer(request, stream)
+        if is_tracing():
+            return traced(request, lambda: self._run(request, stream))
+        return self._run(request, stream)
+
+    async def _start_and_answer(self, request: Request, stream: Stream) -> Outcome:
+        # Mounted in an application that passes no lifespan events on: the first request starts us.
+        await self.start()
+        return await self.answer(request, stream)
+
+    async def start(self) -> None:
+        """Enter the lifespan."""
+        if not self._started:
+            self._dispatcher.state = await self._lifespan.start()
+            self._registry.hub.reopen()
+            self._started = True
+
+    def drain(self) -> None:
+        """End subscriptions gracefully."""
+        self._registry.hub.drain()
+
+    async def stop(self) -> None:
+        """End subscriptions and leave the lifespan."""
+        self.drain()
+        self._started = False
+        await self._lifespan.stop()
+
+
+def _around(middleware: Middleware, inner: _Run) -> _Run:
+    async def run(request: Request, stream: Stream) -> Outcome:
+        return await middleware(request, lambda passed: inner(passed, stream))
+
+    return run

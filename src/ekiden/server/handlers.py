@@ -1,0 +1,46 @@
+"""Calling an author's function, be it `async def` or plain `def`.
+
+A plain function runs in a thread, so that one which blocks does not stop everybody else.
+"""
+
+import asyncio
+import contextvars
+import functools
+import inspect
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+__all__ = ["Handler"]
+
+_THREADS: Final = 40
+"""Plain handlers that may run at once in this process; they mostly wait for something."""
+
+
+@functools.cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_THREADS, "ekiden-handler")
+
+
+class Handler:
+    """A function with the name of its `Context` parameter, if it has one."""
+
+    __slots__ = ("_function", "call", "context")
+
+    def __init__(self, function: Callable[..., Any], context: str | None) -> None:
+        self._function = function
+        self.context = context
+        self.call: Callable[..., Any] = function if _is_async(function) else self._in_thread
+        """An async function, whatever the author's was."""
+
+    async def _in_thread(self, **arguments: Any) -> Any:
+        context = contextvars.copy_context()
+        call = functools.partial(context.run, self._function, **arguments)
+        return await asyncio.get_running_loop().run_in_executor(_threads(), call)
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    while isinstance(function, functools.partial):
+        function = function.func
+    call = getattr(function, "__call__", None)  # noqa: B004  an instance with an async __call__
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)

@@ -1,0 +1,64 @@
+"""Running a server by itself: uvicorn with uvloop and httptools, and a shutdown that drains."""
+
+import asyncio
+import socket
+from typing import Any
+
+import uvicorn
+
+from ekiden.errors import UsageError
+from ekiden.transports.asgi import StreamableHTTP
+
+__all__ = ["serve_http"]
+
+
+class _Draining(uvicorn.Server):
+    """Ends subscriptions before it waits for connections: they would not end by themselves."""
+
+    def __init__(self, config: uvicorn.Config, application: StreamableHTTP) -> None:
+        super().__init__(config)
+        self._application = application
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._application.endpoint.drain()
+        await super().shutdown(sockets)
+
+
+async def serve_http(
+    application: StreamableHTTP, *, host: str, port: int, grace: float, log_level: str, **uvicorn_options: Any
+) -> None:
+    """Serve until a signal; running calls then have `grace` seconds to finish."""
+    config = uvicorn.Config(
+        application,
+        host=host,
+        port=port,
+        http="httptools",
+        lifespan="on",
+        access_log=False,
+        server_header=False,
+        log_level=log_level,
+        timeout_graceful_shutdown=max(1, round(grace)),
+        **uvicorn_options,
+    )
+    _claim(host, port)
+    await _Draining(config, application).serve()
+
+
+def _claim(host: str, port: int) -> None:
+    """Fail early, and in words, where the address cannot be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise UsageError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop where it exists, else asyncio's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()

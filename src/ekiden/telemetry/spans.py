@@ -1,0 +1,70 @@
+"""One server span per request, a child of the trace that the client sent in `_meta`.
+
+Attributes follow the OpenTelemetry semantic conventions for MCP. OpenTelemetry is imported by
+whoever configures it; a process that never did so is never made to.
+"""
+
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from ekiden.rounds.outcome import Failed, Outcome
+from ekiden.wire.modern import Request
+
+__all__ = ["is_tracing", "traced"]
+
+_TARGET: Final = {
+    "tools/call": "gen_ai.tool.name",
+    "prompts/get": "gen_ai.prompt.name",
+    "resources/read": "mcp.resource.uri",
+}
+
+
+def is_tracing() -> bool:
+    """Whether this process has set up a tracer provider."""
+    api: Any = sys.modules.get("opentelemetry.trace")
+    return api is not None and not isinstance(api.get_tracer_provider(), api.ProxyTracerProvider)
+
+
+async def traced(request: Request, answer: Callable[[], Awaitable[Outcome]]) -> Outcome:
+    """Answer within a span, and record how long it took."""
+    from opentelemetry import metrics, propagate, trace
+    from opentelemetry.trace import SpanKind, Status, StatusCode
+
+    attributes: dict[str, Any] = {
+        "mcp.method.name": request.method,
+        "mcp.protocol.version": request.meta.protocol_version,
+        "jsonrpc.request.id": str(request.id),
+    }
+    if (target := _TARGET.get(request.method)) is not None:
+        attributes[target] = request.name
+    if request.method == "tools/call":
+        attributes["gen_ai.operation.name"] = "execute_tool"
+    carrier = {key: value for key, value in request.meta.fields.items() if isinstance(value, str)}
+    tracer = trace.get_tracer("ekiden")
+    histogram = metrics.get_meter("ekiden").create_histogram(
+        "mcp.server.operation.duration", unit="s", description="Time to answer a request"
+    )
+    started = time.perf_counter()
+    with tracer.start_as_current_span(
+        f"{request.method} {request.name}" if request.name else request.method,
+        context=propagate.extract(carrier),
+        kind=SpanKind.SERVER,
+        attributes=attributes,
+    ) as span:
+        outcome = await answer()
+        if (error := _error_type(outcome)) is not None:
+            attributes["error.type"] = error
+            span.set_attribute("error.type", error)
+            span.set_status(Status(StatusCode.ERROR))
+    attributes.pop("jsonrpc.request.id")
+    histogram.record(time.perf_counter() - started, attributes)
+    return outcome
+
+
+def _error_type(outcome: Outcome) -> str | None:
+    if isinstance(outcome, Failed):
+        return str(outcome.error.code)
+    result = outcome.result
+    return "tool_error" if isinstance(result, dict) and result.get("isError") else None

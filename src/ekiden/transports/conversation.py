@@ -1,0 +1,84 @@
+"""Many requests over one ordered channel: what stdio and memory have in common.
+
+There is no stream per request, so messages are told apart by their ids, and a client cancels
+with `notifications/cancelled` (basic/patterns: Cancellation).
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from ekiden.errors import InvalidRequest, ProtocolError
+from ekiden.transports.port import Endpoint
+from ekiden.wire import jsonrpc
+from ekiden.wire.jsonrpc import EnvelopeError, Message, RequestId
+from ekiden.wire.modern import Request, accept
+
+__all__ = ["Conversation"]
+
+_log = logging.getLogger("ekiden.conversation")
+
+MAX_IN_FLIGHT: Final = 1024
+"""Requests that may run at once on one channel; reading pauses above it."""
+
+
+class Conversation:
+    """Answers the messages of one channel; `send` carries one message back."""
+
+    can_notify = True
+    shared = True
+
+    def __init__(self, endpoint: Endpoint, send: Callable[[bytes], Awaitable[None]]) -> None:
+        self._endpoint = endpoint
+        self._send = send
+        self._running: dict[RequestId, asyncio.Task[None]] = {}
+        self._room = asyncio.Semaphore(MAX_IN_FLIGHT)
+
+    async def receive(self, data: bytes) -> None:
+        """Take one message; its answer goes out when it is ready."""
+        message: Message | None = None
+        try:
+            message = jsonrpc.parse(data)
+            if message.id is None:
+                self._notified(message)
+                return
+            if message.id in self._running:
+                raise InvalidRequest(f"Invalid request: id {message.id!r} is in use by a running request")
+            request = accept(message, None, self._endpoint.methods)
+        except ProtocolError as error:
+            broken = error.request_id if isinstance(error, EnvelopeError) else None
+            request_id = message.id if message is not None else broken
+            await self._send(self._endpoint.dialect.error(request_id, error))
+            return
+        await self._room.acquire()
+        self._running[request.id] = asyncio.get_running_loop().create_task(self._answer(request))
+
+    async def _answer(self, request: Request) -> None:
+        try:
+            outcome = await self._endpoint.answer(request, self)
+            await self._send(outcome.render(self._endpoint.dialect, request.id))
+        except asyncio.CancelledError:
+            _log.debug("Request %r was cancelled", request.id)
+        finally:
+            del self._running[request.id]
+            self._room.release()
+
+    async def notify(self, method: str, params: dict[str, Any]) -> None:
+        """Send a notification; on a shared channel its params say what it belongs to."""
+        await self._send(jsonrpc.notification(method, params))
+
+    def _notified(self, message: Message) -> None:
+        if message.method == "notifications/cancelled":
+            request_id = message.params.get("requestId")
+            if isinstance(request_id, int | str) and (task := self._running.get(request_id)) is not None:
+                _log.debug("Cancelling request %r: %s", request_id, message.params.get("reason"))
+                task.cancel()
+
+    async def close(self, grace: float) -> None:
+        """Let running requests finish within `grace` seconds, then cancel them."""
+        if tasks := list(self._running.values()):
+            _, late = await asyncio.wait(tasks, timeout=grace)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)

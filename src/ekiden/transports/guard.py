@@ -1,0 +1,64 @@
+"""Who may talk to an HTTP server: the Host and Origin allowlists against DNS rebinding.
+
+A browser that was lured to a hostile page can be made to send requests to a server on the user's
+own machine. It cannot forge Host and Origin, so both are checked before anything is read.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+__all__ = ["LOCALHOST", "Guard"]
+
+LOCALHOST: Final = ("localhost", "127.0.0.1", "[::1]")
+"""The default allowlist: safe on a laptop, and a deployment names its hosts anyway."""
+
+_REMEMBERED: Final = 256
+"""Header values are remembered with their verdict; a hostile client cannot fill more than this."""
+
+
+class Guard:
+    """Decides about Host and Origin values.
+
+    An entry of an allowlist is a host (any port), a host with a port, or `*`. Origins default to
+    those whose host is allowed; entries of `origins` are whole origins, such as `https://app.example`.
+    """
+
+    def __init__(self, hosts: Iterable[str] = LOCALHOST, origins: Iterable[str] | None = None) -> None:
+        self.hosts = frozenset(host.lower() for host in hosts)
+        self.origins = None if origins is None else frozenset(origin.lower() for origin in origins)
+        self._good_hosts: set[bytes] = set()
+        self._good_origins: set[bytes] = set()
+
+    def allows_host(self, host: bytes | None) -> bool:
+        """Whether a request that names `host` may be served."""
+        if host in self._good_hosts:
+            return True
+        if host is None or not self._fits(host.decode("latin-1").strip().lower()):
+            return "*" in self.hosts
+        return _remember(self._good_hosts, host)
+
+    def allows_origin(self, origin: bytes) -> bool:
+        """Whether a page of `origin` may talk to this server."""
+        if origin in self._good_origins:
+            return True
+        text = origin.decode("latin-1").strip().lower()
+        if self.origins is not None:
+            allowed = "*" in self.origins or text in self.origins
+        else:
+            scheme, separator, host = text.partition("://")
+            allowed = "*" in self.hosts or (
+                bool(separator) and scheme in ("http", "https") and self._fits(host)
+            )
+        return allowed and _remember(self._good_origins, origin)
+
+    def _fits(self, host: str) -> bool:
+        if host in self.hosts:
+            return True
+        name, separator, port = host.rpartition(":")
+        return bool(separator) and port.isdecimal() and name in self.hosts
+
+
+def _remember(values: set[bytes], value: bytes) -> bool:
+    if len(values) < _REMEMBERED:
+        values.add(value)
+    return True

@@ -1,0 +1,52 @@
+"""The port between transports and the server: two small protocols, one on each side."""
+
+from collections.abc import Container, Coroutine
+from typing import Any, Protocol
+
+from ekiden.rounds.outcome import Dialect, Outcome
+from ekiden.wire.modern import Request
+
+__all__ = ["Endpoint", "Stream"]
+
+
+class Stream(Protocol):
+    """The way back to the client while a request is being answered."""
+
+    can_notify: bool
+    """Whether the client takes notifications at all; if not, they are dropped."""
+    shared: bool
+    """Whether other requests' messages travel on the same channel (stdio), so that ids tell them apart."""
+
+    async def notify(self, method: str, params: dict[str, Any]) -> None:
+        """Send a notification that belongs to the request; waits while the client is slow."""
+        ...
+
+
+class Endpoint(Protocol):
+    """What a transport sees of a server."""
+
+    @property
+    def methods(self) -> Container[str]:
+        """The methods it answers."""
+        ...
+
+    @property
+    def dialect(self) -> Dialect:
+        """How it spells its answers."""
+        ...
+
+    def answer(self, request: Request, stream: Stream) -> Coroutine[Any, Any, Outcome]:
+        """Answer one request. Raises nothing but cancellation."""
+        ...
+
+    async def start(self) -> None:
+        """Get ready to answer; harmless when ready."""
+        ...
+
+    async def stop(self) -> None:
+        """End long streams gracefully, then release what `start` acquired."""
+        ...
+
+    def drain(self) -> None:
+        """End long streams gracefully; other requests go on."""
+        ...

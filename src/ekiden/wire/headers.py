@@ -1,0 +1,212 @@
+"""HTTP headers that mirror the body, and their verification against it.
+
+Implements Streamable HTTP: Request Metadata (SEP-2243). The body is the truth; a header that is
+missing, malformed or different is `HeaderMismatch`, so that no intermediary which routed by the
+header was deceived. Header names arrive in lower case, as ASGI has them.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from ekiden.errors import HeaderMismatch
+from ekiden.wire import versions
+from ekiden.wire.json import is_array, is_object
+
+__all__ = [
+    "Headers",
+    "MirroredParam",
+    "check_method",
+    "check_mirrored_params",
+    "check_name",
+    "check_version",
+    "find_mirrored_params",
+    "reject_duplicates",
+]
+
+Headers: TypeAlias = Mapping[bytes, bytes]
+
+_VERSION: Final = b"mcp-protocol-version"
+_METHOD: Final = b"mcp-method"
+_NAME: Final = b"mcp-name"
+_PARAM_PREFIX: Final = b"mcp-param-"
+
+_PRINTABLE: Final = re.compile(rb"[\t\x20-\x7e]*")
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_SENTINEL: Final = re.compile(rb"=\?base64\?(.*)\?=", re.DOTALL)
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}(\.0{1,19})?")
+
+
+def reject_duplicates(pairs: Sequence[tuple[bytes, bytes]]) -> None:
+    """Refuse a mirrored header that is sent twice: two readers could pick different ones."""
+    seen: set[bytes] = set()
+    for name, _ in pairs:
+        if name in seen and (name in (_VERSION, _METHOD, _NAME) or name.startswith(_PARAM_PREFIX)):
+            raise HeaderMismatch(f"Header mismatch: {name.decode('latin-1')} is sent more than once")
+        seen.add(name)
+
+
+def check_version(headers: Headers, version: str | None) -> None:
+    """`MCP-Protocol-Version` is there and equals the body's (None: the body names none)."""
+    value = headers.get(_VERSION)
+    if value is None:
+        raise HeaderMismatch(
+            "Header mismatch: the MCP-Protocol-Version header is required; "
+            f"this server speaks {', '.join(versions.SUPPORTED)}"
+        )
+    if version is not None:
+        _require_equal("MCP-Protocol-Version", value, version)
+
+
+def check_method(headers: Headers, method: str) -> None:
+    """`Mcp-Method` is there and equals the body's method."""
+    value = headers.get(_METHOD)
+    if value is None:
+        raise HeaderMismatch("Header mismatch: the Mcp-Method header is required")
+    _require_equal("Mcp-Method", value, method)
+
+
+def check_name(headers: Headers, name: str) -> None:
+    """`Mcp-Name` is there and, decoded, equals the body's name, URI or task id."""
+    value = headers.get(_NAME)
+    if value is None:
+        raise HeaderMismatch("Header mismatch: the Mcp-Name header is required")
+    if value != name.encode() and (decoded := _decode("Mcp-Name", value)) != name:
+        raise _differs("Mcp-Name", decoded, name)
+
+
+def _require_equal(header: str, value: bytes, expected: str) -> None:
+    # httptools keeps optional whitespace around a value; h11 strips it.
+    if value != expected.encode() and (text := value.strip(b" \t").decode("latin-1")) != expected:
+        raise _differs(header, text, expected)
+
+
+def _differs(header: str, value: str, expected: str) -> HeaderMismatch:
+    return HeaderMismatch(
+        f"Header mismatch: {header} header value {value[:200]!r} does not match body value {expected[:200]!r}"
+    )
+
+
+def _decode(header: str, value: bytes) -> str:
+    """A header value as text: plain printable ASCII, or UTF-8 inside the base64 sentinel."""
+    value = value.strip(b" \t")
+    if not _PRINTABLE.fullmatch(value):
+        raise HeaderMismatch(f"Header mismatch: {header} contains invalid characters")
+    encoded = _SENTINEL.fullmatch(value)
+    if encoded is None:
+        return value.decode("ascii")
+    try:
+        return base64.b64decode(encoded[1], validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        raise HeaderMismatch(f"Header mismatch: {header} is not valid base64 of UTF-8 text") from None
+
+
+class MirroredParam(msgspec.Struct, frozen=True):
+    """A tool parameter that its schema mirrors into `Mcp-Param-{name}` with `x-mcp-header`."""
+
+    name: str
+    path: tuple[str, ...]
+
+    @property
+    def key(self) -> bytes:
+        """The header's name as ASGI spells it."""
+        return _PARAM_PREFIX + self.name.lower().encode()
+
+
+def check_mirrored_params(
+    headers: Headers, mirrored: Sequence[MirroredParam], arguments: Mapping[str, Any]
+) -> None:
+    """Every mirrored parameter with a value has its header and equals it; the others have none."""
+    for param in mirrored:
+        header = f"Mcp-Param-{param.name}"
+        value = _value_at(param.path, arguments)
+        sent = headers.get(param.key)
+        if sent is None:
+            if value is not None:
+                raise HeaderMismatch(f"Header mismatch: the {header} header is required for this call")
+            continue
+        text = _decode(header, sent)
+        if value is None:
+            raise HeaderMismatch(f"Header mismatch: {header} is sent, but the argument has no value")
+        if not _agrees(value, text):
+            raise _differs(header, text, str(value))
+
+
+def _value_at(path: tuple[str, ...], arguments: Mapping[str, Any]) -> Any:
+    value: Any = arguments
+    for key in path:
+        if not is_object(value):
+            return None
+        value = value.get(key)
+    return value
+
+
+def _agrees(value: Any, text: str) -> bool:
+    if type(value) is bool:
+        return text == ("true" if value else "false")
+    if type(value) is int or type(value) is float:
+        return _INTEGER.fullmatch(text) is not None and int(text.partition(".")[0]) == value
+    return bool(value == text)
+
+
+_MIRRORABLE: Final = frozenset({"string", "integer", "boolean"})
+
+
+def find_mirrored_params(schema: Mapping[str, Any]) -> tuple[MirroredParam, ...]:
+    """The `x-mcp-header` annotations of a tool's input schema; a misplaced one is a `ValueError`."""
+    found = tuple(_annotated(schema, ()))
+    names = [param.name.lower() for param in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"x-mcp-header {name!r} is used more than once")
+    if _count_annotations(schema) != len(found):
+        raise ValueError("x-mcp-header is only allowed on properties reached through `properties` alone")
+    return found
+
+
+def _annotated(schema: Mapping[str, Any], path: tuple[str, ...]) -> list[MirroredParam]:
+    found: list[MirroredParam] = []
+    properties = schema.get("properties")
+    if not is_object(properties):
+        return found
+    for key, subschema in properties.items():
+        if is_object(subschema):
+            here = (*path, key)
+            if "x-mcp-header" in subschema:
+                found.append(_mirrored_param(subschema, here))
+            found.extend(_annotated(subschema, here))
+    return found
+
+
+def _mirrored_param(schema: Mapping[str, Any], path: tuple[str, ...]) -> MirroredParam:
+    name = schema["x-mcp-header"]
+    where = ".".join(path)
+    if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+        raise ValueError(f"x-mcp-header of {where!r} must be a non-empty HTTP token, not {name!r}")
+    if schema.get("type") not in _MIRRORABLE:
+        raise ValueError(f"x-mcp-header of {where!r} needs type string, integer or boolean")
+    return MirroredParam(name, path)
+
+
+def _count_annotations(node: Any, *, names: bool = False) -> int:
+    """Annotations anywhere below; `names` says that the keys are property names, not keywords."""
+    if is_object(node):
+        own = 0 if names else int("x-mcp-header" in node)
+        return own + sum(
+            _count_annotations(value, names=not names and key in _NAME_KEYED)
+            for key, value in node.items()
+            if names or key not in _LITERALS
+        )
+    if is_array(node):
+        return sum(_count_annotations(item) for item in node)
+    return 0
+
+
+_NAME_KEYED: Final = frozenset(
+    {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
+)
+_LITERALS: Final = frozenset({"const", "enum", "default", "examples"})

@@ -1,0 +1,82 @@
+"""JSON-RPC 2.0 envelopes as MCP restricts them (basic: Messages).
+
+One message per body: batches are refused. Ids are strings or integers, never null, never
+fractions. A client of the modern protocol sends requests and notifications, never responses.
+"""
+
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from ekiden.errors import InvalidRequest, ProtocolError
+from ekiden.wire.json import Raw, decode, encode, is_array, is_object
+
+__all__ = ["Message", "RequestId", "error_response", "notification", "parse", "result_response"]
+
+RequestId: TypeAlias = int | str
+
+_EMPTY: Final[dict[str, Any]] = {}
+
+
+class Message(msgspec.Struct):
+    """A request, or where `id` is None a notification, whose envelope is in order."""
+
+    id: RequestId | None
+    method: str
+    params: dict[str, Any]
+
+
+class EnvelopeError(InvalidRequest):
+    """The envelope is broken, but its id could be read and the error can name it."""
+
+    def __init__(self, message: str, request_id: RequestId | None) -> None:
+        super().__init__(message)
+        self.request_id = request_id
+
+
+def parse(data: bytes) -> Message:
+    """Read one message; `ParseError` or `EnvelopeError` say what is wrong with it."""
+    value = decode(data)
+    if not is_object(value):
+        what = "a batch" if is_array(value) else "no JSON object"
+        raise EnvelopeError(f"Invalid request: the body is {what}; send one JSON-RPC message", None)
+    request_id: Any = value.get("id", _EMPTY)
+    if type(request_id) is not int and type(request_id) is not str:
+        if request_id is not _EMPTY:
+            raise EnvelopeError("Invalid request: `id` must be a string or an integer", None)
+        request_id = None
+    if value.get("jsonrpc") != "2.0":
+        raise EnvelopeError('Invalid request: `jsonrpc` must be "2.0"', request_id)
+    method = value.get("method")
+    if type(method) is not str:
+        raise EnvelopeError(_no_method(value), request_id)
+    params = value.get("params", _EMPTY)
+    if not is_object(params):
+        raise EnvelopeError("Invalid request: `params` must be an object", request_id)
+    return Message(request_id, method, params)
+
+
+def _no_method(value: dict[str, Any]) -> str:
+    if "result" in value or "error" in value:
+        return "Invalid request: clients send requests and notifications, not responses"
+    return "Invalid request: `method` must be a string"
+
+
+def result_response(request_id: RequestId, result: bytes) -> bytes:
+    """The response that carries an encoded result."""
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (encode(request_id), result)
+
+
+def error_response(request_id: RequestId | None, error: ProtocolError) -> bytes:
+    """The response that carries an error; the id is left out where it could not be read."""
+    body: dict[str, Any] = {"code": error.code, "message": error.message}
+    if error.data is not None:
+        body["data"] = error.data
+    if request_id is None:
+        return encode({"jsonrpc": "2.0", "error": body})
+    return encode({"jsonrpc": "2.0", "id": request_id, "error": body})
+
+
+def notification(method: str, params: dict[str, Any] | Raw) -> bytes:
+    """A notification as bytes."""
+    return encode({"jsonrpc": "2.0", "method": method, "params": params})

@@ -1,0 +1,80 @@
+"""`_meta`: the keys that the protocol reserves, and what a request says with them.
+
+Implements basic: General fields, `_meta`, of 2026-07-28. The rest of `_meta` belongs to others
+and passes through untouched.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from ekiden.errors import InvalidParams
+from ekiden.wire.json import is_object
+
+__all__ = [
+    "CLIENT_CAPABILITIES",
+    "CLIENT_INFO",
+    "LOG_LEVEL",
+    "LOG_LEVELS",
+    "PROGRESS_TOKEN",
+    "PROTOCOL_VERSION",
+    "SERVER_INFO",
+    "SUBSCRIPTION_ID",
+    "RequestMeta",
+    "read_meta",
+]
+
+PROTOCOL_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
+CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"
+CLIENT_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
+LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
+SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
+SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
+PROGRESS_TOKEN: Final = "progressToken"  # noqa: S105  the wire's name for it, no secret
+
+LOG_LEVELS: Final = {
+    name: rank
+    for rank, name in enumerate(
+        ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+    )
+}
+"""The eight syslog levels, ranked: a message is sent if it ranks at least as high as asked for."""
+
+
+class RequestMeta(msgspec.Struct):
+    """What a modern request says about itself."""
+
+    protocol_version: str
+    capabilities: dict[str, Any]
+    client_info: dict[str, Any] | None
+    log_level: str | None
+    progress_token: int | str | None
+    fields: dict[str, Any]
+    """The whole `_meta` object as sent, trace context and vendors' keys included."""
+
+
+def read_meta(params: dict[str, Any]) -> RequestMeta:
+    """Read the per-request protocol fields; a missing or malformed one is `InvalidParams`."""
+    fields = params.get("_meta")
+    if not is_object(fields):
+        raise InvalidParams("Invalid params: `_meta` is required on every request and must be an object")
+    version = fields.get(PROTOCOL_VERSION)
+    if type(version) is not str:
+        raise _malformed(PROTOCOL_VERSION, "is required and must be a string")
+    capabilities = fields.get(CLIENT_CAPABILITIES)
+    if not is_object(capabilities):
+        raise _malformed(CLIENT_CAPABILITIES, "is required and must be an object")
+    client_info = fields.get(CLIENT_INFO)
+    if client_info is not None and not is_object(client_info):
+        raise _malformed(CLIENT_INFO, "must be an object")
+    log_level = fields.get(LOG_LEVEL)
+    if log_level is not None and (type(log_level) is not str or log_level not in LOG_LEVELS):
+        raise _malformed(LOG_LEVEL, f"must be one of {', '.join(LOG_LEVELS)}")
+    token = fields.get(PROGRESS_TOKEN)
+    if token is not None and type(token) is not int and type(token) is not str:
+        raise _malformed(PROGRESS_TOKEN, "must be a string or an integer")
+    return RequestMeta(version, capabilities, client_info, log_level, token, fields)
+
+
+def _malformed(key: str, what: str) -> InvalidParams:
+    return InvalidParams(f"Invalid params: `_meta` key {key!r} {what}")

@@ -1,0 +1,111 @@
+"""The dialect of protocol version 2026-07-28: stateless requests, tagged results.
+
+`accept` turns an envelope into a `Request` that this version allows, in the order of checks that
+the spec implies: what the body says about itself, whether the headers agree, whether we speak the
+version, whether we know the method. `Modern` spells what goes back.
+"""
+
+from collections.abc import Container
+from typing import Any, Final
+
+import msgspec
+
+from ekiden.errors import InvalidParams, MethodNotFound, ProtocolError, UnsupportedVersion
+from ekiden.wire import versions
+from ekiden.wire.headers import Headers, check_method, check_name, check_version
+from ekiden.wire.json import Raw, encode
+from ekiden.wire.jsonrpc import Message, RequestId, error_response, result_response
+from ekiden.wire.meta import SERVER_INFO, RequestMeta, read_meta
+
+__all__ = ["Modern", "Request", "accept", "http_status"]
+
+_NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+"""The methods that address one thing, and the parameter that names it; mirrored as `Mcp-Name`."""
+
+_HTTP_STATUS: Final = {
+    -32700: 400,
+    -32600: 400,
+    -32601: 404,
+    -32602: 400,
+    -32020: 400,
+    -32021: 400,
+    -32022: 400,
+}
+
+
+def http_status(code: int) -> int:
+    """The HTTP status of an error response. The spec gives -32603 and authors' codes none: 200."""
+    return _HTTP_STATUS.get(code, 200)
+
+
+class Request(msgspec.Struct):
+    """A request that may be dispatched. Middleware sees this."""
+
+    id: RequestId
+    method: str
+    params: dict[str, Any]
+    meta: RequestMeta
+    name: str | None
+    """The tool, prompt or URI it addresses, for the methods that address one."""
+    headers: Headers | None
+    """The HTTP headers, names in lower case; None on other transports."""
+
+
+def accept(message: Message, headers: Headers | None, methods: Container[str]) -> Request:
+    """The request in `message`, or the `ProtocolError` that 2026-07-28 wants for it.
+
+    `message.id` must not be None. `headers` is None on transports without a header layer.
+    """
+    if headers is not None:
+        check_version(headers, None)
+    meta = read_meta(message.params)
+    if headers is not None:
+        check_version(headers, meta.protocol_version)
+    if meta.protocol_version not in versions.SUPPORTED:
+        raise UnsupportedVersion(meta.protocol_version, versions.SUPPORTED)
+    method = message.method
+    if headers is not None:
+        check_method(headers, method)
+    if method not in methods:
+        raise MethodNotFound(_not_found(method))
+    name: Any = None
+    if (key := _NAMED_BY.get(method)) is not None:
+        name = message.params.get(key)
+        if type(name) is not str:
+            raise InvalidParams(f"Invalid params: `{key}` is required and must be a string")
+        if headers is not None:
+            check_name(headers, name)
+    assert message.id is not None
+    return Request(message.id, method, message.params, meta, name, headers)
+
+
+def _not_found(method: str) -> str:
+    text = f"Method not found: {method[:200]}"
+    if method == "initialize":
+        # The one hint an old client can show its user: it knows no other way forward.
+        text += f" (this server speaks protocol version {', '.join(versions.SUPPORTED)})"
+    return text
+
+
+class Modern:
+    """Spells results and errors for 2026-07-28."""
+
+    version: Final = versions.MODERN
+
+    def __init__(self, server_info: dict[str, Any]) -> None:
+        self._server_info = server_info
+        self._meta = Raw(encode({SERVER_INFO: server_info}))
+
+    def result(self, result: dict[str, Any]) -> bytes:
+        """A complete result as bytes: tagged, and signed with who we are."""
+        meta = result.get("_meta")
+        signed = self._meta if meta is None else {SERVER_INFO: self._server_info, **meta}
+        return encode({"resultType": "complete", **result, "_meta": signed})
+
+    def complete(self, request_id: RequestId, result: dict[str, Any] | bytes) -> bytes:
+        """The response for a result; bytes are a result that `result` made before."""
+        return result_response(request_id, result if type(result) is bytes else self.result(result))  # type: ignore[arg-type]
+
+    def error(self, request_id: RequestId | None, error: ProtocolError) -> bytes:
+        """The response for an error."""
+        return error_response(request_id, error)
