@@ -12,15 +12,16 @@ from typing import Annotated, Any
 
 from mcp_types import (
     AudioContent,
+    CreateMessageResultWithTools,
     EmbeddedResource,
     ImageContent,
     PromptMessage,
     TextContent,
     TextResourceContents,
 )
-from pydantic import Field
+from pydantic import BaseModel, Field
 
-from ekiden import Context, MissingCapability, Server, ToolError
+from ekiden import Context, Server, ToolError
 
 server = Server("ekiden-conformance", version="1.0.0", instructions="Fixtures of the official suite.")
 
@@ -135,11 +136,9 @@ async def test_streaming_elicitation(ctx: Context) -> str:
     return "Streaming complete"
 
 
-@server.tool
-async def test_missing_capability(ctx: Context) -> str:
+@server.tool(asks=["sampling"])
+async def test_missing_capability() -> str:
     """Need the client's model, and say so where it is missing."""
-    if "sampling" not in ctx.meta.capabilities:
-        raise MissingCapability({"sampling": {}})
     return "The client declared sampling."
 
 
@@ -179,6 +178,91 @@ async def test_x_mcp_header(
 async def json_schema_2020_12_tool(arguments: dict[str, Any]) -> str:
     """Take arguments that a full JSON Schema 2020-12 describes."""
     return f"Received {len(arguments)} arguments"
+
+
+# Rounds
+
+
+class Name(BaseModel):
+    name: str
+
+
+class Color(BaseModel):
+    color: str
+
+
+class Confirmation(BaseModel):
+    ok: bool
+
+
+@server.tool
+async def test_input_required_result_elicitation(ctx: Context) -> str:
+    """Ask the user's name."""
+    answer = await ctx.elicit("What is your name?", Name, key="user_name")
+    return f"Hello, {answer.data.name}!" if answer.action == "accept" else "Hello, whoever you are!"
+
+
+@server.tool
+async def test_input_required_result_sampling(ctx: Context) -> str:
+    """Ask the client's model."""
+    answer = await ctx.sample("What is the capital of France?", max_tokens=100, key="capital_question")
+    return f"The model says: {text_of(answer)}"
+
+
+@server.tool
+async def test_input_required_result_list_roots(ctx: Context) -> str:
+    """Ask for the client's roots."""
+    roots = await ctx.list_roots(key="client_roots")
+    return f"Roots: {', '.join(str(root.uri) for root in roots)}"
+
+
+@server.tool
+async def test_input_required_result_request_state(ctx: Context) -> str:
+    """Ask for a confirmation, and remember across rounds that it was asked for."""
+    marked = ctx.uuid()
+    answer = await ctx.elicit("Please confirm", Confirmation, key="confirm")
+    return f"state-ok {answer.action} {marked}"
+
+
+@server.tool
+async def test_input_required_result_multiple_inputs(ctx: Context) -> str:
+    """Ask the user, the model and the client at once."""
+    name, greeting, roots = await asyncio.gather(
+        ctx.elicit("What is your name?", Name, key="user_name"),
+        ctx.sample("Generate a greeting", max_tokens=50, key="greeting"),
+        ctx.list_roots(key="client_roots"),
+    )
+    return f"{name.action}: {text_of(greeting)} ({len(roots)} roots)"
+
+
+@server.tool
+async def test_input_required_result_multi_round(ctx: Context) -> str:
+    """Ask twice, the second time about the first answer."""
+    name = await ctx.elicit("Step 1: What is your name?", Name, key="step1")
+    who = name.data.name if name.action == "accept" else "stranger"
+    color = await ctx.elicit(f"Step 2: {who}, what is your favorite color?", Color, key="step2")
+    return f"{who} likes {color.data.color if color.action == 'accept' else 'no color'}"
+
+
+@server.tool
+async def test_input_required_result_tampered_state(ctx: Context) -> str:
+    """Ask, with a state that must come back as it was."""
+    answer = await ctx.elicit("Please confirm", Confirmation, key="confirm")
+    return f"confirmed: {answer.action}"
+
+
+@server.tool
+async def test_input_required_result_capabilities(ctx: Context) -> str:
+    """Ask for whatever the client can give."""
+    if ctx.can_ask("elicitation"):
+        answer = await ctx.elicit("What is your name?", Name, key="user_name")
+        return f"The user answered: {answer.action}"
+    return f"The model says: {text_of(await ctx.sample('Say hello', max_tokens=50, key='greeting'))}"
+
+
+def text_of(message: CreateMessageResultWithTools) -> str:
+    """The text of a sampled message."""
+    return " ".join(block.text for block in message.content_as_list if isinstance(block, TextContent))
 
 
 # Changes of the lists
@@ -268,6 +352,17 @@ async def embedded_prompt(resourceUri: str) -> list[PromptMessage | str]:  # noq
 async def test_prompt_with_image() -> list[PromptMessage | str]:
     """Show an image."""
     return [PromptMessage(role="user", content=image()), "Please analyze the image above."]
+
+
+class Background(BaseModel):
+    context: str
+
+
+@server.prompt
+async def test_input_required_result_prompt(ctx: Context) -> str:
+    """Ask for context before the prompt is written."""
+    answer = await ctx.elicit("What context should the prompt have?", Background, key="user_context")
+    return f"Prompt in the context of {answer.data.context if answer.action == 'accept' else 'nothing'}."
 
 
 if __name__ == "__main__":

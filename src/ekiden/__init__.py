@@ -11,40 +11,61 @@ if TYPE_CHECKING:
         EkidenError,
         InvalidParams,
         MissingCapability,
+        NonDeterminismError,
         ProtocolError,
         RegistrationError,
+        StepFailed,
         ToolError,
         UsageError,
     )
-    from ekiden.rounds.outcome import Complete, Failed, Outcome
+    from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome
     from ekiden.server.catalog import Cache
     from ekiden.server.context import Context
     from ekiden.server.endpoint import CallNext, Middleware
+    from ekiden.server.forms import Accepted, Answer, Cancelled, Declined
+    from ekiden.server.manual import InputRequired
+    from ekiden.server.sealing import RoundLimits
     from ekiden.server.server import Server
     from ekiden.transports.asgi import Limits
     from ekiden.wire.modern import Request
 
 __all__ = [
+    "Accepted",
+    "Answer",
     "Cache",
     "CallNext",
+    "Cancelled",
     "Complete",
     "Context",
+    "Declined",
     "EkidenError",
     "Failed",
+    "InputRequired",
+    "Interim",
     "InvalidParams",
     "Limits",
     "Middleware",
     "MissingCapability",
+    "NonDeterminismError",
     "Outcome",
     "ProtocolError",
     "RegistrationError",
     "Request",
+    "RoundLimits",
     "Server",
+    "StepFailed",
     "ToolError",
     "UsageError",
 ]
 
 _HOMES = {
+    "Accepted": "ekiden.server.forms",
+    "Answer": "ekiden.server.forms",
+    "Cancelled": "ekiden.server.forms",
+    "Declined": "ekiden.server.forms",
+    "InputRequired": "ekiden.server.manual",
+    "Interim": "ekiden.rounds.outcome",
+    "RoundLimits": "ekiden.server.sealing",
     "Cache": "ekiden.server.catalog",
     "CallNext": "ekiden.server.endpoint",
     "Complete": "ekiden.rounds.outcome",

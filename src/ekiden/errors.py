@@ -2,7 +2,8 @@
 
     EkidenError
     ├── UsageError               you misused the library: change the code that calls it
-    │   └── RegistrationError    a tool, prompt, resource or completion cannot be registered as written
+    │   ├── RegistrationError    a tool, prompt, resource or completion cannot be registered as written
+    │   └── NonDeterminismError  a handler took another way than in an earlier round of the same call
     ├── ProtocolError            one JSON-RPC error: what the peer sent cannot be served
     │   ├── ParseError                 -32700  the bytes are no JSON
     │   ├── InvalidRequest             -32600  the JSON is no JSON-RPC request
@@ -13,6 +14,7 @@
     │   ├── MissingCapability          -32021  the client did not declare what the request needs
     │   └── UnsupportedVersion         -32022
     ├── TransportError           the connection failed: nothing is wrong with the message
+    ├── StepFailed               a step raised, now or in an earlier round: catch it as you would the original
     └── ToolError                raised by a tool's author: the text is shown to the model
 
 A `ProtocolError` carries its facts as attributes; its message may reach the wire, so nothing
@@ -30,9 +32,11 @@ __all__ = [
     "InvalidRequest",
     "MethodNotFound",
     "MissingCapability",
+    "NonDeterminismError",
     "ParseError",
     "ProtocolError",
     "RegistrationError",
+    "StepFailed",
     "ToolError",
     "TransportError",
     "UnsupportedVersion",
@@ -50,6 +54,24 @@ class UsageError(EkidenError):
 
 class RegistrationError(UsageError):
     """A handler cannot be registered as it is written."""
+
+
+class NonDeterminismError(UsageError):
+    """A handler that is run again over its journal did something else than before."""
+
+    def __init__(self, message: str, *, before: str, now: str) -> None:
+        super().__init__(f"{message}: before, {before}; now, {now}")
+        self.before = before
+        self.now = now
+
+
+class StepFailed(EkidenError):
+    """A step raised. `type` and `message` are those of the exception, in whichever round it was."""
+
+    def __init__(self, type: str, message: str) -> None:  # noqa: A002  the name that reads best at the catch
+        super().__init__(f"{type}: {message}")
+        self.type = type
+        self.message = message
 
 
 class TransportError(EkidenError):

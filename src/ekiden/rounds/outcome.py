@@ -3,6 +3,7 @@
 An outcome is not bytes yet: the same one is spelled differently for clients of different ages.
 """
 
+from collections.abc import Mapping
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
@@ -11,7 +12,7 @@ from ekiden.errors import ProtocolError
 from ekiden.wire.json import decode
 from ekiden.wire.jsonrpc import RequestId
 
-__all__ = ["Complete", "Dialect", "Failed", "Outcome"]
+__all__ = ["Complete", "Dialect", "Failed", "Interim", "Outcome"]
 
 
 class Dialect(Protocol):
@@ -19,6 +20,10 @@ class Dialect(Protocol):
 
     def complete(self, request_id: RequestId, result: dict[str, Any] | bytes) -> bytes:
         """Spell a final result."""
+        ...
+
+    def input_required(self, request_id: RequestId, requests: Mapping[str, Any], state: str | None) -> bytes:
+        """Spell an interim result."""
         ...
 
     def error(self, request_id: RequestId | None, error: ProtocolError) -> bytes:
@@ -43,6 +48,19 @@ class Complete(msgspec.Struct):
         return self.result
 
 
+class Interim(msgspec.Struct):
+    """The request needs answers first: an `InputRequiredResult`. The client comes back with them."""
+
+    requests: dict[str, dict[str, Any]]
+    """The questions by key, each with its method and params."""
+    state: str | None
+    """The sealed `requestState`."""
+
+    def render(self, dialect: Dialect, request_id: RequestId) -> bytes:
+        """The response as `dialect` spells it."""
+        return dialect.input_required(request_id, self.requests, self.state)
+
+
 class Failed(msgspec.Struct):
     """The request cannot be answered: a JSON-RPC error."""
 
@@ -53,4 +71,4 @@ class Failed(msgspec.Struct):
         return dialect.error(request_id, self.error)
 
 
-Outcome: TypeAlias = Complete | Failed
+Outcome: TypeAlias = Complete | Interim | Failed

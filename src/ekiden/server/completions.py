@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from ekiden.errors import InvalidParams, RegistrationError
 from ekiden.server import content
 from ekiden.server.handlers import Handler
-from ekiden.server.schemas import read_signature
+from ekiden.server.signatures import read_signature
 from ekiden.wire.json import is_object
 
 __all__ = ["Completions", "Reference", "read_reference"]

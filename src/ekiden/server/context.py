@@ -1,46 +1,241 @@
 """`Context`: what a handler may do besides returning.
 
 A handler that wants it declares a parameter annotated with `Context` (or `Context[State]`, where
-`State` is what the lifespan yields). It is bound to one request and dies with it.
+`State` is what the lifespan yields). It is bound to one call and dies with it. Everything that the
+handler does here is an effect: what it means depends on who interprets it, and the handler's code is
+the same for all of them.
 """
 
-from typing import Any, Generic, Literal, TypeAlias
+import random
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, overload
 
-from typing_extensions import TypeVar
+from typing_extensions import TypeVar, TypeVarTuple, Unpack
 
+from ekiden.errors import UsageError
+from ekiden.rounds.asks import declares
+from ekiden.rounds.claims import Claims
+from ekiden.rounds.leg import Leg, current_step
+from ekiden.server import questions
+from ekiden.server.forms import Answer, form_for
+from ekiden.server.manual import read_response
+from ekiden.server.steps import FunctionStep
 from ekiden.transports.port import Stream
 from ekiden.wire.meta import LOG_LEVELS, RequestMeta
 from ekiden.wire.modern import Request
 
+if TYPE_CHECKING:
+    from mcp_types import (
+        CreateMessageResultWithTools,
+        IncludeContext,
+        InputResponse,
+        ModelPreferences,
+        Root,
+        SamplingMessage,
+        Tool,
+        ToolChoice,
+    )
+
 __all__ = ["Context", "LogLevel"]
 
 StateT = TypeVar("StateT", default=Any)
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 
 
 class Context(Generic[StateT]):
-    """One request, from the inside of its handler."""
+    """One call, from the inside of its handler."""
 
-    __slots__ = ("_progress", "_stream", "request", "state")
+    __slots__ = ("_claims", "_leg", "_progress", "_responses", "_stream", "request", "state")
 
-    def __init__(self, request: Request, stream: Stream, state: StateT) -> None:
+    def __init__(
+        self,
+        request: Request,
+        stream: Stream,
+        state: StateT,
+        leg: Leg,
+        claims: Claims,
+        responses: Mapping[str, Any],
+    ) -> None:
         self.request = request
         """The request as it came: method, params, `_meta`, HTTP headers where there are any."""
         self.state = state
         """What the server's lifespan yielded."""
         self._stream = stream
+        self._leg = leg
+        self._claims = claims
+        self._responses = responses
         self._progress: float | None = None
+
+    def rebind(self, request: Request, stream: Stream) -> None:
+        """A parked handler goes on with the next request of its call."""
+        self.request, self._stream, self._progress = request, stream, None
 
     @property
     def meta(self) -> RequestMeta:
         """The request's `_meta`: protocol version, capabilities, client info, and all other keys."""
         return self.request.meta
 
+    # Asking
+
+    @overload
+    async def elicit(self, message: str, schema: type[T], *, key: str | None = None) -> Answer[T]: ...
+    @overload
+    async def elicit(self, message: str, schema: Any, *, key: str | None = None) -> Answer[Any]: ...
+    async def elicit(self, message: str, schema: Any, *, key: str | None = None) -> Answer[Any]:
+        """Show the user a form, and wait for the answer.
+
+        `schema` is a pydantic model of simple fields, or one simple type: `bool`, `str`, `int`,
+        `float`, a `Literal`, an `Enum`, a list of choices; or a JSON Schema of the restricted kind.
+        """
+        answer: Answer[Any] = await self._leg.ask(form_for(schema).ask(message), key)
+        return answer
+
+    async def elicit_url(self, message: str, url: str, *, key: str | None = None) -> Answer[None]:
+        """Ask the user to open a page. Accepting is consent to go there, not word that it is done."""
+        answer: Answer[None] = await self._leg.ask(questions.url(message, url), key)
+        return answer
+
+    async def sample(
+        self,
+        messages: "str | Sequence[SamplingMessage | str]",
+        *,
+        max_tokens: int,
+        system_prompt: str | None = None,
+        temperature: float | None = None,
+        stop_sequences: Sequence[str] | None = None,
+        model_preferences: "ModelPreferences | None" = None,
+        include_context: "IncludeContext | None" = None,
+        tools: "Sequence[Tool] | None" = None,
+        tool_choice: "ToolChoice | None" = None,
+        metadata: Mapping[str, Any] | None = None,
+        key: str | None = None,
+    ) -> "CreateMessageResultWithTools":
+        """Have the client's model write a message. Plain text is a message of the user."""
+        ask = questions.sampling(
+            messages,
+            maxTokens=max_tokens,
+            systemPrompt=system_prompt,
+            temperature=temperature,
+            stopSequences=None if stop_sequences is None else list(stop_sequences),
+            modelPreferences=model_preferences,
+            includeContext=include_context,
+            tools=None if tools is None else list(tools),
+            toolChoice=tool_choice,
+            metadata=metadata,
+        )
+        result: CreateMessageResultWithTools = await self._leg.ask(ask, key)
+        return result
+
+    async def list_roots(self, *, key: str | None = None) -> "list[Root]":
+        """The directories and files that the client lets the server work on."""
+        roots: list[Root] = await self._leg.ask(questions.ROOTS, key)
+        return roots
+
+    def can_ask(self, what: questions.Askable) -> bool:
+        """Whether the client declared that it can be asked for this."""
+        return declares(self.request.meta.capabilities, questions.NEEDS[what])
+
+    # Doing things once
+
+    @overload
+    async def step(
+        self,
+        function: Callable[[Unpack[Ts]], Awaitable[T]],
+        *args: *Ts,
+        key: str | None = None,
+        raises: Sequence[type[Exception]] = (),
+    ) -> T: ...
+    @overload
+    async def step(
+        self,
+        function: Callable[[Unpack[Ts]], T],
+        *args: *Ts,
+        key: str | None = None,
+        raises: Sequence[type[Exception]] = (),
+    ) -> T: ...
+    async def step(  # type: ignore[misc]  # mypy does not see that *Any takes every *Ts
+        self,
+        function: Callable[..., Any],
+        *args: Any,
+        key: str | None = None,
+        raises: Sequence[type[Exception]] = (),
+    ) -> Any:
+        """Run a function once in the whole call, not once in every round, and get its value.
+
+        A plain function runs in a thread. An exception comes back as `StepFailed`, in this round
+        and in every later one; those whose classes are in `raises` come back as themselves.
+        """
+        return await self._leg.step(FunctionStep(function, args, raises), key)
+
+    @property
+    def step_key(self) -> str:
+        """Inside a step: a key that stays the same however often the step is tried, for idempotent calls."""
+        try:
+            return current_step.get()
+        except LookupError:
+            raise UsageError("ctx.step_key exists only inside a function that ctx.step runs") from None
+
+    def on_complete(self, function: Callable[[Unpack[Ts]], Any], *args: *Ts) -> None:
+        """Run a function as a step after the handler has returned, before the reply leaves."""
+        self._leg.afterwards(FunctionStep(function, args))
+
+    def now(self, *, key: str | None = None) -> datetime:
+        """The time, the same in every round."""
+        stamp: float = self._leg.draw("now", lambda: datetime.now(UTC).timestamp(), key)
+        return datetime.fromtimestamp(stamp, UTC)
+
+    def uuid(self, *, key: str | None = None) -> uuid.UUID:
+        """A random id, the same in every round."""
+        return uuid.UUID(self._leg.draw("uuid", lambda: str(uuid.uuid4()), key))
+
+    def random(self, *, key: str | None = None) -> float:
+        """A random number from 0 to 1, the same in every round. Not for secrets."""
+        number: float = self._leg.draw("random", random.random, key)
+        return number
+
+    async def checkpoint(self, *, key: str | None = None) -> None:
+        """End the round with state only. The client comes straight back, to any worker."""
+        await self._leg.pause(key)
+
+    async def sleep(self, seconds: float, *, key: str | None = None) -> None:
+        """Wait until a moment that is the same in every round."""
+        await self._leg.sleep(seconds, key)
+
+    # The manual way
+
+    @property
+    def input_responses(self) -> "Mapping[str, InputResponse]":
+        """The answers to `InputRequired`, of all rounds so far; of several to one key, the newest."""
+        self._leg.use("manual")
+        asked = self._claims.asked
+        read = {key: read_response(key, raw, asked.get(key)) for key, raw in self.raw_responses().items()}
+        return {key: response for key, response in read.items() if response is not None}
+
+    @property
+    def request_state(self) -> str | None:
+        """The state that this handler gave with its last `InputRequired`, as it was written."""
+        self._leg.use("manual")
+        return self._claims.manual
+
+    def raw_responses(self) -> dict[str, Any]:
+        """The answers as they came."""
+        return {**(self._claims.answers or {}), **self._responses}
+
+    # Telling
+
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Tell the client how far the call is. Sent only if it asked; values that do not grow are dropped."""
         token = self.request.meta.progress_token
-        if token is None or (self._progress is not None and progress <= self._progress):
+        if (
+            token is None
+            or not self._leg.fresh
+            or (self._progress is not None and progress <= self._progress)
+        ):
             return
         self._progress = progress
         params: dict[str, Any] = {"progressToken": token, "progress": progress}
@@ -53,7 +248,7 @@ class Context(Generic[StateT]):
     async def log(self, level: LogLevel, data: Any, *, logger: str | None = None) -> None:
         """Send a log message. It leaves only if the request set a level, and `level` reaches it."""
         wanted = self.request.meta.log_level
-        if wanted is None or LOG_LEVELS[level] < LOG_LEVELS[wanted]:
+        if wanted is None or not self._leg.fresh or LOG_LEVELS[level] < LOG_LEVELS[wanted]:
             return
         params: dict[str, Any] = {"level": level, "data": data}
         if logger is not None:

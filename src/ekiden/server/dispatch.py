@@ -6,20 +6,33 @@ got wrong is logged with its trace and told without it.
 """
 
 import asyncio
+import functools
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
-from ekiden.errors import InternalError, InvalidParams, InvalidRequest, ProtocolError, ToolError
+from ekiden.errors import (
+    InternalError,
+    InvalidParams,
+    InvalidRequest,
+    MissingCapability,
+    NonDeterminismError,
+    ProtocolError,
+    ToolError,
+    UsageError,
+)
+from ekiden.rounds.asks import declares
+from ekiden.rounds.leg import Ended, Suspended
 from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.server.completions import completion_result, read_reference
-from ekiden.server.context import Context
+from ekiden.server.flow import Call, Conclude, Flows
 from ekiden.server.handlers import Handler
+from ekiden.server.manual import InputRequired
 from ekiden.server.registry import Registry
 from ekiden.server.resources import Resource
 from ekiden.server.schemas import ArgumentsInvalid, Parameters
 from ekiden.server.subscriptions import read_filter
-from ekiden.server.tools import OutputInvalid
+from ekiden.server.tools import OutputInvalid, Tool
 from ekiden.transports.port import Stream
 from ekiden.wire.headers import check_mirrored_params
 from ekiden.wire.json import is_object
@@ -36,8 +49,9 @@ Answer: TypeAlias = Callable[[Request, Stream], Awaitable[Outcome]]
 class Dispatcher:
     """Answers every method of the protocol out of a registry."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, flows: Flows) -> None:
         self._registry = registry
+        self._flows = flows
         self._answers: dict[str, Answer] = {
             "tools/call": self._call_tool,
             "tools/list": self._lister(registry.tools),
@@ -78,26 +92,16 @@ class Dispatcher:
             bound = tool.parameters.bind(arguments)
         except ArgumentsInvalid as problem:
             return _tool_error(f"Invalid arguments for tool {tool.key!r}: {problem}")
-        try:
-            value = await self._call(tool.handler, bound, request, stream)
-            return Complete(tool.result(value))
-        except ToolError as error:
-            return _tool_error(str(error))
-        except OutputInvalid:
-            _log.exception("Tool %r returned what its output schema does not allow", tool.key)
-            return _tool_error(f"Tool {tool.key!r} failed: its result does not fit its output schema")
-        except ProtocolError:
-            raise
-        except Exception:
-            _log.exception("Tool %r raised", tool.key)
-            return _tool_error(f"Tool {tool.key!r} failed")
+        conclude = functools.partial(_conclude_tool, tool)
+        return await self._perform(tool.handler, bound, request, stream, conclude, f"Tool {tool.key!r}")
 
     async def _get_prompt(self, request: Request, stream: Stream) -> Outcome:
         prompt = self._registry.prompts.get(request.name or "")
         if prompt is None:
             raise InvalidParams(f"Unknown prompt: {request.name}")
         bound = _bind(prompt.parameters, _arguments(request), f"prompt {prompt.key!r}")
-        return Complete(prompt.result(await self._call(prompt.handler, bound, request, stream)))
+        conclude = functools.partial(_conclude, prompt.result)
+        return await self._perform(prompt.handler, bound, request, stream, conclude, f"Prompt {prompt.key!r}")
 
     async def _read_resource(self, request: Request, stream: Stream) -> Outcome:
         uri = request.name or ""
@@ -106,7 +110,30 @@ class Dispatcher:
             bound = _bind(resource.parameters, values, f"resource {uri!r}")
         except InvalidParams:
             raise _unknown_resource(uri) from None
-        return Complete(resource.result(await self._call(resource.handler, bound, request, stream), uri))
+        conclude = functools.partial(_conclude, functools.partial(resource.result, uri=uri))
+        title = f"Resource {resource.key!r}"
+        return await self._perform(resource.handler, bound, request, stream, conclude, title)
+
+    async def _perform(
+        self,
+        handler: Handler,
+        arguments: dict[str, Any],
+        request: Request,
+        stream: Stream,
+        conclude: Conclude,
+        title: str,
+    ) -> Outcome:
+        """Call a handler that may ask. One that cannot, because it has no context, is called directly."""
+        for needed in handler.needs:
+            if not declares(request.meta.capabilities, needed):
+                raise MissingCapability(needed)
+        params = request.params
+        if handler.context is None and "requestState" not in params and "inputResponses" not in params:
+            ended = await conclude(_called(handler, arguments))
+            if not isinstance(ended, Suspended | InputRequired):
+                return ended
+            raise UsageError(f"{title} returned InputRequired but takes no Context to read the answers with")
+        return await self._flows.run(Call(request, stream, self.state, handler, arguments, title, conclude))
 
     def _find_resource(self, uri: str) -> tuple[Resource, dict[str, str]]:
         resource = self._registry.resources.get(uri)
@@ -116,20 +143,6 @@ class Dispatcher:
             if resource.template is not None and (values := resource.template.match(uri)) is not None:
                 return resource, values
         raise _unknown_resource(uri)
-
-    async def _call(
-        self, handler: Handler, arguments: dict[str, Any], request: Request, stream: Stream
-    ) -> Any:
-        if handler.context is not None:
-            arguments[handler.context] = Context(request, stream, self.state)
-        try:
-            return await handler.call(**arguments)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            # Nobody cancelled the request: something that the handler awaited was cancelled elsewhere.
-            raise RuntimeError("the handler let a cancellation escape that was not its own") from None
 
     def _lister(self, catalog: Any) -> Answer:
         async def list_page(request: Request, stream: Stream) -> Outcome:
@@ -154,7 +167,7 @@ class Dispatcher:
         if completer is None:
             return Complete({"completion": {"values": []}})
         bound = completer.bind(value, arguments)
-        return Complete(completion_result(await self._call(completer.handler, bound, request, stream)))
+        return Complete(completion_result(await _called(completer.handler, bound)))
 
     async def _listen(self, request: Request, stream: Stream) -> Outcome:
         if not stream.can_notify:
@@ -173,6 +186,49 @@ class Dispatcher:
         finally:
             hub.close(subscription)
         return Complete({"_meta": tag})
+
+
+async def _called(handler: Handler, arguments: dict[str, Any]) -> Any:
+    try:
+        return await handler.call(**arguments)
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        # Nobody cancelled the request: something that the handler awaited was cancelled elsewhere.
+        raise RuntimeError("the handler let a cancellation escape that was not its own") from None
+
+
+async def _conclude_tool(tool: Tool, run: Awaitable[Any]) -> Outcome | Suspended | InputRequired:
+    """How a tool ends: what its caller can mend is a result, not an error."""
+    try:
+        value = await run
+        if isinstance(value, Suspended | InputRequired):
+            return value
+        return Complete(tool.result(value))
+    except ToolError as error:
+        return _tool_error(str(error))
+    except InputRequired as manual:
+        return manual
+    except OutputInvalid:
+        _log.exception("Tool %r returned what its output schema does not allow", tool.key)
+        return _tool_error(f"Tool {tool.key!r} failed: its result does not fit its output schema")
+    except (ProtocolError, NonDeterminismError, Ended):
+        raise
+    except Exception:
+        _log.exception("Tool %r raised", tool.key)
+        return _tool_error(f"Tool {tool.key!r} failed")
+
+
+async def _conclude(
+    result: Callable[[Any], dict[str, Any]], run: Awaitable[Any]
+) -> Outcome | Suspended | InputRequired:
+    """How a prompt or a resource ends: what it raises is an internal error."""
+    try:
+        value = await run
+    except InputRequired as manual:
+        return manual
+    return value if isinstance(value, Suspended | InputRequired) else Complete(result(value))
 
 
 def _arguments(request: Request) -> dict[str, Any]:

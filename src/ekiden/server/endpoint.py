@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 from ekiden.rounds.outcome import Outcome
 from ekiden.server.dispatch import Dispatcher
+from ekiden.server.flow import Flows
 from ekiden.server.lifespan import Lifespan
 from ekiden.server.registry import Registry
 from ekiden.telemetry.spans import is_tracing, traced
@@ -25,10 +26,14 @@ class ServerEndpoint:
     """Implements `ekiden.transports.port.Endpoint`."""
 
     def __init__(
-        self, registry: Registry, lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None
+        self,
+        registry: Registry,
+        flows: Flows,
+        lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None,
     ) -> None:
         self._registry = registry
-        self._dispatcher = Dispatcher(registry)
+        self._flows = flows
+        self._dispatcher = Dispatcher(registry, flows)
         self._lifespan = Lifespan(lifespan)
         self._started = False
         self._run: _Run = self._dispatcher.answer
@@ -79,6 +84,7 @@ class ServerEndpoint:
         """End subscriptions and leave the lifespan."""
         self.drain()
         self._started = False
+        await self._flows.parking.close()
         await self._lifespan.stop()
 
 

@@ -9,9 +9,9 @@ import functools
 import inspect
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
-__all__ = ["Handler"]
+__all__ = ["Handler", "OnceMode"]
 
 _THREADS: Final = 40
 """Plain handlers that may run at once in this process; they mostly wait for something."""
@@ -22,20 +22,35 @@ def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(_THREADS, "ekiden-handler")
 
 
+OnceMode: TypeAlias = Literal["auto"] | bool
+
+
 class Handler:
-    """A function with the name of its `Context` parameter, if it has one."""
+    """A function, with the name of its `Context` parameter and the way it wants its rounds."""
 
-    __slots__ = ("_function", "call", "context")
+    __slots__ = ("_function", "call", "context", "needs", "once", "parked")
 
-    def __init__(self, function: Callable[..., Any], context: str | None) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        context: str | None = None,
+        *,
+        once: OnceMode = "auto",
+        resume: Literal["replay", "parked"] = "replay",
+        needs: tuple[dict[str, Any], ...] = (),
+    ) -> None:
         self._function = function
         self.context = context
+        self.once: OnceMode = once
+        self.parked = resume == "parked"
+        self.needs = needs
+        """The client capabilities without which it is not called."""
         self.call: Callable[..., Any] = function if _is_async(function) else self._in_thread
         """An async function, whatever the author's was."""
 
-    async def _in_thread(self, **arguments: Any) -> Any:
+    async def _in_thread(self, *arguments: Any, **keywords: Any) -> Any:
         context = contextvars.copy_context()
-        call = functools.partial(context.run, self._function, **arguments)
+        call = functools.partial(context.run, self._function, *arguments, **keywords)
         return await asyncio.get_running_loop().run_in_executor(_threads(), call)
 
 

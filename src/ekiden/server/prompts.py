@@ -1,13 +1,13 @@
 """Prompts: their definition, and their result. Arguments arrive as strings and become what the hints say."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pydantic import BaseModel
 
 from ekiden.server import content
 from ekiden.server.handlers import Handler
-from ekiden.server.schemas import read_signature
+from ekiden.server.signatures import read_signature
 from ekiden.server.tools import described
 
 __all__ = ["Prompt"]
@@ -22,11 +22,12 @@ class Prompt:
         *,
         name: str | None = None,
         description: str | None = None,
+        rounds: Mapping[str, Any] | None = None,
         **about: Any,
     ) -> None:
         self.key = name or str(getattr(function, "__name__", ""))
         signature = read_signature(function, what=f"prompt {self.key!r}")
-        self.handler = Handler(function, signature.context)
+        self.handler = Handler(function, signature.context, **(rounds or {}))
         self.parameters = signature.parameters
         self.argument_names = frozenset(self.parameters.names)
         self._description = description or signature.summary

@@ -1,6 +1,6 @@
 """Resources, static and by template: their definition, and their contents."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -9,7 +9,7 @@ from ekiden.errors import RegistrationError
 from ekiden.server import content
 from ekiden.server.catalog import Cache
 from ekiden.server.handlers import Handler
-from ekiden.server.schemas import read_signature
+from ekiden.server.signatures import read_signature
 from ekiden.server.templates import UriTemplate
 from ekiden.server.tools import described
 
@@ -33,6 +33,7 @@ class Resource:
         description: str | None = None,
         mime_type: str | None = None,
         cache: Cache | None = None,
+        rounds: Mapping[str, Any] | None = None,
         **about: Any,
     ) -> None:
         self.key = uri
@@ -40,7 +41,7 @@ class Resource:
         if ":" not in uri:
             raise RegistrationError(f"{what} is no URI: it needs a scheme, as in 'config://app'")
         signature = read_signature(function, what=what)
-        self.handler = Handler(function, signature.context)
+        self.handler = Handler(function, signature.context, **(rounds or {}))
         self.parameters = signature.parameters
         self.template = self._template(uri, what)
         self._cache = (cache or Cache()).fields()

@@ -1,21 +1,34 @@
 """`Server`: what authors hold in their hands. Registers handlers, and hands out transports."""
 
 import asyncio
+import functools
+import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from ekiden.errors import UsageError
+from ekiden.errors import RegistrationError, UsageError
+from ekiden.rounds.ledger import Ledger
 from ekiden.server.catalog import Cache
 from ekiden.server.completions import Reference
 from ekiden.server.endpoint import Middleware, ServerEndpoint
+from ekiden.server.flow import Flows
+from ekiden.server.handlers import OnceMode
+from ekiden.server.keys import find_keys
+from ekiden.server.once import Once
 from ekiden.server.prompts import Prompt
+from ekiden.server.questions import Askable, needed_for
 from ekiden.server.registry import Registry, unknown_cache_keys
 from ekiden.server.resources import Resource, is_template
+from ekiden.server.sealing import RoundLimits, Sealer
 from ekiden.server.tools import Tool, described
+from ekiden.stores import open_store
+from ekiden.stores.memory import MemoryStore
 from ekiden.transports.asgi import Limits, StreamableHTTP
 from ekiden.transports.guard import LOCALHOST, Guard
 from ekiden.transports.memory import MemoryChannel, connect
+from ekiden.wire.modern import Request
 
 if TYPE_CHECKING:  # The official models take 0.3 s to import; whoever passes one has done so.
     from mcp_types import Annotations, Icon, ToolAnnotations
@@ -31,6 +44,11 @@ class Server:
     `lifespan` is a function from the server to an async context manager; what it yields is
     `ctx.state`. `cache` maps list methods (`"tools/list"`, `"server/discover"`, ...) to hints.
     `page_size` None sends each list whole.
+
+    `keys` seal the state of calls that ask: raw secrets, base64 text, or a file of them; without
+    any, `EKIDEN_KEYS` or `EKIDEN_KEYS_FILE`. `store` remembers rounds beyond this process:
+    `"sqlite:///path"` or a store object. `audience` tells servers that share keys apart, by
+    default the name. `principal` says whose request this is; a state is good for that one only.
     """
 
     def __init__(
@@ -46,6 +64,12 @@ class Server:
         lifespan: Callable[["Server"], AbstractAsyncContextManager[Any]] | None = None,
         cache: Mapping[str, Cache] | None = None,
         page_size: int | None = None,
+        keys: Iterable[bytes | str] | Path | None = None,
+        store: Ledger | str | None = None,
+        audience: str | None = None,
+        principal: Callable[[Request], str | None] | None = None,
+        rounds: RoundLimits | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         if page_size is not None and page_size < 1:
             raise UsageError("page_size must be at least 1, or None to send each list whole")
@@ -61,8 +85,20 @@ class Server:
             icons=icons,
         )
         self._registry = Registry(info, instructions, cache or {}, page_size)
+        self._store = open_store(store) if isinstance(store, str) else store
+        limits = rounds or RoundLimits()
+        ring = functools.cache(lambda: find_keys(keys))
+        if keys is not None:
+            ring()
+        sealer = Sealer(audience or name, ring, self._store, principal, limits, clock)
+        once = Once(
+            self._store or MemoryStore(shared=False),
+            clock,
+            lease=limits.lease_seconds,
+            keep=limits.flow_seconds,
+        )
         enter = None if lifespan is None else lambda: lifespan(self)
-        self._endpoint = ServerEndpoint(self._registry, enter)
+        self._endpoint = ServerEndpoint(self._registry, Flows(sealer, once, clock), enter)
 
     # Tools
 
@@ -81,6 +117,9 @@ class Server:
         input_schema: Mapping[str, Any] | None = None,
         output_schema: Mapping[str, Any] | None = None,
         structured: bool | None = None,
+        asks: Iterable[Askable | Any] = (),
+        once: OnceMode = "auto",
+        resume: Literal["replay", "parked"] = "replay",
     ) -> Callable[[F], F]: ...
     def tool(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
         """Register a function as a tool. The function itself is returned unchanged.
@@ -89,12 +128,27 @@ class Server:
         `input_schema` and `output_schema` are JSON Schemas passed through verbatim; with an
         `input_schema`, the handler takes the properties as parameters, or all of them as one
         dict if it has a single parameter. `structured=False` sends data as text only.
+
+        `asks` names what the handler will ask for (`"elicitation"`, `"sampling"`, ..., or the types
+        of its forms): a client that lacks it is told before the handler runs. `once=True` lets no
+        round be used twice, and needs a store; `once=False` forgets every round. `resume="parked"`
+        keeps the coroutine in memory between rounds, for what cannot be replayed.
         """
         return _register(self.add_tool, function, options)
 
     def add_tool(self, function: Callable[..., Any], **options: Any) -> None:
         """Register a tool; the options are those of `tool`. Allowed while the server runs."""
-        self._registry.tools.add(Tool(function, **options))
+        self._registry.tools.add(Tool(function, **self._with_rounds(options)))
+
+    def _with_rounds(self, options: dict[str, Any]) -> dict[str, Any]:
+        """The options, with those about rounds checked and gathered."""
+        once, resume = options.pop("once", "auto"), options.pop("resume", "replay")
+        if once is True and self._store is None:
+            raise RegistrationError("once=True needs a store: Server(..., store='sqlite:///rounds.db')")
+        if once is True and resume == "parked":
+            raise RegistrationError("a parked handler is resumed once anyway: leave once=True out")
+        needs = tuple(needed_for(asked) for asked in options.pop("asks", ()))
+        return {**options, "rounds": {"once": once, "resume": resume, "needs": needs}}
 
     def remove_tool(self, name: str) -> None:
         """Take a tool back. Calls that are running go on."""
@@ -113,6 +167,9 @@ class Server:
         description: str | None = None,
         icons: "Sequence[Icon] | None" = None,
         meta: Mapping[str, Any] | None = None,
+        asks: Iterable[Askable | Any] = (),
+        once: OnceMode = "auto",
+        resume: Literal["replay", "parked"] = "replay",
     ) -> Callable[[F], F]: ...
     def prompt(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
         """Register a function as a prompt. It returns text, messages, or a `GetPromptResult`."""
@@ -120,7 +177,7 @@ class Server:
 
     def add_prompt(self, function: Callable[..., Any], **options: Any) -> None:
         """Register a prompt; the options are those of `prompt`. Allowed while the server runs."""
-        self._registry.prompts.add(Prompt(function, **options))
+        self._registry.prompts.add(Prompt(function, **self._with_rounds(options)))
 
     def remove_prompt(self, name: str) -> None:
         """Take a prompt back."""
@@ -141,6 +198,9 @@ class Server:
         icons: "Sequence[Icon] | None" = None,
         meta: Mapping[str, Any] | None = None,
         cache: Cache | None = None,
+        asks: Iterable[Askable | Any] = (),
+        once: OnceMode = "auto",
+        resume: Literal["replay", "parked"] = "replay",
     ) -> Callable[[F], F]:
         """Register a function as a resource, or as a template where `uri` has `{variables}`.
 
@@ -156,6 +216,9 @@ class Server:
             "icons": icons,
             "meta": meta,
             "cache": cache,
+            "asks": asks,
+            "once": once,
+            "resume": resume,
         }
 
         def register(function: F) -> F:
@@ -167,7 +230,7 @@ class Server:
     def add_resource(self, uri: str, function: Callable[..., Any], **options: Any) -> None:
         """Register a resource; the options are those of `resource`. Allowed while the server runs."""
         catalog = self._registry.templates if is_template(uri) else self._registry.resources
-        catalog.add(Resource(uri, function, **options))
+        catalog.add(Resource(uri, function, **self._with_rounds(options)))
 
     def remove_resource(self, uri: str) -> None:
         """Take a resource or a template back."""

@@ -15,9 +15,9 @@ from ekiden.server.schemas import (
     explicit_parameters,
     json_validator,
     lean_schema,
-    read_signature,
     type_adapter,
 )
+from ekiden.server.signatures import read_signature
 from ekiden.wire.headers import find_mirrored_params
 
 __all__ = ["OutputInvalid", "Tool", "described"]
@@ -41,6 +41,7 @@ class Tool:
         input_schema: Mapping[str, Any] | None = None,
         output_schema: Mapping[str, Any] | None = None,
         structured: bool | None = None,
+        rounds: Mapping[str, Any] | None = None,
         **about: Any,
     ) -> None:
         self.key = name or str(getattr(function, "__name__", ""))
@@ -48,7 +49,7 @@ class Tool:
             raise RegistrationError(f"{self.key!r} is no tool name: use 1 to 128 of A-Z a-z 0-9 _ . -")
         what = f"tool {self.key!r}"
         signature = read_signature(function, what=what)
-        self.handler = Handler(function, signature.context)
+        self.handler = Handler(function, signature.context, **(rounds or {}))
         self.parameters: Parameters = signature.parameters
         if input_schema is not None:
             names = signature.parameters.names

@@ -9,10 +9,10 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from ekiden.rounds.outcome import Failed, Outcome
+from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.wire.modern import Request
 
-__all__ = ["is_tracing", "traced"]
+__all__ = ["is_tracing", "link_to", "traced"]
 
 _TARGET: Final = {
     "tools/call": "gen_ai.tool.name",
@@ -25,6 +25,16 @@ def is_tracing() -> bool:
     """Whether this process has set up a tracer provider."""
     api: Any = sys.modules.get("opentelemetry.trace")
     return api is not None and not isinstance(api.get_tracer_provider(), api.ProxyTracerProvider)
+
+
+def link_to(traceparent: str) -> None:
+    """Link the current span to the first round of its call, which had this `traceparent`."""
+    if is_tracing():
+        from opentelemetry import propagate, trace
+
+        first = trace.get_current_span(propagate.extract({"traceparent": traceparent})).get_span_context()
+        if first.is_valid:
+            trace.get_current_span().add_link(first)
 
 
 async def traced(request: Request, answer: Callable[[], Awaitable[Outcome]]) -> Outcome:
@@ -66,5 +76,5 @@ async def traced(request: Request, answer: Callable[[], Awaitable[Outcome]]) -> 
 def _error_type(outcome: Outcome) -> str | None:
     if isinstance(outcome, Failed):
         return str(outcome.error.code)
-    result = outcome.result
+    result = outcome.result if isinstance(outcome, Complete) else None
     return "tool_error" if isinstance(result, dict) and result.get("isError") else None

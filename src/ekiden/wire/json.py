@@ -5,13 +5,14 @@ characters and numbers beyond what a double or a machine integer can hold. What 
 bound, the depth, is bounded here.
 """
 
+import re
 from typing import Any, Final, TypeGuard
 
 import msgspec
 
 from ekiden.errors import ParseError
 
-__all__ = ["MAX_DEPTH", "Raw", "decode", "encode", "is_array", "is_object"]
+__all__ = ["MAX_DEPTH", "Raw", "canonical", "decode", "encode", "is_array", "is_object"]
 
 MAX_DEPTH: Final = 128
 """Deep enough for any schema we have seen (the deepest had 14 levels), shallow enough that
@@ -38,6 +39,27 @@ def decode(data: bytes) -> Any:
     # Each level costs at least one bracket, so most messages are cleared by counting alone.
     if data.count(b"{") + data.count(b"[") > MAX_DEPTH and not _is_shallow(value):
         raise _too_deep()
+    return value
+
+
+_deterministic = msgspec.json.Encoder(order="deterministic").encode
+_MAYBE_WHOLE: Final = re.compile(rb"[0-9](?:\.0(?![0-9])|[eE])")
+
+
+def canonical(value: Any) -> bytes:
+    """The one spelling of a JSON value: keys in order, and 1.0 spelled as 1."""
+    data = _deterministic(value)
+    # Text that looks like such a number costs a second pass, nothing else.
+    return _deterministic(_whole(value)) if _MAYBE_WHOLE.search(data) else data
+
+
+def _whole(value: Any) -> Any:
+    if type(value) is float and value.is_integer():
+        return int(value)
+    if is_object(value):
+        return {key: _whole(item) for key, item in value.items()}
+    if is_array(value):
+        return [_whole(item) for item in value]
     return value
 
 

@@ -5,7 +5,7 @@ the spec implies: what the body says about itself, whether the headers agree, wh
 version, whether we know the method. `Modern` spells what goes back.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -105,6 +105,15 @@ class Modern:
     def complete(self, request_id: RequestId, result: dict[str, Any] | bytes) -> bytes:
         """The response for a result; bytes are a result that `result` made before."""
         return result_response(request_id, result if type(result) is bytes else self.result(result))  # type: ignore[arg-type]
+
+    def input_required(self, request_id: RequestId, requests: Mapping[str, Any], state: str | None) -> bytes:
+        """The response for an interim result: at least one of questions and state."""
+        result: dict[str, Any] = {"resultType": "input_required"}
+        if requests:
+            result["inputRequests"] = requests
+        if state is not None:
+            result["requestState"] = state
+        return result_response(request_id, encode({**result, "_meta": self._meta}))
 
     def error(self, request_id: RequestId | None, error: ProtocolError) -> bytes:
         """The response for an error."""

@@ -1,0 +1,72 @@
+"""What can be asked of the other side, and how its answer is read.
+
+An ask knows its question as the wire spells it, the capability it needs, and how to read an
+answer. An answer is the client's word, so reading it has three ends: a value; `MalformedAnswer`,
+which is no answer to any question of this kind and is an error; `UnfitAnswer`, which is one that
+breaks the question's own rules and is asked for again.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from ekiden.rounds.journal import fingerprint
+from ekiden.wire.json import canonical, is_object
+
+__all__ = ["Ask", "MalformedAnswer", "UnfitAnswer", "declares"]
+
+ELICIT: Final = "elicitation/create"
+SAMPLE: Final = "sampling/createMessage"
+LIST_ROOTS: Final = "roots/list"
+
+_PREFIX: Final = {ELICIT: "elicit", SAMPLE: "sample", LIST_ROOTS: "roots"}
+
+
+class MalformedAnswer(Exception):
+    """The value is no result of the question's kind at all."""
+
+
+class UnfitAnswer(Exception):
+    """The value is a result of the right kind that breaks the rules of this question."""
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """One question to the user, to the client's model or to the client."""
+
+    method: str
+    params: Mapping[str, Any] | None
+    needs: Mapping[str, Any]
+    """The client capabilities it needs, spelled as a client would declare them."""
+    read: Callable[[Any], Any]
+    digest: str
+    """Fingerprint of the question as it is rendered: a reworded question is another question."""
+
+    @property
+    def prefix(self) -> str:
+        """The readable part of a derived key."""
+        return _PREFIX[self.method]
+
+    def request(self) -> dict[str, Any]:
+        """The question as an input request."""
+        if self.params is None:
+            return {"method": self.method}
+        return {"method": self.method, "params": self.params}
+
+
+def digest_of(method: str, params: Mapping[str, Any] | None) -> str:
+    """The fingerprint of a question."""
+    return fingerprint(method.encode(), canonical(params))
+
+
+def declares(declared: Mapping[str, Any], needed: Mapping[str, Any]) -> bool:
+    """Whether capabilities include what is needed. `elicitation: {}` means its form mode."""
+    for name, wanted in needed.items():
+        given: Any = declared.get(name)
+        if name == "elicitation" and given == {}:
+            given = {"form": {}}
+        if not is_object(given):
+            return False
+        if not declares(given, wanted):
+            return False
+    return True

@@ -1,0 +1,88 @@
+"""What a token says, before it is sealed and after it was opened. No keys, no clock."""
+
+from typing import Final
+
+import msgspec
+
+from ekiden.rounds.journal import Entry
+
+__all__ = ["Claims", "StateRefused", "decode_claims", "encode_claims", "verify"]
+
+FORMAT: Final = 1
+
+
+class StateRefused(Exception):
+    """A token that must not be used. The reason is for the log; the client learns only that it is refused."""
+
+
+class Claims(msgspec.Struct, array_like=True):
+    """The content of a `requestState`."""
+
+    issued: float
+    expires: float
+    started: float
+    """When the first round began: a flow has a maximum age, however often it is renewed."""
+    audience: str
+    method: str
+    target: str
+    """The tool, the prompt or the URI."""
+    arguments: str
+    """Fingerprint of the canonical arguments."""
+    principal: str
+    flow: str
+    round: int
+    asked: dict[str, str]
+    """The questions that the round ended with, by key: the fingerprint of each as it was rendered."""
+    pauses: list[str]
+    """The checkpoints that the round ended with."""
+    journal: dict[str, Entry]
+    journal_id: str | None = None
+    """Where the journal is kept if it was too large to travel."""
+    manual: str | None = None
+    """The state that a handler wrote itself."""
+    answers: dict[str, object] | None = None
+    """The answers so far, for a handler that keeps its own state."""
+    parked: str | None = None
+    """The coroutine that waits in one process for this token."""
+    trace: str | None = None
+    """The `traceparent` of the first round."""
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Claims).decode
+
+
+def encode_claims(claims: Claims) -> bytes:
+    """Claims as bytes to be sealed."""
+    return _encode(claims)
+
+
+def decode_claims(data: bytes) -> Claims:
+    """Claims out of opened bytes."""
+    try:
+        return _decode(data)
+    except msgspec.MsgspecError as error:
+        raise StateRefused(f"the content does not decode: {error}") from None
+
+
+class Expected(msgspec.Struct):
+    """What the request at hand is, for comparison with what a token was issued for."""
+
+    audience: str
+    method: str
+    target: str
+    arguments: str
+    principal: str
+
+
+def verify(claims: Claims, expected: Expected, *, now: float, max_age: float, skew: float = 60.0) -> None:
+    """Refuse a token that is late, early, or was issued for anything else than this request."""
+    if now > claims.expires:
+        raise StateRefused("expired")
+    if now > claims.started + max_age:
+        raise StateRefused("the flow is too old")
+    if claims.issued > now + skew:
+        raise StateRefused("issued in the future")
+    for field in ("audience", "method", "target", "arguments", "principal"):
+        if getattr(claims, field) != getattr(expected, field):
+            raise StateRefused(f"issued for another {field}")

@@ -1,0 +1,85 @@
+"""What a handler has done so far, addressed by content.
+
+An entry is found by what the effect *is* (its method and parameters, or its name and arguments,
+and which of several identical ones), never by when it came. So concurrent branches find their own
+entries in whatever order they run, and a new version of the handler that asks one question more
+keeps the answers to all the others.
+"""
+
+import hashlib
+from base64 import urlsafe_b64encode
+from collections.abc import Iterator
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+__all__ = ["Entry", "Journal", "Kind", "fingerprint"]
+
+Kind: TypeAlias = Literal["answer", "step", "failure", "draw", "pause"]
+"""`failure` is a step that raised; `draw` a time, an id or a random number; `pause` a checkpoint passed."""
+
+_DIGEST_BYTES: Final = 9
+"""72 bits: an author's effects never collide by chance, and nobody gains by a collision of his own making."""
+
+
+def fingerprint(*parts: bytes) -> str:
+    """A short name for content: 12 characters, the same in every process."""
+    hashed = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    for part in parts:
+        hashed.update(b"%d:" % len(part))
+        hashed.update(part)
+    return urlsafe_b64encode(hashed.digest()).decode()
+
+
+class Entry(msgspec.Struct, array_like=True):
+    """One remembered effect."""
+
+    kind: Kind
+    digest: str
+    """Fingerprint of the question, or of the step's arguments: the entry counts only for these."""
+    value: Any
+    in_order: bool
+    """Whether the handler's own task did it, rather than a branch: such entries have a total order."""
+
+
+class Journal:
+    """The entries in the order in which they were made."""
+
+    __slots__ = ("entries", "seen")
+
+    def __init__(self, entries: dict[str, Entry] | None = None) -> None:
+        self.entries: dict[str, Entry] = {} if entries is None else entries
+        self.seen: set[str] = set()
+        """Keys of the entries that came up in this leg."""
+
+    def find(self, key: str) -> Entry | None:
+        """The entry for `key`, which has now come up."""
+        entry = self.entries.get(key)
+        if entry is not None:
+            self.seen.add(key)
+        return entry
+
+    def add(self, key: str, entry: Entry) -> None:
+        """Remember an effect that was done just now."""
+        self.entries.pop(key, None)  # A question that was reworded and answered anew moves to the end.
+        self.entries[key] = entry
+        self.seen.add(key)
+
+    def missing_steps(self) -> Iterator[str]:
+        """Steps that were done in an earlier leg and have not come up in this one."""
+        for key, entry in self.entries.items():
+            if entry.kind in ("step", "failure") and key not in self.seen:
+                yield key
+
+    def overtaken_step(self) -> str | None:
+        """A step of the handler's own task that has not come up, although a later entry of it has."""
+        missing: str | None = None
+        for key, entry in self.entries.items():
+            if not entry.in_order:
+                continue
+            if key in self.seen:
+                if missing is not None:
+                    return missing
+            elif missing is None and entry.kind in ("step", "failure"):
+                missing = key
+        return None

@@ -1,0 +1,443 @@
+"""The replay engine: one run of a handler over its journal.
+
+The laws:
+
+1. An effect that the journal knows is answered from it, at once, without a wait.
+2. All asks that are pending together end the leg together, once no step is running and the loop
+   has made a few passes in which no branch came to another effect.
+3. A running step is never cut short by that. It ends, it is remembered, and then the leg looks again.
+4. The end of a leg unwinds the handler as a cancellation does. From then on every effect raises and
+   remembers nothing, and whatever the handler returns or raises is dropped.
+5. A step that was done before and does not come up again is an error, never a silence.
+
+The handler runs in a task of its own: it can be cancelled without its request, and abandoned if
+it will not be cancelled.
+"""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable, Coroutine, Mapping
+from contextvars import ContextVar
+from typing import Any, Final, NoReturn, Protocol
+
+import msgspec
+
+from ekiden.errors import InvalidParams, MissingCapability, NonDeterminismError, UsageError
+from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer, declares
+from ekiden.rounds.journal import Entry, Journal
+from ekiden.rounds.ledger import RoundMemory
+from ekiden.rounds.outcome import Outcome
+
+__all__ = ["Ended", "Leg", "Step", "Suspended", "current_step"]
+
+_log = logging.getLogger("ekiden.rounds")
+
+_IDLE_PASSES: Final = 4
+"""Passes of the event loop without an effect after which a leg is at rest. A branch that is started
+in a task group inside a task group inside a gather comes to its first effect within three."""
+
+_PATIENCE: Final = 100
+"""Effects that an ended handler may try before it is taken to be deaf, and put to sleep."""
+
+current_step: ContextVar[str] = ContextVar("current_step")
+"""The key of the step that the current task performs."""
+
+
+class Step(Protocol):
+    """A step that can be performed and remembered."""
+
+    name: str
+    digest: str
+
+    async def perform(self) -> Entry:
+        """Run it; what it raised is an entry too."""
+        ...
+
+    def recall(self, entry: Entry) -> Any:
+        """The value that the entry holds, or the exception."""
+        ...
+
+
+class Suspended(msgspec.Struct):
+    """The leg ended because it waits for the other side."""
+
+    asks: dict[str, Ask]
+    pauses: list[str]
+
+
+class Ended(Exception):
+    """Raised by a `RoundMemory` to end the leg with an outcome that an earlier attempt recorded."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__()
+        self.outcome = outcome
+
+
+class Leg:
+    """One run of one handler. `run` it once; a parked one can be `resume`d."""
+
+    def __init__(
+        self,
+        handler: str,
+        journal: Journal,
+        *,
+        responses: Mapping[str, Any],
+        asked: Mapping[str, str] | None = None,
+        capabilities: Mapping[str, Any],
+        clock: Callable[[], float],
+        flow: str = "",
+        memory: RoundMemory | None = None,
+        parked: bool = False,
+        unwind_seconds: float = 5.0,
+    ) -> None:
+        self.handler = handler
+        self.journal = journal
+        self.fresh = asked is None
+        """Whether the handler is beyond what earlier legs did. Before that, its progress is no news."""
+        self.on_fresh: Callable[[], None] | None = None
+        self._responses = responses
+        self._asked = asked
+        self._capabilities = capabilities
+        self._clock = clock
+        self._flow = flow
+        self._memory = memory
+        self._parked = parked
+        self._unwind_seconds = unwind_seconds
+        self.style: str | None = None
+        """How the handler asks: with effects (`asks`), or by itself (`manual`)."""
+        self._asks: dict[str, tuple[Ask, asyncio.Future[Any]]] = {}
+        self._pauses: dict[str, asyncio.Future[None]] = {}
+        self._counts: dict[str, tuple[int, asyncio.Task[Any] | None]] = {}
+        self._afterwards: list[Step] = []
+        self._steps: set[asyncio.Task[Entry]] = set()
+        self._busy = 0
+        self._quiet = 0
+        self._watching = False
+        self._over = False
+        self._deaf = 0
+        self._ending: Suspended | BaseException | None = None
+        self._main: asyncio.Task[Any] | None = None
+        self._late: asyncio.TimerHandle | None = None
+
+    # Running
+
+    async def run(self, handler: Coroutine[Any, Any, Any]) -> Any:
+        """Run the handler: its value, what it raised, or `Suspended`."""
+        self._loop = asyncio.get_running_loop()
+        self._settled: asyncio.Future[None] = self._loop.create_future()
+        self._main = _spawn(self._loop, handler)
+        self._main.add_done_callback(self._on_done)
+        return await self._until_settled()
+
+    async def resume(self, responses: Mapping[str, Any]) -> Any:
+        """Go on with a parked handler: deliver the answers, and run on to its next end."""
+        values: dict[str, Any] = {}
+        for key, (ask, _) in self._asks.items():
+            if key in responses:
+                try:
+                    values[key] = ask.read(responses[key])
+                except MalformedAnswer as problem:
+                    raise _malformed(key, problem) from None
+                except UnfitAnswer:
+                    continue
+        self._ending = None
+        self._settled = self._loop.create_future()
+        for key, value in values.items():
+            self._asks.pop(key)[1].set_result(value)
+        for future in self._pauses.values():
+            future.set_result(None)
+        self._pauses.clear()
+        self._stir()
+        return await self._until_settled()
+
+    async def _until_settled(self) -> Any:
+        try:
+            await self._settled
+        except asyncio.CancelledError:
+            await self.stop()
+            raise
+        return await self._conclude()
+
+    async def _conclude(self) -> Any:
+        main = self._main
+        assert main is not None
+        if isinstance(self._ending, Suspended):
+            return self._ending
+        if self._ending is not None:
+            raise self._ending
+        if main.cancelled():
+            self._end()
+            raise RuntimeError("the handler let a cancellation escape that was not its own")
+        if main.exception() is None:
+            for step in self._afterwards:
+                await self.step(step)
+            for key in self.journal.missing_steps():
+                self._end()
+                raise self._vanished(key, "it returned without it")
+        self._end()
+        return main.result()
+
+    async def stop(self) -> None:
+        """Nobody waits for the outcome any more: cancel the handler, and let running steps end."""
+        self._ending = self._ending or asyncio.CancelledError()
+        self._end()
+        if self._steps:
+            await asyncio.wait(set(self._steps))
+        if self._main is not None:
+            await asyncio.wait({self._main}, timeout=self._unwind_seconds)
+
+    def _on_done(self, main: asyncio.Task[Any]) -> None:
+        if self._late is not None:
+            self._late.cancel()
+        if self._ending is not None and not main.cancelled():
+            error = main.exception()
+            what = "returned a value" if error is None else f"raised {error!r}"
+            _log.warning("%s %s while its round was ending; that is dropped", self.handler, what)
+        self._settle()
+
+    def _settle(self) -> None:
+        if not self._settled.done():
+            self._settled.set_result(None)
+
+    # Coming to rest
+
+    def _stir(self) -> None:
+        """Something happened. If anything waits for the other side, look whether all is at rest."""
+        self._quiet = 0
+        if not self._watching and not self._busy and (self._asks or self._pauses):
+            self._watching = True
+            self._loop.call_soon(self._pass)
+
+    def _pass(self) -> None:
+        if self._over or self._busy or (self._main is not None and self._main.done()):
+            self._watching = False
+        elif self._quiet < _IDLE_PASSES:
+            self._quiet += 1
+            self._loop.call_soon(self._pass)
+        else:
+            self._watching = False
+            if self._asks or self._pauses:
+                self._rest()
+
+    def _rest(self) -> None:
+        self._ending = Suspended({key: ask for key, (ask, _) in self._asks.items()}, list(self._pauses))
+        if self._parked:
+            self._settle()
+            return
+        if (key := self.journal.overtaken_step()) is not None:
+            self._ending = self._vanished(key, "it went on beyond it")
+        self._end()
+        self._late = self._loop.call_later(self._unwind_seconds, self._abandon)
+
+    def _end(self) -> None:
+        """No effect counts any more: cancel whoever waits for one."""
+        self._over = True
+        for _, future in self._asks.values():
+            future.cancel()
+        for pause in self._pauses.values():
+            pause.cancel()
+        if self._main is not None and not self._main.done():
+            self._main.cancel()
+
+    def _abandon(self) -> None:
+        _log.warning("%s does not end although its round has; it is left behind", self.handler)
+        self._settle()
+
+    def _fail(self, error: BaseException) -> NoReturn:
+        """End the leg with an error that the handler cannot catch."""
+        if self._ending is None:
+            self._ending = error
+        self._end()
+        raise asyncio.CancelledError
+
+    # Effects
+
+    async def ask(self, ask: Ask, key: str | None = None) -> Any:
+        """The answer to a question, now or in a later leg."""
+        if self._over:
+            await self._refuse()
+        self.use("asks")
+        name = self._name(key, f"{ask.prefix}-{ask.digest}")
+        entry = self.journal.find("a:" + name)
+        if entry is not None and entry.digest == ask.digest:
+            return ask.read(entry.value)
+        if name in self._responses and self._counts_for(name, ask):
+            try:
+                value = ask.read(self._responses[name])
+            except MalformedAnswer as problem:
+                self._fail(_malformed(name, problem))
+            except UnfitAnswer as problem:
+                _log.info("%s: the answer to %r is asked for again: %s", self.handler, name, problem)
+            else:
+                self._remember(
+                    "a:" + name, Entry("answer", ask.digest, self._responses[name], self._in_order())
+                )
+                return value
+        if not declares(self._capabilities, ask.needs):
+            self._fail(MissingCapability(ask.needs))
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._asks[name] = (ask, future)
+        self._stir()
+        return await future
+
+    async def step(self, step: Step, key: str | None = None) -> Any:
+        """What a step gave: out of the journal, or by running it now."""
+        if self._over:
+            await self._refuse()
+        self._quiet = 0
+        name = "s:" + self._name(key, f"{step.name}-{step.digest}")
+        entry = self.journal.find(name)
+        if entry is None:
+            entry = await self._first_time(step, name)
+        elif entry.digest != step.digest:
+            self._fail(
+                NonDeterminismError(
+                    f"{self.handler}: step {name[2:]!r} has other arguments than in an earlier round",
+                    before=f"arguments {entry.digest}",
+                    now=f"arguments {step.digest}",
+                )
+            )
+        return step.recall(entry)
+
+    async def _first_time(self, step: Step, name: str) -> Entry:
+        in_order = self._in_order()
+        self._freshen()
+        self._busy += 1
+        try:
+            task = self._loop.create_task(self._perform(step, name, in_order))
+            self._steps.add(task)
+            task.add_done_callback(self._steps.discard)
+            try:
+                return await asyncio.shield(task)
+            except asyncio.CancelledError:
+                if not self._over and not task.done():
+                    task.cancel()  # The handler's own timeout: the step goes with what it belongs to.
+                    await asyncio.wait({task})
+                raise
+            except Ended as ended:
+                self._fail(ended)
+        finally:
+            self._busy -= 1
+            self._stir()
+
+    async def _perform(self, step: Step, name: str, in_order: bool) -> Entry:
+        entry = await self._memory.recall(name) if self._memory is not None else None
+        if entry is None:
+            current_step.set(f"{self._flow}:{name[2:]}")
+            entry = await step.perform()
+            entry.in_order = in_order
+            if self._memory is not None:
+                await self._memory.commit(name, entry)
+        self.journal.add(name, entry)
+        return entry
+
+    def draw(self, what: str, make: Callable[[], Any], key: str | None = None) -> Any:
+        """A value that must be the same in every leg: a time, an id, a random number."""
+        if self._over:
+            raise asyncio.CancelledError
+        self._quiet = 0
+        name = f"d:{what}:{key}" if key is not None else "d:" + self._name(None, what)
+        entry = self.journal.find(name)
+        if entry is None:
+            entry = Entry("draw", "", make(), self._in_order())
+            self._remember(name, entry)
+        return entry.value
+
+    async def pause(self, key: str | None = None) -> None:
+        """End the leg with state only; the client comes straight back."""
+        if self._over:
+            await self._refuse()
+        self.use("asks")
+        name = "p:" + self._name(key, "checkpoint")
+        if self.journal.find(name) is None:
+            self._pauses[name] = self._loop.create_future()
+            self._stir()
+            await self._pauses[name]
+
+    async def sleep(self, seconds: float, key: str | None = None) -> None:
+        """Wait until a moment that is the same in every leg."""
+        until: float = self.draw("sleep", lambda: self._clock() + seconds, key)
+        if (remaining := until - self._clock()) > 0:
+            await asyncio.sleep(remaining)
+
+    def afterwards(self, step: Step) -> None:
+        """Have a step run when the handler has returned."""
+        if not self._over:
+            self._afterwards.append(step)
+
+    def use(self, style: str) -> None:
+        """A call either asks in its body or returns `InputRequired` itself; it cannot do both."""
+        self._quiet = 0
+        if self.style is None:
+            self.style = style
+        elif self.style != style:
+            self._fail(mixed_styles(self.handler))
+
+    # Names, order, and what is new
+
+    def _name(self, key: str | None, derived: str) -> str:
+        """The name of an effect: the author's, or its content and which of several identical ones it is."""
+        name = derived if key is None else key
+        count, first = self._counts.get(name, (0, None))
+        task = asyncio.current_task()
+        self._counts[name] = (count + 1, first if count else task)
+        if not count:
+            return name
+        if key is not None:
+            self._fail(UsageError(f"{self.handler} uses key={key!r} twice in one call"))
+        if task is not first and count == 1:
+            _log.warning(
+                "%s does the same thing (%s) in several branches at once; give each a key=, "
+                "or a replay may swap their results",
+                self.handler,
+                derived,
+            )
+        return f"{name}-{count + 1}"
+
+    def _counts_for(self, name: str, ask: Ask) -> bool:
+        """Whether an answer to `name` was given to this very question. Without a token nobody can tell."""
+        return self._asked is None or self._asked.get(name) == ask.digest
+
+    def _in_order(self) -> bool:
+        return self._main is None or asyncio.current_task() is self._main
+
+    def _remember(self, name: str, entry: Entry) -> None:
+        self._freshen()
+        self.journal.add(name, entry)
+
+    def _freshen(self) -> None:
+        if not self.fresh:
+            self.fresh = True
+            if self.on_fresh is not None:
+                self.on_fresh()
+
+    async def _refuse(self) -> NoReturn:
+        """An effect after the end. A handler that catches even this is put to sleep, or it would spin."""
+        self._deaf += 1
+        if self._deaf > _PATIENCE:
+            await self._loop.create_future()
+        raise asyncio.CancelledError
+
+    def _vanished(self, key: str, now: str) -> NonDeterminismError:
+        return NonDeterminismError(
+            f"{self.handler} does not replay", before=f"it did step {key[2:]!r}", now=now
+        )
+
+
+def mixed_styles(handler: str) -> UsageError:
+    """The complaint about a handler that uses both ways in one call."""
+    return UsageError(
+        f"{handler} asks with `ctx` and also keeps its own state with `InputRequired` or "
+        "`ctx.input_responses`: one call can do only one of them"
+    )
+
+
+def _malformed(key: str, problem: MalformedAnswer) -> InvalidParams:
+    return InvalidParams(f"Invalid params: the response {key!r} is no answer to what was asked: {problem}")
+
+
+def _spawn(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    if sys.version_info >= (3, 12):
+        return asyncio.Task(coroutine, loop=loop, eager_start=True)
+    return loop.create_task(coroutine)

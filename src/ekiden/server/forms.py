@@ -1,0 +1,272 @@
+"""Forms: what may be asked of a user, as the spec's restricted JSON Schema (client: Elicitation).
+
+A form is a flat object of strings, numbers, booleans and choices. It is made from a pydantic
+model (or dataclass, or typed dict), from a single type such as `bool` or an `Enum`, or from a JSON
+Schema of the author's own. Whatever the restricted schema cannot say is refused with the field's
+name, and so is every secret type: secrets go through `elicit_url`, never through a form.
+"""
+
+import enum
+import functools
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
+
+import msgspec
+from pydantic import TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+from ekiden.errors import UsageError
+from ekiden.rounds.asks import ELICIT, Ask, MalformedAnswer, UnfitAnswer
+from ekiden.rounds.journal import fingerprint
+from ekiden.server.schemas import json_validator, lean_schema, type_adapter
+from ekiden.wire.json import canonical, is_array, is_object
+
+__all__ = ["Accepted", "Answer", "Cancelled", "Declined", "Form", "form_for", "read_elicitation"]
+
+T = TypeVar("T")
+
+
+class Accepted(msgspec.Struct, Generic[T], frozen=True):
+    """The user agreed; `data` is what was filled in."""
+
+    data: T
+    action: Literal["accept"] = "accept"
+
+
+class Declined(msgspec.Struct, frozen=True):
+    """The user said no."""
+
+    data: None = None
+    action: Literal["decline"] = "decline"
+
+
+class Cancelled(msgspec.Struct, frozen=True):
+    """The user dismissed the question without an answer."""
+
+    data: None = None
+    action: Literal["cancel"] = "cancel"
+
+
+Answer: TypeAlias = Accepted[T] | Declined | Cancelled
+
+_WRAPPED: Final = "value"
+"""The name of the one field that a single type becomes."""
+
+_FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
+_STRING_KEYS: Final = frozenset({"minLength", "maxLength", "format", "pattern"})
+_COMMON_KEYS: Final = frozenset({"type", "title", "description", "default"})
+_NUMBER_KEYS: Final = frozenset({"minimum", "maximum"})
+_CHOICE_KEYS: Final = frozenset({"enum", "oneOf", "enumNames"})
+_LIST_KEYS: Final = frozenset({"items", "minItems", "maxItems"})
+_ALLOWED: Final[dict[str, frozenset[str]]] = {
+    "string": _COMMON_KEYS | _STRING_KEYS | _CHOICE_KEYS,
+    "number": _COMMON_KEYS | _NUMBER_KEYS,
+    "integer": _COMMON_KEYS | _NUMBER_KEYS,
+    "boolean": _COMMON_KEYS,
+    "array": _COMMON_KEYS | _LIST_KEYS,
+}
+
+
+class Form(msgspec.Struct):
+    """A requested schema, and how to read what was filled in."""
+
+    schema: dict[str, Any]
+    read: Callable[[dict[str, Any]], Any]
+    spelled: bytes
+
+    def ask(self, message: str) -> Ask:
+        """The question that shows this form."""
+        return Ask(
+            ELICIT,
+            {"mode": "form", "message": message, "requestedSchema": self.schema},
+            {"elicitation": {"form": {}}},
+            functools.partial(read_elicitation, self.read),
+            fingerprint(b"form", message.encode(), self.spelled),
+        )
+
+
+def read_elicitation(read: Callable[[dict[str, Any]], Any], raw: Any) -> Answer[Any]:
+    """An `ElicitResult` as an answer; `read` checks the content of an accepted one."""
+    action = raw.get("action") if is_object(raw) else None
+    if action == "accept":
+        content = raw.get("content")
+        if content is not None and not is_object(content):
+            raise MalformedAnswer("`content` must be an object")
+        return Accepted(read(content or {}))
+    if action == "decline":
+        return Declined()
+    if action == "cancel":
+        return Cancelled()
+    raise MalformedAnswer("`action` must be accept, decline or cancel")
+
+
+def form_for(schema: Any) -> Form:
+    """The form for a type or a JSON Schema; made once for each type."""
+    if isinstance(schema, Mapping):
+        return _explicit_form(typing.cast("Mapping[str, Any]", schema))
+    return _form_of_type(schema)
+
+
+@functools.lru_cache(maxsize=1024)
+def _form_of_type(hint: Any) -> Form:
+    what = f"form {getattr(hint, '__name__', None) or hint}"
+    single = _is_single(hint)
+    adapter = type_adapter(_one_field(hint) if single else hint, what)
+    schema = _restricted(lean_schema(adapter, "validation"), what, _labels(hint))
+    return Form(schema, _reader(adapter, single), canonical(schema))
+
+
+def _is_single(hint: Any) -> bool:
+    """Whether the type is one value rather than an object of named fields."""
+    origin = typing.get_origin(hint) or hint
+    if origin in (Literal, list, typing.Annotated):
+        return True
+    return isinstance(origin, type) and issubclass(origin, str | int | float | bool | enum.Enum)
+
+
+def _one_field(hint: Any) -> Any:
+    make_typed_dict: Any = TypedDict  # Made at run time, which type checkers do not follow.
+    return make_typed_dict("Form", {_WRAPPED: hint})
+
+
+def _reader(adapter: TypeAdapter[Any], single: bool) -> Callable[[dict[str, Any]], Any]:
+    validate = adapter.validator.validate_python
+
+    def read(content: dict[str, Any]) -> Any:
+        try:
+            value = validate(content)
+        except ValidationError as error:
+            problems = error.errors(include_url=False, include_input=False, include_context=False)
+            raise UnfitAnswer("; ".join(f"{at['loc']}: {at['msg']}" for at in problems[:5])) from None
+        return value[_WRAPPED] if single else value
+
+    return read
+
+
+def _explicit_form(schema: Mapping[str, Any]) -> Form:
+    given = dict(schema)
+    if given.get("type") != "object" or not is_object(given.get("properties", {})):
+        raise UsageError('a form needs "type": "object" and "properties"')
+    for name, field in given.get("properties", {}).items():
+        _check_field(name, field)
+    problems = json_validator(given, "form")
+
+    def read(content: dict[str, Any]) -> dict[str, Any]:
+        if (found := problems(content)) is not None:
+            raise UnfitAnswer(found)
+        return content
+
+    return Form(given, read, canonical(given))
+
+
+# The restricted schema
+
+
+def _restricted(schema: dict[str, Any], what: str, labels: Mapping[str, Mapping[Any, str]]) -> dict[str, Any]:
+    """pydantic's schema of a flat type, in the words that forms allow."""
+    definitions = schema.get("$defs", {})
+    schema = _resolve(schema, definitions)
+    if schema.get("type") != "object" or "properties" not in schema:
+        raise UsageError(f"{what}: a form is a flat object of named fields, or a single simple type")
+    properties = {
+        name: _field(name, _resolve(field, definitions), definitions, labels.get(name))
+        for name, field in schema["properties"].items()
+    }
+    result: dict[str, Any] = {"type": "object", "properties": properties}
+    if required := schema.get("required"):
+        result["required"] = required
+    return result
+
+
+def _resolve(schema: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+    reference = schema.get("$ref")
+    if isinstance(reference, str):
+        rest = {key: value for key, value in schema.items() if key != "$ref"}
+        return {**definitions[reference.rpartition("/")[2]], **rest}
+    return schema
+
+
+def _field(
+    name: str, field: dict[str, Any], definitions: Mapping[str, Any], labels: Mapping[Any, str] | None
+) -> dict[str, Any]:
+    field = _without_null(_resolve(field, definitions), definitions)
+    if "const" in field:
+        field = {**{key: value for key, value in field.items() if key != "const"}, "enum": [field["const"]]}
+    if is_object(field.get("items")):
+        field = {**field, "items": _choices(_resolve(field["items"], definitions), labels, "anyOf")}
+    elif "enum" in field:
+        field = _choices(field, labels, "oneOf")
+    field = {key: value for key, value in field.items() if key != "uniqueItems"}
+    if field.get("default", ...) is None:
+        del field["default"]
+    _check_field(name, field)
+    return field
+
+
+def _without_null(field: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+    """`X | None` is an optional field: forms have no null, an absent field says it."""
+    options = field.get("anyOf")
+    if not is_array(options):
+        return field
+    rest = [option for option in options if option != {"type": "null"}]
+    if len(rest) != 1:
+        return field
+    outer = {key: value for key, value in field.items() if key != "anyOf"}
+    return {**_resolve(rest[0], definitions), **outer}
+
+
+def _choices(field: dict[str, Any], labels: Mapping[Any, str] | None, keyword: str) -> dict[str, Any]:
+    """A choice; with labels, each value has the title that the user sees."""
+    if not labels or "enum" not in field:
+        return field
+    titled = [{"const": value, "title": labels.get(value, str(value))} for value in field["enum"]]
+    # A single choice keeps its type; the items of a list are told by `anyOf` alone.
+    dropped = {"enum"} if keyword == "oneOf" else {"enum", "type"}
+    return {**{key: value for key, value in field.items() if key not in dropped}, keyword: titled}
+
+
+def _labels(hint: Any) -> dict[str, dict[Any, str]]:
+    """The labels of enums whose members have a `label`, by field."""
+    if _is_single(hint):
+        return {_WRAPPED: found} if (found := _labels_in(hint)) else {}
+    hints = typing.get_type_hints(hint)
+    return {name: found for name, field in hints.items() if (found := _labels_in(field))}
+
+
+def _labels_in(hint: Any) -> dict[Any, str]:
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return {member.value: str(label) for member in hint if (label := getattr(member, "label", None))}
+    for argument in typing.get_args(hint):
+        if found := _labels_in(argument):
+            return found
+    return {}
+
+
+def _check_field(name: str, field: Any) -> None:
+    """Refuse, with its name, a field that the restricted schema has no words for."""
+    if not is_object(field):
+        raise UsageError(f"form field {name!r}: its schema must be an object")
+    if field.get("format") == "password" or field.get("writeOnly"):
+        raise UsageError(f"form field {name!r} is a secret: forms must not ask for secrets, use elicit_url")
+    allowed = _ALLOWED.get(field.get("type", ""))
+    if allowed is None:
+        raise UsageError(
+            f"form field {name!r}: only strings, numbers, booleans, choices and lists of choices are allowed"
+        )
+    if unknown := set(field) - allowed:
+        raise UsageError(f"form field {name!r}: a form cannot say {', '.join(sorted(unknown))}")
+    if field["type"] == "string" and field.get("format", "email") not in _FORMATS:
+        raise UsageError(
+            f"form field {name!r}: format {field['format']!r} is none of {', '.join(sorted(_FORMATS))}"
+        )
+    if field["type"] == "array":
+        _check_items(name, field.get("items"))
+    elif not all(isinstance(choice, str) for choice in field.get("enum", ())):
+        raise UsageError(f"form field {name!r}: the values of a choice must be strings")
+
+
+def _check_items(name: str, items: Any) -> None:
+    choices = (items.get("enum") or items.get("anyOf")) if is_object(items) else None
+    if not choices:
+        raise UsageError(f"form field {name!r}: a list must be a list of choices (an enum or a Literal)")

@@ -1,0 +1,79 @@
+"""Parked handlers: coroutines that stay alive between rounds, because what they hold cannot be replayed.
+
+They are of one process and one event loop. They expire, they are limited in number, and a
+shutdown cancels them. A token for one that is gone says so in words of its own.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from ekiden.errors import InternalError, InvalidParams
+from ekiden.rounds.leg import Leg
+
+__all__ = ["Parked", "ParkingLot"]
+
+_log = logging.getLogger("ekiden.parked")
+
+
+class Parked(msgspec.Struct):
+    """A leg that waits, and the context that its handler holds."""
+
+    leg: Leg
+    context: Any
+    timer: asyncio.TimerHandle
+
+
+class ParkingLot:
+    """The parked legs of this process."""
+
+    def __init__(self, *, most: int, seconds: float) -> None:
+        self._most = most
+        self._seconds = seconds
+        self._legs: dict[str, Parked] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    def check_room(self) -> None:
+        """Refuse a call that could not be parked."""
+        if len(self._legs) >= self._most:
+            raise InternalError("Too many calls are waiting for an answer; try again later")
+
+    def park(self, leg: Leg, context: Any) -> str:
+        """Keep a leg until `take`, for a limited time."""
+        ticket = secrets.token_urlsafe(16)
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(self._seconds, self._expire, ticket)
+        self._legs[ticket] = Parked(leg, context, timer)
+        return ticket
+
+    def take(self, ticket: str) -> Parked:
+        """The leg of a ticket; each is resumed once."""
+        parked = self._legs.pop(ticket, None)
+        if parked is None:
+            raise InvalidParams("This call waited in a server process that has given it up: restart the call")
+        parked.timer.cancel()
+        return parked
+
+    def _expire(self, ticket: str) -> None:
+        if (parked := self._legs.pop(ticket, None)) is not None:
+            _log.debug("%s waited too long for an answer; it is cancelled", parked.leg.handler)
+            self._leave(parked.leg.stop)
+
+    def _leave(self, stop: Callable[[], Any]) -> None:
+        task = asyncio.get_running_loop().create_task(stop())
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+    async def close(self) -> None:
+        """Cancel all of them."""
+        for parked in self._legs.values():
+            parked.timer.cancel()
+            _log.debug("%s is cancelled: the server is shutting down", parked.leg.handler)
+            self._leave(parked.leg.stop)
+        self._legs.clear()
+        if self._leaving:
+            await asyncio.wait(set(self._leaving))

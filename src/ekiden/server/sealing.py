@@ -1,0 +1,161 @@
+"""Tokens: claims sealed into `requestState`, and opened and verified out of it.
+
+Every token that fails, for whatever reason, is answered with one and the same error; the reason
+goes to the log and to a metric, where no attacker reads it.
+"""
+
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from ekiden.errors import InvalidParams, UsageError
+from ekiden.rounds.claims import Claims, Expected, StateRefused, decode_claims, encode_claims, verify
+from ekiden.rounds.journal import Entry, fingerprint
+from ekiden.rounds.ledger import Ledger
+from ekiden.server.keys import KeyRing
+from ekiden.telemetry.counts import count
+from ekiden.wire.json import canonical
+from ekiden.wire.modern import Request
+
+__all__ = ["RoundLimits", "Sealer"]
+
+_log = logging.getLogger("ekiden.state")
+
+_REFUSED: Final = "Invalid or expired requestState"
+
+
+class RoundLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How long and how large a call of several rounds may be."""
+
+    answer_seconds: float = 600.0
+    """How long a token can be used: a user reads, thinks and clicks within ten minutes."""
+    flow_seconds: float = 86_400.0
+    """How long a call may take in all, however many rounds it has."""
+    state_bytes: int = 64 * 1024
+    """The size of a token. Above it the journal goes to the store, or the call fails where there is none."""
+    lease_seconds: float = 15.0
+    """After this long without a sign of life, another worker may take a claimed round over."""
+    rerun_seconds: float = 0.25
+    """A handler that spends this long on what it did before is told to use steps."""
+    parked_calls: int = 100
+    """Parked handlers that may wait in one process. Each holds whatever its author acquired."""
+
+
+class Spilled(msgspec.Struct, array_like=True):
+    """What of a token is kept in the store where it is too large to travel."""
+
+    journal: dict[str, Entry]
+    answers: dict[str, object] | None
+    manual: str | None
+
+
+_spilled = msgspec.msgpack.Decoder(Spilled)
+
+
+class Sealer:
+    """Seals and opens the state of one server's calls."""
+
+    def __init__(
+        self,
+        audience: str,
+        keys: Callable[[], KeyRing],
+        store: Ledger | None,
+        principal: Callable[[Request], str | None] | None,
+        limits: RoundLimits,
+        clock: Callable[[], float],
+    ) -> None:
+        self.limits = limits
+        self._audience = audience
+        self._keys = keys
+        self._store = store
+        self._principal = principal
+        self._clock = clock
+
+    def expected(self, request: Request) -> Expected:
+        """What a token for this request must have been issued for."""
+        return Expected(
+            self._audience,
+            request.method,
+            request.name or "",
+            fingerprint(canonical(request.params.get("arguments", {}))),
+            (self._principal(request) or "") if self._principal is not None else "",
+        )
+
+    def first(self, request: Request) -> Claims:
+        """The claims of a call that begins now."""
+        now = self._clock()
+        about = self.expected(request)
+        trace = request.meta.fields.get("traceparent")
+        return Claims(
+            issued=now,
+            expires=now,
+            started=now,
+            audience=about.audience,
+            method=about.method,
+            target=about.target,
+            arguments=about.arguments,
+            principal=about.principal,
+            flow=secrets.token_urlsafe(12),
+            round=0,
+            asked={},
+            pauses=[],
+            journal={},
+            trace=trace if isinstance(trace, str) else None,
+        )
+
+    async def open(self, token: Any, request: Request) -> Claims:
+        """The claims of a token that was issued for this very request, or the one error."""
+        try:
+            return await self._open(token, request)
+        except StateRefused as refused:
+            _log.info("requestState refused for %s %s: %s", request.method, request.name, refused)
+            count("ekiden.state.refused", {"reason": str(refused).partition(":")[0]})
+            raise InvalidParams(_REFUSED) from None
+
+    async def _open(self, token: Any, request: Request) -> Claims:
+        data = self._keys().open(token) if isinstance(token, str) else None
+        if data is None:
+            raise StateRefused("not sealed by a key of this ring")
+        claims = decode_claims(data)
+        verify(claims, self.expected(request), now=self._clock(), max_age=self.limits.flow_seconds)
+        if claims.journal_id is not None:
+            kept = None if self._store is None else await self._store.get_journal(claims.journal_id)
+            if kept is None:
+                raise StateRefused("its journal is not in the store")
+            spilled = _spilled.decode(kept)
+            claims.journal, claims.answers, claims.manual = spilled.journal, spilled.answers, spilled.manual
+            claims.journal_id = None
+        return claims
+
+    async def seal(self, claims: Claims) -> str:
+        """A token for the next round."""
+        claims.issued = self._clock()
+        claims.expires = claims.issued + self.limits.answer_seconds
+        claims.round += 1
+        token = self._keys().seal(encode_claims(claims))
+        if len(token) <= self.limits.state_bytes:
+            return token
+        if self._store is None:
+            raise UsageError(
+                f"the state of {claims.target!r} has {len(token)} bytes, {self.limits.state_bytes} are allowed; "
+                f"the biggest entries are {_biggest(claims)}. Keep less, or give the server a store="
+            )
+        spilled = Spilled(claims.journal, claims.answers, claims.manual)
+        claims.journal_id = f"{claims.flow}.{claims.round}.{secrets.token_urlsafe(6)}"
+        await self._store.put_journal(
+            claims.journal_id, msgspec.msgpack.encode(spilled), expires=claims.expires
+        )
+        claims.journal, claims.answers, claims.manual = {}, None, None
+        return self._keys().seal(encode_claims(claims))
+
+
+def _biggest(claims: Claims) -> str:
+    sizes = {key[2:]: len(msgspec.msgpack.encode(entry.value)) for key, entry in claims.journal.items()}
+    sizes.update({key: len(msgspec.msgpack.encode(value)) for key, value in (claims.answers or {}).items()})
+    if claims.manual is not None:
+        sizes["request_state"] = len(claims.manual)
+    largest: Mapping[str, int] = dict(sorted(sizes.items(), key=lambda item: -item[1])[:3])
+    return ", ".join(f"{key} ({size} bytes)" for key, size in largest.items()) or "none"

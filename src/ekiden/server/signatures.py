@@ -1,0 +1,133 @@
+"""What a handler's signature says: its parameters, its context, its return type, its docstring.
+
+The parameters become one closed object schema. Descriptions come from `Annotated[..., Field(...)]`
+or from the docstring; defaults stay with the function.
+"""
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, NotRequired
+
+import docstring_parser
+import msgspec
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.errors import PydanticInvalidForJsonSchema
+from pydantic.fields import FieldInfo
+from typing_extensions import TypedDict
+
+from ekiden.errors import RegistrationError
+from ekiden.server.context import Context
+from ekiden.server.schemas import ArgumentsInvalid, explain, lean_schema, type_adapter
+from ekiden.wire.json import encode
+
+__all__ = ["HintedParameters", "Signature", "read_signature"]
+
+
+class Signature(msgspec.Struct):
+    """What a handler's signature says."""
+
+    summary: str | None
+    """The docstring without its parameter section."""
+    parameters: "HintedParameters"
+    returns: Any
+    """The return annotation, or `inspect.Signature.empty`."""
+    context: str | None
+    """The name of the parameter that wants the `Context`."""
+
+
+def read_signature(function: Callable[..., Any], *, what: str) -> Signature:
+    """Read a handler's signature; `what` names it in errors."""
+    try:
+        hints = typing.get_type_hints(function, include_extras=True)
+    except Exception as error:
+        raise RegistrationError(f"{what}: a type hint cannot be resolved: {error}") from error
+    docs = docstring_parser.parse(inspect.getdoc(function) or "")
+    descriptions = {param.arg_name: param.description for param in docs.params if param.description}
+    context: str | None = None
+    fields: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+            raise RegistrationError(f"{what}: parameter {name!r} must be callable by keyword")
+        hint = hints.get(name, Any)
+        if _is_context(hint):
+            context = name
+            continue
+        fields[name], default = _field(hint, parameter.default, descriptions.get(name))
+        if default is not inspect.Parameter.empty:
+            defaults[name] = default
+    return Signature(
+        summary=_summary(docs),
+        parameters=HintedParameters(fields, defaults, what),
+        returns=hints.get("return", inspect.Signature.empty),
+        context=context,
+    )
+
+
+def _is_context(hint: Any) -> bool:
+    origin = typing.get_origin(hint) or hint
+    return isinstance(origin, type) and issubclass(origin, Context)
+
+
+def _summary(docs: docstring_parser.Docstring) -> str | None:
+    parts = [docs.short_description, docs.long_description]
+    return "\n\n".join(part for part in parts if part) or None
+
+
+def _field(hint: Any, default: Any, description: str | None) -> tuple[Any, Any]:
+    """The annotation of one field, and its default; `x: int = Field(3, ...)` is understood too."""
+    if isinstance(default, FieldInfo):
+        info, default = default, inspect.Parameter.empty
+        hint = typing.Annotated[hint, info]
+        if not info.is_required():
+            default = info.get_default(call_default_factory=True, validated_data={})
+    if description is not None and not _has_description(hint):
+        described = FieldInfo(description=description)
+        hint = typing.Annotated[hint, described]
+    return hint, default
+
+
+def _has_description(hint: Any) -> bool:
+    metadata = getattr(hint, "__metadata__", ())
+    return any(isinstance(entry, FieldInfo) and entry.description for entry in metadata)
+
+
+class HintedParameters:
+    """Parameters described by type hints, validated by pydantic."""
+
+    def __init__(self, fields: dict[str, Any], defaults: dict[str, Any], what: str) -> None:
+        annotations = {name: NotRequired[hint] if name in defaults else hint for name, hint in fields.items()}
+        make_typed_dict: Any = TypedDict  # Made at run time, which type checkers do not follow.
+        shape = make_typed_dict("Arguments", annotations)
+        shape.__pydantic_config__ = ConfigDict(extra="forbid")
+        adapter = type_adapter(shape, what)
+        self._validate = adapter.validator.validate_python
+        try:
+            self.schema = lean_schema(adapter, "validation")
+        except PydanticInvalidForJsonSchema as error:
+            raise RegistrationError(f"{what}: a type hint has no JSON Schema: {error}") from error
+        self.schema.setdefault("properties", {})
+        self._show_defaults(fields, defaults)
+        self.names = tuple(fields)
+        self.required = tuple(name for name in fields if name not in defaults)
+
+    def _show_defaults(self, fields: dict[str, Any], defaults: dict[str, Any]) -> None:
+        for name, default in defaults.items():
+            try:
+                shown = TypeAdapter(fields[name]).dump_python(default, mode="json", warnings=False)
+                encode(shown)
+            except Exception:  # noqa: S112  a default that JSON cannot show is simply not shown
+                continue
+            subschema = self.schema["properties"][name]
+            if "$ref" in subschema and shown is None:
+                continue
+            subschema.setdefault("default", shown)
+
+    def bind(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Validate and convert. Absent fields stay absent: the function has their defaults."""
+        try:
+            bound: dict[str, Any] = self._validate(arguments)
+        except ValidationError as error:
+            raise ArgumentsInvalid(explain(error)) from None
+        return bound

@@ -1,0 +1,156 @@
+"""Steps: an author's function with its arguments, and how its value is remembered.
+
+The value passes through its codec on the first run too, so that the first run and every replay see
+the same. What the codec is follows from the function's return annotation; without one, only
+plain JSON values can be remembered, and anything else is refused by name.
+"""
+
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
+
+from ekiden.errors import StepFailed, ToolError, UsageError
+from ekiden.rounds.journal import Entry, fingerprint
+from ekiden.server.content import to_json
+from ekiden.server.handlers import Handler
+from ekiden.server.schemas import type_adapter
+from ekiden.wire.json import canonical, encode, is_array, is_object
+
+__all__ = ["FunctionStep"]
+
+
+class FunctionStep:
+    """Implements `ekiden.rounds.leg.Step`."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        raises: Sequence[type[Exception]] = (),
+    ) -> None:
+        self.name = _name(function)
+        self._function = function
+        self._arguments = arguments
+        self._raises = (*raises, ToolError)
+        self.digest = _digest(self.name, arguments)
+
+    async def perform(self) -> Entry:
+        """Run the function; what it raises is remembered as well as what it returns."""
+        try:
+            value = await Handler(self._function).call(*self._arguments)
+        except Exception as error:
+            return Entry("failure", self.digest, self._spell_error(error), True)
+        return Entry("step", self.digest, _codec(self._function).spell(value, self.name), True)
+
+    def recall(self, entry: Entry) -> Any:
+        """The value as every run sees it, or the exception."""
+        if entry.kind == "failure":
+            raise self._rebuild(*entry.value)
+        return _codec(self._function).read(entry.value, self.name)
+
+    def _spell_error(self, error: Exception) -> list[Any]:
+        kind = type(error)
+        arguments: Any = None
+        if kind in self._raises:
+            try:
+                arguments = [to_json(argument) for argument in error.args]
+            except PydanticSerializationError:
+                raise UsageError(
+                    f"step {self.name}: the arguments of {kind.__name__} cannot be remembered"
+                ) from error
+        return [kind.__qualname__, str(error), arguments]
+
+    def _rebuild(self, kind: str, message: str, arguments: list[Any] | None) -> Exception:
+        for allowed in self._raises:
+            if allowed.__qualname__ == kind and arguments is not None:
+                rebuilt: Exception = allowed(*arguments)
+                return rebuilt
+        return StepFailed(kind, message)
+
+
+def _name(function: Callable[..., Any]) -> str:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return getattr(function, "__qualname__", None) or type(function).__qualname__
+
+
+def _digest(name: str, arguments: tuple[Any, ...]) -> str:
+    try:
+        return fingerprint(canonical(list(arguments)))
+    except TypeError:
+        pass  # Not plain JSON: models, dates and such are spelled first.
+    try:
+        return fingerprint(canonical(to_json(list(arguments))))
+    except (PydanticSerializationError, ValueError) as error:
+        raise UsageError(
+            f"step {name}: an argument cannot be serialised ({error}); pass what identifies the work, "
+            "and reach for clients and connections from inside the function"
+        ) from None
+
+
+class _Codec:
+    """How the values of one function are remembered."""
+
+    def __init__(self, hint: Any, what: str) -> None:
+        self._adapter: TypeAdapter[Any] | None = None
+        if hint is not Any:
+            self._adapter = type_adapter(hint, what)
+
+    def spell(self, value: Any, name: str) -> Any:
+        if self._adapter is None:
+            if not _is_plain(value):
+                raise UsageError(
+                    f"step {name} returned {type(value).__qualname__}, which only a return annotation can "
+                    "tell how to remember; annotate the function"
+                )
+            return value
+        try:
+            return self._adapter.dump_python(value, mode="json", warnings="error")
+        except PydanticSerializationError as error:
+            raise UsageError(f"step {name} returned what its annotation does not allow: {error}") from None
+
+    def read(self, value: Any, name: str) -> Any:
+        if self._adapter is None:
+            return value
+        try:
+            return self._adapter.validate_json(encode(value))
+        except ValidationError as error:
+            raise UsageError(
+                f"step {name}: the remembered value does not fit its annotation: {error}"
+            ) from None
+
+
+_codecs: dict[Any, _Codec] = {}
+"""By code object: a function that a handler defines anew in every call is still the same code."""
+
+
+def _codec(function: Callable[..., Any]) -> _Codec:
+    while isinstance(function, functools.partial):
+        function = function.func
+    code = getattr(function, "__code__", function)
+    if (known := _codecs.get(code)) is not None:
+        return known
+    codec = _codecs[code] = _new_codec(function)
+    return codec
+
+
+def _new_codec(function: Callable[..., Any]) -> _Codec:
+    target = function if inspect.isroutine(function) else type(function).__call__
+    try:
+        hint = typing.get_type_hints(target, include_extras=True).get("return", Any)
+    except Exception as error:
+        raise UsageError(f"step {_name(function)}: its type hints cannot be resolved: {error}") from error
+    return _Codec(hint, f"step {_name(function)}")
+
+
+def _is_plain(value: Any) -> bool:
+    if value is None or type(value) in (str, int, float, bool):
+        return True
+    if is_object(value):
+        return all(type(key) is str and _is_plain(item) for key, item in value.items())
+    return is_array(value) and all(_is_plain(item) for item in value)

@@ -1,0 +1,113 @@
+"""The ledger in memory: of this process, bounded, gone with it."""
+
+from collections import OrderedDict
+from typing import Final
+
+import msgspec
+
+from ekiden.rounds.journal import Entry
+from ekiden.rounds.ledger import Busy, Claim, Claimed, Recorded, Refused
+
+__all__ = ["MemoryStore"]
+
+_MOST_ROUNDS: Final = 10_000
+_MOST_BYTES: Final = 64 * 1024 * 1024
+"""What is remembered at most; the oldest is forgotten first."""
+
+
+class _Round(msgspec.Struct):
+    answers: str
+    fence: int
+    leased_until: float
+    expires: float
+    steps: dict[str, Entry]
+    outcome: bytes | None = None
+
+
+class MemoryStore:
+    """Implements `ekiden.rounds.ledger.Ledger`. For tests, and the default where there is no store."""
+
+    def __init__(self, *, shared: bool = True) -> None:
+        self.shared = shared
+        """True says: whoever passed this store in vouches that all servers concerned use it."""
+        self._rounds: OrderedDict[str, _Round] = OrderedDict()
+        self._journals: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
+        self._bytes = 0
+
+    async def claim(self, round_id: str, answers: str, *, now: float, lease: float, expires: float) -> Claim:
+        """Try to own a round."""
+        known = self._rounds.get(round_id)
+        if known is None or known.expires < now:
+            self._rounds[round_id] = _Round(answers, 1, now + lease, expires, {})
+            self._forget_oldest(now)
+            return Claimed(1, {})
+        if known.answers != answers:
+            return Refused()
+        if known.outcome is not None:
+            return Recorded(known.outcome)
+        if known.leased_until > now:
+            return Busy()
+        known.fence += 1
+        known.leased_until = now + lease
+        return Claimed(known.fence, dict(known.steps))
+
+    async def renew(self, round_id: str, fence: int, *, now: float, lease: float) -> bool:
+        """Keep a claim for longer."""
+        if (mine := self._owned(round_id, fence)) is None:
+            return False
+        mine.leased_until = now + lease
+        return True
+
+    async def commit_step(self, round_id: str, fence: int, key: str, entry: Entry) -> bool:
+        """Remember a step."""
+        if (mine := self._owned(round_id, fence)) is None:
+            return False
+        mine.steps[key] = entry
+        return True
+
+    async def finish(self, round_id: str, fence: int, outcome: bytes) -> bool:
+        """Record how the round ended."""
+        if (mine := self._owned(round_id, fence)) is None:
+            return False
+        mine.outcome = outcome
+        self._bytes += len(outcome)
+        while self._bytes > _MOST_BYTES and len(self._rounds) > 1:
+            self._forget(next(iter(self._rounds)))
+        return True
+
+    async def release(self, round_id: str, fence: int) -> None:
+        """Give a claim back."""
+        if (mine := self._owned(round_id, fence)) is not None:
+            mine.leased_until = float("-inf")
+
+    def _owned(self, round_id: str, fence: int) -> _Round | None:
+        known = self._rounds.get(round_id)
+        return known if known is not None and known.fence == fence and known.outcome is None else None
+
+    def _forget_oldest(self, now: float) -> None:
+        while len(self._rounds) > _MOST_ROUNDS or next(iter(self._rounds.values())).expires < now:
+            self._forget(next(iter(self._rounds)))
+
+    def _forget(self, round_id: str) -> None:
+        self._bytes -= len(self._rounds.pop(round_id).outcome or b"")
+
+    async def put_journal(self, journal_id: str, data: bytes, *, expires: float) -> None:
+        """Keep a journal."""
+        self._journals[journal_id] = (expires, data)
+        while sum(len(kept) for _, kept in self._journals.values()) > _MOST_BYTES and len(self._journals) > 1:
+            self._journals.popitem(last=False)
+
+    async def get_journal(self, journal_id: str) -> bytes | None:
+        """A journal that was kept."""
+        kept = self._journals.get(journal_id)
+        return None if kept is None else kept[1]
+
+    async def purge(self, *, now: float) -> None:
+        """Forget what has expired."""
+        for round_id in [key for key, known in self._rounds.items() if known.expires < now]:
+            self._forget(round_id)
+        for journal_id in [key for key, (expires, _) in self._journals.items() if expires < now]:
+            del self._journals[journal_id]
+
+    async def close(self) -> None:
+        """Nothing is held."""
