@@ -181,8 +181,6 @@ class Dispatcher:
             await stream.notify("notifications/subscriptions/acknowledged", acknowledged)
             async for change in subscription:
                 await stream.notify(change.method, {"_meta": tag, **change.params()})
-            if stream.shared:
-                await stream.notify("notifications/cancelled", {"_meta": tag, "requestId": request.id})
         finally:
             hub.close(subscription)
         return Complete({"_meta": tag})

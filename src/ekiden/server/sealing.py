@@ -140,8 +140,8 @@ class Sealer:
             return token
         if self._store is None:
             raise UsageError(
-                f"the state of {claims.target!r} has {len(token)} bytes, {self.limits.state_bytes} are allowed; "
-                f"the biggest entries are {_biggest(claims)}. Keep less, or give the server a store="
+                f"the state of {claims.target!r} has {len(token)} bytes, of {self.limits.state_bytes} allowed. "
+                f"The biggest entries: {_biggest(claims)}. Keep less, or give the server a store="
             )
         spilled = Spilled(claims.journal, claims.answers, claims.manual)
         claims.journal_id = f"{claims.flow}.{claims.round}.{secrets.token_urlsafe(6)}"

@@ -1,6 +1,7 @@
 """`Server`: what authors hold in their hands. Registers handlers, and hands out transports."""
 
 import asyncio
+import contextlib
 import functools
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
@@ -323,7 +324,8 @@ class Server:
         from ekiden.server.serve import new_event_loop, serve_http
         from ekiden.transports.stdio import serve_stdio
 
-        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        # Ctrl-C has ended the server in good order by the time it surfaces here.
+        with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=new_event_loop) as runner:
             if transport == "stdio":
                 runner.run(serve_stdio(self._endpoint, grace=grace))
             else:

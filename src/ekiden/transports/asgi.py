@@ -262,8 +262,6 @@ def _nothing() -> None:
 class _Reply:
     """The HTTP response to one request: JSON if it ends before it streams, else SSE."""
 
-    shared = False
-
     def __init__(self, send: Send, stall_seconds: float) -> None:
         self._send = send
         self._stall_seconds = stall_seconds

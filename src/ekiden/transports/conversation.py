@@ -27,7 +27,6 @@ class Conversation:
     """Answers the messages of one channel; `send` carries one message back."""
 
     can_notify = True
-    shared = True
 
     def __init__(self, endpoint: Endpoint, send: Callable[[bytes], Awaitable[None]]) -> None:
         self._endpoint = endpoint

@@ -14,8 +14,6 @@ class Stream(Protocol):
 
     can_notify: bool
     """Whether the client takes notifications at all; if not, they are dropped."""
-    shared: bool
-    """Whether other requests' messages travel on the same channel (stdio), so that ids tell them apart."""
 
     async def notify(self, method: str, params: dict[str, Any]) -> None:
         """Send a notification that belongs to the request; waits while the client is slow."""
