@@ -96,6 +96,8 @@ class Leg:
         self.fresh = asked is None
         """Whether the handler is beyond what earlier legs did. Before that, its progress is no news."""
         self.on_fresh: Callable[[], None] | None = None
+        self.trace: list[str] | None = None
+        """If a list, every effect notes its name here."""
         self._responses = responses
         self._asked = asked
         self._capabilities = capabilities
@@ -258,26 +260,26 @@ class Leg:
         if self._over:
             await self._refuse()
         self.use("asks")
-        name = self._name(key, f"{ask.prefix}-{ask.digest}")
-        entry = self.journal.find("a:" + name)
+        name = self._name("a:", key, f"{ask.prefix}-{ask.digest}")
+        entry = self.journal.find(name)
         if entry is not None and entry.digest == ask.digest:
             return ask.read(entry.value)
-        if name in self._responses and self._counts_for(name, ask):
+        wire_key = name[2:]
+        if wire_key in self._responses and self._counts_for(wire_key, ask):
+            raw = self._responses[wire_key]
             try:
-                value = ask.read(self._responses[name])
+                value = ask.read(raw)
             except MalformedAnswer as problem:
-                self._fail(_malformed(name, problem))
+                self._fail(_malformed(wire_key, problem))
             except UnfitAnswer as problem:
-                _log.info("%s: the answer to %r is asked for again: %s", self.handler, name, problem)
+                _log.info("%s: the answer to %r is asked for again: %s", self.handler, wire_key, problem)
             else:
-                self._remember(
-                    "a:" + name, Entry("answer", ask.digest, self._responses[name], self._in_order())
-                )
+                self._remember(name, Entry("answer", ask.digest, raw, self._in_order()))
                 return value
         if not declares(self._capabilities, ask.needs):
             self._fail(MissingCapability(ask.needs))
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._asks[name] = (ask, future)
+        self._asks[wire_key] = (ask, future)
         self._stir()
         return await future
 
@@ -286,7 +288,7 @@ class Leg:
         if self._over:
             await self._refuse()
         self._quiet = 0
-        name = "s:" + self._name(key, f"{step.name}-{step.digest}")
+        name = self._name("s:", key, f"{step.name}-{step.digest}")
         entry = self.journal.find(name)
         if entry is None:
             entry = await self._first_time(step, name)
@@ -337,7 +339,7 @@ class Leg:
         if self._over:
             raise asyncio.CancelledError
         self._quiet = 0
-        name = f"d:{what}:{key}" if key is not None else "d:" + self._name(None, what)
+        name = self._name("d:", None if key is None else f"{what}:{key}", what)
         entry = self.journal.find(name)
         if entry is None:
             entry = Entry("draw", "", make(), self._in_order())
@@ -349,7 +351,7 @@ class Leg:
         if self._over:
             await self._refuse()
         self.use("asks")
-        name = "p:" + self._name(key, "checkpoint")
+        name = self._name("p:", key, "checkpoint")
         if self.journal.find(name) is None:
             self._pauses[name] = self._loop.create_future()
             self._stir()
@@ -376,9 +378,14 @@ class Leg:
 
     # Names, order, and what is new
 
-    def _name(self, key: str | None, derived: str) -> str:
-        """The name of an effect: the author's, or its content and which of several identical ones it is."""
-        name = derived if key is None else key
+    def _name(self, space: str, key: str | None, derived: str) -> str:
+        """The name of an effect: the author's, or its content and which of several identical ones it is.
+
+        Each kind of effect has a name space of its own, so that no client-chosen answer meets a step.
+        """
+        name = space + (derived if key is None else key)
+        if self.trace is not None:
+            self.trace.append(name if key is None else f"{name} ({derived})")
         count, first = self._counts.get(name, (0, None))
         task = asyncio.current_task()
         self._counts[name] = (count + 1, first if count else task)

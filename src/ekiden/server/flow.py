@@ -61,6 +61,8 @@ class Flows:
         self._once = once
         self._clock = clock
         limits = sealer.limits
+        self.watch: Callable[[Leg], None] | None = None
+        """Told of every leg before it runs; for tests."""
         self.parking = ParkingLot(most=limits.parked_calls, seconds=limits.answer_seconds)
 
     async def run(self, call: Call) -> Outcome:
@@ -99,6 +101,8 @@ class Flows:
             parked=parked,
         )
         leg.fresh = first
+        if self.watch is not None:
+            self.watch(leg)
         context = Context(call.request, call.stream, call.state, leg, claims, responses)
         arguments = call.arguments
         if call.handler.context is not None:

@@ -140,7 +140,7 @@ class Sealer:
             return token
         if self._store is None:
             raise UsageError(
-                f"the state of {claims.target!r} has {len(token)} bytes, of {self.limits.state_bytes} allowed. "
+                f"the state of {claims.target!r} has {len(token)} bytes, {self.limits.state_bytes} allowed. "
                 f"The biggest entries: {_biggest(claims)}. Keep less, or give the server a store="
             )
         spilled = Spilled(claims.journal, claims.answers, claims.manual)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from ekiden.errors import RegistrationError, UsageError
 from ekiden.rounds.ledger import Ledger
+from ekiden.rounds.leg import Leg
 from ekiden.server.catalog import Cache
 from ekiden.server.completions import Reference
 from ekiden.server.endpoint import Middleware, ServerEndpoint
@@ -99,7 +100,9 @@ class Server:
             keep=limits.flow_seconds,
         )
         enter = None if lifespan is None else lambda: lifespan(self)
-        self._endpoint = ServerEndpoint(self._registry, Flows(sealer, once, clock), enter)
+        self._flows = Flows(sealer, once, clock)
+        self.endpoint = ServerEndpoint(self._registry, self._flows, enter)
+        """The server as transports see it."""
 
     # Tools
 
@@ -272,7 +275,7 @@ class Server:
 
         `await call_next(request)` gives the outcome. The first registered is the outermost.
         """
-        self._endpoint.wrap(function)
+        self.endpoint.wrap(function)
         return function
 
     # Serving
@@ -292,20 +295,28 @@ class Server:
         To mount it, see `running`; `path=None` answers at whatever path it is mounted.
         """
         guard = Guard(allowed_hosts, allowed_origins)
-        return StreamableHTTP(self._endpoint, path=path, guard=guard, limits=limits or Limits())
+        return StreamableHTTP(self.endpoint, path=path, guard=guard, limits=limits or Limits())
+
+    def observe(self, tool: str, watch: Callable[[Leg], None], *, parked: bool) -> None:
+        """For `ekiden.testing`: be told of a tool's legs, and have them parked or replayed."""
+        found = self._registry.tools.get(tool)
+        if found is None:
+            raise UsageError(f"there is no tool {tool!r} to observe")
+        found.handler.parked = parked
+        self._flows.watch = watch
 
     @asynccontextmanager
     async def running(self, _application: object = None) -> AsyncGenerator[None, None]:
         """The server's lifespan as a context manager: `Starlette(lifespan=server.running)`."""
-        await self._endpoint.start()
+        await self.endpoint.start()
         try:
             yield
         finally:
-            await self._endpoint.stop()
+            await self.endpoint.stop()
 
     def connect(self) -> AbstractAsyncContextManager[MemoryChannel]:
         """A channel to this server in memory: `async with server.connect() as channel`."""
-        return connect(self._endpoint)
+        return connect(self.endpoint)
 
     def run(
         self,
@@ -327,7 +338,7 @@ class Server:
         # Ctrl-C has ended the server in good order by the time it surfaces here.
         with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=new_event_loop) as runner:
             if transport == "stdio":
-                runner.run(serve_stdio(self._endpoint, grace=grace))
+                runner.run(serve_stdio(self.endpoint, grace=grace))
             else:
                 application = self.asgi(
                     path=path, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins, limits=limits

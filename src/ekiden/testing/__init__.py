@@ -1,0 +1,26 @@
+"""For the tests of people who write tools that ask; ekiden's own tests use the same.
+
+- `ScriptedClient` answers by question: one call, however many rounds it has.
+- `Replicas` runs every round of a call in another instance of the server.
+- `check_replay` runs a call straight through and again round by round, and reports the first
+  difference.
+
+Knows: servers and their public ways in. Refuses to know: pytest, or any other test runner.
+"""
+
+from ekiden.testing.answers import CANCEL, DECLINE, Unanswered
+from ekiden.testing.client import CallFailed, Round, ScriptedClient
+from ekiden.testing.replay import ReplayDiffers, check_replay
+from ekiden.testing.replicas import Replicas
+
+__all__ = [
+    "CANCEL",
+    "DECLINE",
+    "CallFailed",
+    "ReplayDiffers",
+    "Replicas",
+    "Round",
+    "ScriptedClient",
+    "Unanswered",
+    "check_replay",
+]

@@ -1,0 +1,39 @@
+"""Several instances of one server, with only their keys in common."""
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ekiden.server.server import Server
+from ekiden.testing.answers import Script
+from ekiden.testing.client import EVERYTHING, ScriptedClient
+
+__all__ = ["Replicas"]
+
+
+class Replicas:
+    """Runs every round of a call in another instance than the round before.
+
+    `make` builds one instance; it must give all of them the same keys. `order` says which instance
+    serves which round, by default each in turn.
+    """
+
+    def __init__(
+        self, make: Callable[[], Server], count: int = 3, order: Sequence[int] | None = None
+    ) -> None:
+        self.servers = [make() for _ in range(count)]
+        self._turns = itertools.cycle(range(count) if order is None else order)
+        self.served: list[int] = []
+        """Which instance served which round."""
+
+    def next(self) -> Server:
+        """The instance for the next round."""
+        turn = next(self._turns)
+        self.served.append(turn)
+        return self.servers[turn]
+
+    def client(
+        self, answers: Script | None = None, *, capabilities: Mapping[str, Any] = EVERYTHING
+    ) -> ScriptedClient:
+        """A scripted client whose rounds go from instance to instance."""
+        return ScriptedClient(self.next, answers, capabilities=capabilities)
