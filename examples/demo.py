@@ -63,7 +63,7 @@ def show(port: int, method: str, params: dict[str, Any]) -> None:
         **({"Mcp-Name": params["name"]} if "name" in params else {}),
     }
     url = f"http://127.0.0.1:{port}/mcp"
-    request = urllib.request.Request(url, json.dumps(body).encode(), headers)  # noqa: S310
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
     with urllib.request.urlopen(request, timeout=10) as response:  # noqa: S310
         result = json.load(response)["result"]
     result.pop("_meta")

@@ -2,6 +2,8 @@
 
 import inspect
 import re
+import types
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
@@ -10,6 +12,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from ekiden.errors import RegistrationError
 from ekiden.server import content
 from ekiden.server.handlers import Handler
+from ekiden.server.manual import InputRequired
 from ekiden.server.schemas import (
     Parameters,
     explicit_parameters,
@@ -113,11 +116,22 @@ def _output(
         return _ExplicitOutput(explicit, what)
     if structured is False:
         return None
+    returns = _final(returns)
     if returns is inspect.Signature.empty or content.is_content_hint(returns):
         if structured:
             raise RegistrationError(f"{what}: structured=True needs a return annotation that says the type")
         return None
     return _HintedOutput(returns, what)
+
+
+def _final(hint: Any) -> Any:
+    """A return annotation without `InputRequired`, which ends a round and is no output."""
+    if hint is InputRequired:
+        return None
+    if typing.get_origin(hint) not in (typing.Union, types.UnionType):
+        return hint
+    kept = tuple(option for option in typing.get_args(hint) if option is not InputRequired)
+    return typing.Union[kept]  # noqa: UP007  made at run time
 
 
 class _HintedOutput:
