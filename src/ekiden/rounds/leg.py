@@ -15,6 +15,7 @@ it will not be cancelled.
 """
 
 import asyncio
+import contextlib
 import logging
 import sys
 from collections.abc import Callable, Coroutine, Mapping
@@ -84,6 +85,7 @@ class Leg:
         *,
         responses: Mapping[str, Any],
         asked: Mapping[str, str] | None = None,
+        fresh: bool = True,
         capabilities: Mapping[str, Any],
         clock: Callable[[], float],
         flow: str = "",
@@ -93,7 +95,7 @@ class Leg:
     ) -> None:
         self.handler = handler
         self.journal = journal
-        self.fresh = asked is None
+        self.fresh = fresh
         """Whether the handler is beyond what earlier legs did. Before that, its progress is no news."""
         self.on_fresh: Callable[[], None] | None = None
         self.trace: list[str] | None = None
@@ -101,7 +103,7 @@ class Leg:
         self._responses = responses
         self._asked = asked
         self._capabilities = capabilities
-        self._clock = clock
+        self.clock = clock
         self._flow = flow
         self._memory = memory
         self._parked = parked
@@ -263,7 +265,9 @@ class Leg:
         name = self._name("a:", key, f"{ask.prefix}-{ask.digest}")
         entry = self.journal.find(name)
         if entry is not None and entry.digest == ask.digest:
-            return ask.read(entry.value)
+            # Read before, but by validators of the author's own, who may have changed their mind.
+            with contextlib.suppress(UnfitAnswer):
+                return ask.read(entry.value)
         wire_key = name[2:]
         if wire_key in self._responses and self._counts_for(wire_key, ask):
             raw = self._responses[wire_key]
@@ -359,8 +363,8 @@ class Leg:
 
     async def sleep(self, seconds: float, key: str | None = None) -> None:
         """Wait until a moment that is the same in every leg."""
-        until: float = self.draw("sleep", lambda: self._clock() + seconds, key)
-        if (remaining := until - self._clock()) > 0:
+        until: float = self.draw("sleep", lambda: self.clock() + seconds, key)
+        if (remaining := until - self.clock()) > 0:
             await asyncio.sleep(remaining)
 
     def afterwards(self, step: Step) -> None:

@@ -186,7 +186,7 @@ class Context(Generic[StateT]):
 
     def now(self, *, key: str | None = None) -> datetime:
         """The time, the same in every round."""
-        stamp: float = self._leg.draw("now", lambda: datetime.now(UTC).timestamp(), key)
+        stamp: float = self._leg.draw("now", self._leg.clock, key)
         return datetime.fromtimestamp(stamp, UTC)
 
     def uuid(self, *, key: str | None = None) -> uuid.UUID:

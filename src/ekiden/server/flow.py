@@ -94,13 +94,13 @@ class Flows:
             Journal(claims.journal),
             responses=responses,
             asked=None if cold else claims.asked,
+            fresh=first,
             capabilities=call.request.meta.capabilities,
             clock=self._clock,
             flow=claims.flow,
             memory=memory,
             parked=parked,
         )
-        leg.fresh = first
         if self.watch is not None:
             self.watch(leg)
         context = Context(call.request, call.stream, call.state, leg, claims, responses)
