@@ -7,6 +7,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ekiden.client.calls import PendingCall
+    from ekiden.client.client import Client
+    from ekiden.client.failures import CallTimeout, CannotAnswer, InvalidResult, ServerError, TooManyRounds
+    from ekiden.client.target import ClientLimits
     from ekiden.errors import (
         EkidenError,
         InvalidParams,
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
         RegistrationError,
         StepFailed,
         ToolError,
+        TransportError,
         UsageError,
     )
     from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome
@@ -34,7 +39,11 @@ __all__ = [
     "Answer",
     "Cache",
     "CallNext",
+    "CallTimeout",
     "Cancelled",
+    "CannotAnswer",
+    "Client",
+    "ClientLimits",
     "Complete",
     "Context",
     "Declined",
@@ -43,22 +52,35 @@ __all__ = [
     "InputRequired",
     "Interim",
     "InvalidParams",
+    "InvalidResult",
     "Limits",
     "Middleware",
     "MissingCapability",
     "NonDeterminismError",
     "Outcome",
+    "PendingCall",
     "ProtocolError",
     "RegistrationError",
     "Request",
     "RoundLimits",
     "Server",
+    "ServerError",
     "StepFailed",
+    "TooManyRounds",
     "ToolError",
+    "TransportError",
     "UsageError",
 ]
 
 _HOMES = {
+    "CallTimeout": "ekiden.client.failures",
+    "CannotAnswer": "ekiden.client.failures",
+    "Client": "ekiden.client.client",
+    "ClientLimits": "ekiden.client.target",
+    "InvalidResult": "ekiden.client.failures",
+    "PendingCall": "ekiden.client.calls",
+    "ServerError": "ekiden.client.failures",
+    "TooManyRounds": "ekiden.client.failures",
     "Accepted": "ekiden.server.forms",
     "Answer": "ekiden.server.forms",
     "Cancelled": "ekiden.server.forms",

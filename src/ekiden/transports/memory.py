@@ -28,8 +28,12 @@ class MemoryChannel:
 
     async def receive(self) -> dict[str, Any]:
         """The next message from the server."""
-        message: dict[str, Any] = decode(await self._received.get())
+        message: dict[str, Any] = decode(await self.receive_bytes())
         return message
+
+    async def receive_bytes(self) -> bytes:
+        """The next message from the server, as it was sent."""
+        return await self._received.get()
 
     async def close(self) -> None:
         """Leave: what is still running is cancelled."""

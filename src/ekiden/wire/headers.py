@@ -24,7 +24,9 @@ __all__ = [
     "check_mirrored_params",
     "check_name",
     "check_version",
+    "encode_value",
     "find_mirrored_params",
+    "mirrored_headers",
     "reject_duplicates",
 ]
 
@@ -151,6 +153,28 @@ def _agrees(value: Any, text: str) -> bool:
     if type(value) is int or type(value) is float:
         return _INTEGER.fullmatch(text) is not None and int(text.partition(".")[0]) == value
     return bool(value == text)
+
+
+_PLAIN: Final = re.compile(r"[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?|")
+
+
+def encode_value(value: str) -> str:
+    """A value as a header carries it: as it is where that is safe, else inside the base64 sentinel."""
+    if _PLAIN.fullmatch(value) and not (value.startswith("=?base64?") and value.endswith("?=")):
+        return value
+    return f"=?base64?{base64.b64encode(value.encode()).decode()}?="
+
+
+def mirrored_headers(mirrored: Sequence[MirroredParam], arguments: Mapping[str, Any]) -> dict[str, str]:
+    """The headers that mirror a call's arguments; an argument without a value has none."""
+    headers: dict[str, str] = {}
+    for param in mirrored:
+        value = _value_at(param.path, arguments)
+        if type(value) is bool:
+            headers[f"Mcp-Param-{param.name}"] = "true" if value else "false"
+        elif type(value) is str or type(value) is int:
+            headers[f"Mcp-Param-{param.name}"] = encode_value(str(value))
+    return headers
 
 
 _MIRRORABLE: Final = frozenset({"string", "integer", "boolean"})

@@ -11,7 +11,16 @@ import msgspec
 from ekiden.errors import InvalidRequest, ProtocolError
 from ekiden.wire.json import Raw, decode, encode, is_array, is_object
 
-__all__ = ["Message", "RequestId", "error_response", "notification", "parse", "result_response"]
+__all__ = [
+    "Message",
+    "RequestId",
+    "error_response",
+    "notification",
+    "parse",
+    "parse_from_server",
+    "request",
+    "result_response",
+]
 
 RequestId: TypeAlias = int | str
 
@@ -60,6 +69,19 @@ def _no_method(value: dict[str, Any]) -> str:
     if "result" in value or "error" in value:
         return "Invalid request: clients send requests and notifications, not responses"
     return "Invalid request: `method` must be a string"
+
+
+def parse_from_server(data: bytes) -> dict[str, Any]:
+    """Read one message of a server: a response, a notification or, before 2026, a request."""
+    value = decode(data)
+    if not is_object(value) or value.get("jsonrpc") != "2.0":
+        raise InvalidRequest("The server sent something that is no JSON-RPC message")
+    return value
+
+
+def request(request_id: RequestId, method: str, params: dict[str, Any]) -> bytes:
+    """A request as bytes."""
+    return encode({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
 
 
 def result_response(request_id: RequestId, result: bytes) -> bytes:

@@ -1,8 +1,13 @@
 """Server-sent events: one JSON-RPC message per event, and comments that keep a stream alive."""
 
+from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["KEEP_ALIVE", "event"]
+import msgspec
+
+from ekiden.errors import TransportError
+
+__all__ = ["KEEP_ALIVE", "Decoder", "Event", "event"]
 
 KEEP_ALIVE: Final = b": keep-alive\n\n"
 """A comment: proxies see traffic, clients see nothing."""
@@ -11,3 +16,83 @@ KEEP_ALIVE: Final = b": keep-alive\n\n"
 def event(message: bytes) -> bytes:
     """One message as one event. `message` is a single line, as everything from `wire.json` is."""
     return b"event: message\ndata: %b\n\n" % message
+
+
+class Event(msgspec.Struct):
+    """One event as it was received."""
+
+    data: bytes
+    id: str | None = None
+    """The last id that the stream named; what a resumption starts from."""
+    retry_ms: int | None = None
+    name: str = "message"
+
+
+class Decoder:
+    """Events out of a stream that comes in arbitrary pieces; lines end with LF, CR or CRLF."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._buffer = bytearray()
+        self._data: list[bytes] = []
+        self._size = 0
+        self._name = "message"
+        self._id: str | None = None
+        self._retry_ms: int | None = None
+        self._skip_lf = False
+        self._begun = False
+
+    def feed(self, chunk: bytes) -> Iterator[Event]:
+        """The events that are complete with this chunk; an event beyond the limit is refused."""
+        self._buffer += chunk
+        start = 0
+        data = self._buffer
+        while True:
+            if self._skip_lf and start < len(data):
+                start += data[start] == 0x0A
+                self._skip_lf = False
+            end = _line_end(data, start)
+            if end < 0:
+                break
+            line = bytes(data[start:end])
+            self._skip_lf = data[end] == 0x0D
+            start = end + 1
+            if (complete := self._line(line)) is not None:
+                yield complete
+        del self._buffer[:start]
+        if len(self._buffer) + self._size > self._limit:
+            raise TransportError(f"The server sent an event of more than {self._limit} bytes")
+
+    def _line(self, line: bytes) -> Event | None:
+        if not self._begun:
+            self._begun = True
+            line = line.removeprefix(b"\xef\xbb\xbf")
+        if not line:
+            return self._dispatch()
+        field, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if field == b"data":
+            self._data.append(value)
+            self._size += len(value) + 1
+        elif field == b"event":
+            self._name = value.decode(errors="replace")
+        elif field == b"id" and b"\x00" not in value:
+            self._id = value.decode(errors="replace")
+        elif field == b"retry" and value.isdigit() and len(value) < 10:
+            self._retry_ms = int(value)
+        return None
+
+    def _dispatch(self) -> Event | None:
+        data, name, retry = b"\n".join(self._data), self._name, self._retry_ms
+        had_data = bool(self._data)
+        self._data, self._size, self._name, self._retry_ms = [], 0, "message", None
+        if not had_data and retry is None:
+            return None
+        return Event(data, self._id, retry, name)
+
+
+def _line_end(data: bytearray, start: int) -> int:
+    lf, cr = data.find(b"\n", start), data.find(b"\r", start)
+    if lf < 0 or cr < 0:
+        return max(lf, cr)
+    return min(lf, cr)

@@ -1,0 +1,147 @@
+"""Who answers what a server asks: plain callbacks, which are also the declared capabilities.
+
+The asks of one round are answered concurrently. The first failure cancels the others and surfaces.
+An ask that no callback answers fails the round before anything is asked of the user.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
+
+from pydantic import BaseModel, ValidationError
+
+from ekiden.client.failures import CannotAnswer, InvalidResult
+from ekiden.rounds.asks import ELICIT, LIST_ROOTS, SAMPLE
+from ekiden.wire.json import is_object
+
+if TYPE_CHECKING:
+    from mcp_types import (
+        CreateMessageRequestParams,
+        CreateMessageResult,
+        CreateMessageResultWithTools,
+        ElicitRequestFormParams,
+        ElicitRequestURLParams,
+        ElicitResult,
+        Root,
+    )
+
+__all__ = ["Answerer", "Elicit", "ElicitUrl", "Roots", "Sample"]
+
+Elicit: TypeAlias = "Callable[[ElicitRequestFormParams], Awaitable[ElicitResult]]"
+ElicitUrl: TypeAlias = "Callable[[ElicitRequestURLParams], Awaitable[ElicitResult]]"
+Sample: TypeAlias = (
+    "Callable[[CreateMessageRequestParams], Awaitable[CreateMessageResult | CreateMessageResultWithTools]]"
+)
+Roots: TypeAlias = Union["Sequence[Root | str]", "Callable[[], Awaitable[Sequence[Root | str]]]"]
+
+MOST_ASKS = 100
+"""Asks of one round. A form is read by a person: nobody reads more, but a hostile server may send more."""
+
+
+class Answerer:
+    """Answers input requests with the callbacks that there are."""
+
+    def __init__(
+        self,
+        *,
+        elicit: Elicit | None = None,
+        elicit_url: ElicitUrl | None = None,
+        sample: Sample | None = None,
+        sample_tools: bool = False,
+        roots: Roots | None = None,
+    ) -> None:
+        self._elicit = elicit
+        self._elicit_url = elicit_url
+        self._sample = sample
+        self._roots = roots
+        self.capabilities = self._declared(sample_tools)
+
+    def _declared(self, sample_tools: bool) -> dict[str, Any]:
+        declared: dict[str, Any] = {}
+        if self._elicit is not None or self._elicit_url is not None:
+            modes = {"form": self._elicit, "url": self._elicit_url}
+            declared["elicitation"] = {mode: {} for mode, callback in modes.items() if callback is not None}
+        if self._sample is not None:
+            declared["sampling"] = {"tools": {}} if sample_tools else {}
+        if self._roots is not None:
+            declared["roots"] = {}
+        return declared
+
+    async def answer_all(self, requests: Mapping[str, Any]) -> dict[str, Any]:
+        """The responses to the asks of one round."""
+        if len(requests) > MOST_ASKS:
+            raise InvalidResult(
+                f"The server asks {len(requests)} things at once; at most {MOST_ASKS} are allowed"
+            )
+        calls = {key: self._call(key, request) for key, request in requests.items()}
+        if unanswered := {key: kind for key, (kind, call) in calls.items() if call is None}:
+            raise CannotAnswer(unanswered)
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = {
+                    key: group.create_task(_response(call))
+                    for key, (_, call) in calls.items()
+                    if call is not None
+                }
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        return {key: task.result() for key, task in tasks.items()}
+
+    async def answer(self, key: str, request: Any) -> dict[str, Any]:
+        """The response to one ask, as servers before 2026 send them."""
+        kind, call = self._call(key, request)
+        if call is None:
+            raise CannotAnswer({key: kind})
+        return await _response(call)
+
+    def _call(self, key: str, request: Any) -> tuple[str, Callable[[], Awaitable[Any]] | None]:
+        """What kind of ask it is, and the call that answers it, if there is one."""
+        import mcp_types
+
+        method = request.get("method") if is_object(request) else None
+        params: dict[str, Any] = (request.get("params") or {}) if is_object(request) else {}
+        try:
+            if method == ELICIT and params.get("mode", "form") == "url":
+                return "elicitation by url", _bind(
+                    self._elicit_url, mcp_types.ElicitRequestURLParams.model_validate(params)
+                )
+            if method == ELICIT:
+                form = mcp_types.ElicitRequestFormParams.model_validate(params)
+                return "elicitation", _bind(self._elicit, form)
+            if method == SAMPLE:
+                wanted = mcp_types.CreateMessageRequestParams.model_validate(params)
+                return "sampling", _bind(self._sample, wanted)
+        except ValidationError as error:
+            raise InvalidResult(
+                f"The server's ask {key!r} is malformed: {error.errors()[0]['msg']}"
+            ) from None
+        if method == LIST_ROOTS:
+            return "roots", None if self._roots is None else self._list_roots
+        raise InvalidResult(f"The server asks something unknown: {method!r}")
+
+    async def _list_roots(self) -> dict[str, Any]:
+        roots: Any = self._roots() if callable(self._roots) else self._roots
+        if inspect.isawaitable(roots):
+            roots = await roots
+        return {"roots": [{"uri": root} if isinstance(root, str) else _dump(root) for root in roots]}
+
+
+def _bind(
+    callback: Callable[[Any], Awaitable[Any]] | None, params: Any
+) -> Callable[[], Awaitable[Any]] | None:
+    return None if callback is None else lambda: callback(params)
+
+
+async def _response(call: Callable[[], Awaitable[Any]]) -> dict[str, Any]:
+    return _dump(await call())
+
+
+def _dump(result: Any) -> dict[str, Any]:
+    if not isinstance(result, BaseModel):
+        return dict(result)
+    dumped = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+    dumped.pop("resultType", None)
+    return dumped

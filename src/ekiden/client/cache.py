@@ -1,0 +1,76 @@
+"""Results that a server allowed to be kept (server/utilities: Caching).
+
+Kept by method and parameters, for as long as `ttlMs` says, in memory of one client, so of one
+principal. The results of retries are never kept. A change that the server notifies of ends what is
+kept at once.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ekiden.wire.json import canonical
+
+__all__ = ["ResultCache"]
+
+_MOST: Final = 256
+"""Results that are kept; the one that was used longest ago goes first."""
+
+_CACHEABLE: Final = frozenset(
+    {
+        "server/discover",
+        "tools/list",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+        "resources/read",
+    }
+)
+
+_ENDS: Final = {
+    "notifications/tools/list_changed": ("tools/list",),
+    "notifications/prompts/list_changed": ("prompts/list",),
+    "notifications/resources/list_changed": ("resources/list", "resources/templates/list"),
+}
+
+
+class ResultCache:
+    """Results by request."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._kept: OrderedDict[tuple[str, bytes], tuple[float, dict[str, Any]]] = OrderedDict()
+
+    def get(self, method: str, params: Mapping[str, Any]) -> dict[str, Any] | None:
+        """A result that is still fresh."""
+        if method not in _CACHEABLE:
+            return None
+        key = (method, canonical(params))
+        kept = self._kept.get(key)
+        if kept is None:
+            return None
+        if self._clock() >= kept[0]:
+            del self._kept[key]
+            return None
+        self._kept.move_to_end(key)
+        return kept[1]
+
+    def put(self, method: str, params: Mapping[str, Any], result: dict[str, Any]) -> None:
+        """Keep a result, if the server allows it."""
+        ttl = result.get("ttlMs")
+        if method not in _CACHEABLE or not isinstance(ttl, int) or ttl <= 0:
+            return
+        self._kept[method, canonical(params)] = (self._clock() + ttl / 1000, result)
+        while len(self._kept) > _MOST:
+            self._kept.popitem(last=False)
+
+    def notified(self, message: Mapping[str, Any]) -> None:
+        """The server told of a change."""
+        method = str(message.get("method"))
+        ended = _ENDS.get(method, ())
+        params: Mapping[str, Any] = message.get("params") or {}
+        uri = params.get("uri") if method == "notifications/resources/updated" else None
+        read = None if uri is None else ("resources/read", canonical({"uri": uri}))
+        for key in [key for key in self._kept if key[0] in ended or key == read]:
+            del self._kept[key]

@@ -1,0 +1,74 @@
+"""Which era does a server speak? (basic: Versioning, and the binding pages.)
+
+On HTTP a modern request is tried first, and the body of a refusal is read before falling back. On
+stdio `server/discover` is the probe, and silence counts as a no. What was found is remembered
+for the origin, so that the next client of this process does not ask again.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from ekiden.client.failures import ServerError
+from ekiden.client.legacy import LegacySession
+from ekiden.client.modern import MODERN_ERRORS, ModernSession
+from ekiden.client.session import Era, EraChanged, Session
+
+__all__ = ["find_session", "forget", "known_era"]
+
+_PROBE_SECONDS: Final = 5.0
+"""How long a server on stdio may take to answer the probe. One of 2025 may not answer it at all."""
+
+_known: dict[str, Era] = {}
+
+
+def known_era(origin: str | None) -> Era | None:
+    """What is remembered of an origin."""
+    return None if origin is None else _known.get(origin)
+
+
+def forget(origin: str | None) -> None:
+    """The memory of an origin has proved wrong."""
+    if origin is not None:
+        _known.pop(origin, None)
+
+
+async def find_session(
+    modern: Callable[[], ModernSession],
+    legacy: Callable[[], LegacySession],
+    *,
+    origin: str | None,
+    mode: str,
+    patient: bool,
+) -> Session:
+    """A session in the era that the server speaks. `patient` waits for the probe however long it takes."""
+    era = known_era(origin) if mode == "auto" else mode
+    if era != "legacy":
+        session = modern()
+        if await _is_modern(session, required=era == "modern" and mode == "modern", patient=patient):
+            _remember(origin, "modern")
+            return session
+    old = legacy()
+    await old.open()
+    _remember(origin, "legacy")
+    return old
+
+
+async def _is_modern(session: ModernSession, *, required: bool, patient: bool) -> bool:
+    try:
+        async with asyncio.timeout(None if patient or required else _PROBE_SECONDS):
+            await session.discover()
+    except ServerError as error:
+        if error.code in MODERN_ERRORS or required:
+            raise
+        return False
+    except (TimeoutError, EraChanged):
+        if required:
+            raise
+        return False
+    return True
+
+
+def _remember(origin: str | None, era: Era) -> None:
+    if origin is not None:
+        _known[origin] = era

@@ -1,0 +1,129 @@
+"""Changes of a server, as an async iterator: `subscriptions/listen`, or what 2025 had for it."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Final
+
+from ekiden.client.session import Ask, Hooks, Session
+from ekiden.errors import TransportError
+
+__all__ = ["changes"]
+
+_log = logging.getLogger("ekiden.client")
+
+_ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
+_METHODS: Final = {
+    "toolsListChanged": "notifications/tools/list_changed",
+    "promptsListChanged": "notifications/prompts/list_changed",
+    "resourcesListChanged": "notifications/resources/list_changed",
+}
+_UPDATED: Final = "notifications/resources/updated"
+_PENDING: Final = 1000
+"""Changes that may wait for their reader. Beyond it the oldest go: all they say is that something changed."""
+
+
+async def changes(
+    session: Session,
+    wanted: Mapping[str, bool],
+    uris: tuple[str, ...],
+    watchers: set[Callable[[dict[str, Any]], None]],
+    notified: Callable[[dict[str, Any]], None],
+    *,
+    reconnect: bool,
+) -> AsyncIterator[dict[str, Any]]:
+    """Notifications of the wanted kinds, until the server ends the subscription."""
+    queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue(_PENDING)
+    methods = {_METHODS[name] for name, want in wanted.items() if want} | ({_UPDATED} if uris else set[str]())
+
+    def hear(message: dict[str, Any]) -> None:
+        if message.get("method") in methods:
+            if queue.full():
+                queue.get_nowait()
+            queue.put_nowait(message)
+
+    if session.era == "legacy":
+        stream = _legacy(session, uris, watchers, hear, queue)
+    else:
+        stream = _modern(session, wanted, uris, notified, hear, queue, reconnect=reconnect)
+    async for change in stream:
+        yield change
+
+
+async def _modern(
+    session: Session,
+    wanted: Mapping[str, bool],
+    uris: tuple[str, ...],
+    notified: Callable[[dict[str, Any]], None],
+    hear: Callable[[dict[str, Any]], None],
+    queue: "asyncio.Queue[dict[str, Any]]",
+    *,
+    reconnect: bool,
+) -> AsyncIterator[dict[str, Any]]:
+    notifications: dict[str, Any] = {name: True for name, want in wanted.items() if want}
+    if uris:
+        notifications["resourceSubscriptions"] = list(uris)
+
+    def both(message: dict[str, Any]) -> None:
+        if message.get("method") != _ACKNOWLEDGED:
+            notified(message)
+            hear(message)
+
+    async def hold() -> None:
+        delay = 0.5
+        while True:
+            try:
+                ask = Ask(
+                    "subscriptions/listen", {"notifications": notifications}, hooks=Hooks(notification=both)
+                )
+                await session.request(ask)
+                return  # The server ended it gracefully.
+            except TransportError as error:
+                if not reconnect:
+                    raise
+                _log.debug("The subscription was lost (%s); it is opened again in %.1f s", error, delay)
+                await asyncio.sleep(delay)
+                delay = min(delay * 2, 30.0)
+
+    holding = asyncio.get_running_loop().create_task(hold())
+    try:
+        async for change in _drain(queue, holding):
+            yield change
+    finally:
+        holding.cancel()
+
+
+async def _legacy(
+    session: Session,
+    uris: tuple[str, ...],
+    watchers: set[Callable[[dict[str, Any]], None]],
+    hear: Callable[[dict[str, Any]], None],
+    queue: "asyncio.Queue[dict[str, Any]]",
+) -> AsyncIterator[dict[str, Any]]:
+    watchers.add(hear)
+    try:
+        for uri in uris:
+            await session.request(Ask("resources/subscribe", {"uri": uri}))
+        while True:
+            yield await queue.get()
+    finally:
+        watchers.discard(hear)
+        for uri in uris:
+            await session.request(Ask("resources/unsubscribe", {"uri": uri}))
+
+
+async def _drain(
+    queue: "asyncio.Queue[dict[str, Any]]", holding: "asyncio.Task[None]"
+) -> AsyncIterator[dict[str, Any]]:
+    """What arrives while `holding` runs, and what is left when it has ended."""
+    while True:
+        getting = asyncio.ensure_future(queue.get())
+        done, _ = await asyncio.wait({getting, holding}, return_when=asyncio.FIRST_COMPLETED)
+        if getting in done:
+            yield getting.result()
+            continue
+        getting.cancel()
+        while not queue.empty():
+            yield queue.get_nowait()
+        holding.result()
+        return

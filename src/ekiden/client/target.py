@@ -1,0 +1,111 @@
+"""What a client can be pointed at: a URL, a command, a file, or a server in this process."""
+
+import asyncio
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, TypeGuard
+from urllib.parse import urlsplit
+
+import msgspec
+
+from ekiden.errors import UsageError
+from ekiden.transports.channel import ChannelLink
+from ekiden.transports.http import HttpClient
+from ekiden.transports.httpx import HttpxClient
+from ekiden.transports.link import Link
+from ekiden.transports.memory import MemoryChannel
+from ekiden.transports.port import Endpoint
+from ekiden.transports.process import ProcessLink
+from ekiden.transports.streamable import StreamableLink
+
+__all__ = ["ClientLimits", "Target", "connect", "origin_of"]
+
+
+class HasEndpoint(Protocol):
+    """A server object: anything with an `endpoint`."""
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The server as transports see it."""
+        ...
+
+
+Target: TypeAlias = str | Path | Sequence[str] | HasEndpoint
+
+
+class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client takes of a server."""
+
+    message_bytes: int = 32 * 1024 * 1024
+    """The size of one message, be it a body, an event or a line. Images travel as text."""
+    pages: int = 1000
+    """Pages of one list."""
+
+
+class MemoryLink(ChannelLink):
+    """A link to a server in this process."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._channel = MemoryChannel(endpoint)
+        super().__init__(self._channel.send)
+        self._reading = asyncio.get_running_loop().create_task(self._read())
+
+    async def _read(self) -> None:
+        while True:
+            self.received(await self._channel.receive_bytes())
+
+    async def close(self) -> None:
+        """Leave."""
+        await super().close()
+        self._reading.cancel()
+        await self._channel.close()
+
+
+async def connect(
+    target: Any,
+    *,
+    auth: Any,
+    http_client: Any,
+    env: Mapping[str, str] | None,
+    cwd: str | None,
+    limits: ClientLimits,
+) -> Link:
+    """A link to the target."""
+    endpoint = getattr(target, "endpoint", None)
+    if endpoint is not None:
+        await endpoint.start()
+        return MemoryLink(endpoint)
+    if is_url(target):
+        limit = limits.message_bytes
+        if auth is not None or http_client is not None:
+            return StreamableLink(
+                HttpxClient(target, limit=limit, auth=auth, client=http_client), message_limit=limit
+            )
+        return StreamableLink(HttpClient(target, limit=limit), message_limit=limit)
+    return await ProcessLink.start(command_for(target), env=env, cwd=cwd, limit=limits.message_bytes)
+
+
+def is_url(target: Any) -> TypeGuard[str]:
+    """Whether a target is reached over HTTP."""
+    return isinstance(target, str) and target.startswith(("http://", "https://"))
+
+
+def command_for(target: Any) -> list[str]:
+    """The command that starts a server on stdio."""
+    if isinstance(target, Path):
+        return [sys.executable, str(target)]
+    command = shlex.split(target) if isinstance(target, str) else [str(part) for part in target]
+    if not command:
+        raise UsageError("a client needs a URL, a command, a file or a server")
+    return command
+
+
+def origin_of(target: Any) -> str | None:
+    """What eras are remembered by: the whole address, for one origin may host several servers."""
+    if not is_url(target):
+        return None
+    parts = urlsplit(target)
+    return f"{parts.scheme}://{parts.netloc}{parts.path}"

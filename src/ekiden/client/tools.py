@@ -1,0 +1,80 @@
+"""What a client knows of a server's tools: which arguments are mirrored, and what results must fit."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ekiden.client.failures import InvalidResult
+from ekiden.wire.headers import MirroredParam, find_mirrored_params, mirrored_headers
+from ekiden.wire.json import is_object
+
+__all__ = ["KnownTools"]
+
+_log = logging.getLogger("ekiden.client")
+
+_MOST_TOOLS: Final = 10_000
+
+
+class KnownTools:
+    """The tools that were listed."""
+
+    def __init__(self, *, mirrors: bool) -> None:
+        self._mirrors = mirrors
+        """Whether the transport has headers, and invalid annotations make a tool unusable."""
+        self._mirrored: dict[str, tuple[MirroredParam, ...]] = {}
+        self._schemas: dict[str, Any] = {}
+        self._validators: dict[str, Callable[[Any], str | None]] = {}
+
+    def learn(self, tools: list[Any]) -> list[dict[str, Any]]:
+        """The tools of one page that can be used; the others are dropped, with a warning each."""
+        return [tool for tool in tools if is_object(tool) and self._is_usable(tool)]
+
+    def _is_usable(self, tool: dict[str, Any]) -> bool:
+        name, schema = str(tool.get("name")), tool.get("inputSchema")
+        if self._mirrors:
+            try:
+                mirrored = find_mirrored_params(schema if is_object(schema) else {})
+            except (ValueError, RecursionError) as error:
+                _log.warning("The server's tool %r is left out: %s", name, error)
+                return False
+            if len(self._mirrored) < _MOST_TOOLS:
+                self._mirrored[name] = mirrored
+        if "outputSchema" in tool and len(self._schemas) < _MOST_TOOLS:
+            self._schemas[name] = tool["outputSchema"]
+            self._validators.pop(name, None)
+        return True
+
+    def headers(self, name: str, arguments: Mapping[str, Any]) -> dict[str, str]:
+        """The headers that mirror a call's arguments, as far as the tool is known."""
+        return mirrored_headers(self._mirrored.get(name, ()), arguments)
+
+    def check(self, name: str, result: Mapping[str, Any]) -> None:
+        """Refuse a result that breaks the tool's own output schema."""
+        if name not in self._schemas or result.get("isError"):
+            return
+        if "structuredContent" not in result:
+            raise InvalidResult(f"Tool {name!r} has an output schema but gave no structuredContent")
+        if name not in self._validators:
+            self._validators[name] = _validator(name, self._schemas[name])
+        if problems := self._validators[name](result["structuredContent"]):
+            raise InvalidResult(f"Tool {name!r} broke its output schema: {problems}")
+
+
+def _validator(name: str, schema: Any) -> Callable[[Any], str | None]:
+    import jsonschema_rs  # 20 ms that only output schemas need.
+
+    try:
+        validator = jsonschema_rs.validator_for(schema, retriever=_never_fetch)
+    except (ValueError, jsonschema_rs.ReferencingError) as error:
+        _log.warning("The output schema of tool %r cannot be used: %s", name, error)
+        return lambda _: None
+
+    def problems(value: Any) -> str | None:
+        error = next(iter(validator.iter_errors(value)), None)
+        return None if error is None else error.message
+
+    return problems
+
+
+def _never_fetch(uri: str) -> Any:
+    raise ValueError(f"$ref {uri!r} leaves the schema, and references are never fetched")

@@ -1,0 +1,63 @@
+"""The port between a client and its transports.
+
+A link carries requests to a server and brings back, for each, the messages that belong to it and
+its response. How they are told apart (one HTTP response each, or ids on a shared channel) is the
+link's business.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from ekiden.errors import TransportError
+from ekiden.wire.jsonrpc import RequestId
+
+__all__ = ["HttpRefused", "Link", "Listener", "Outgoing"]
+
+
+class Outgoing(msgspec.Struct):
+    """A request on its way."""
+
+    id: RequestId
+    method: str
+    body: bytes
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    """The HTTP headers that mirror it; other transports have no use for them."""
+
+
+class Listener(Protocol):
+    """Who hears what a server says besides its response."""
+
+    def on_notification(self, message: dict[str, Any]) -> None:
+        """A notification arrived."""
+        ...
+
+    async def on_request(self, message: dict[str, Any]) -> None:
+        """The server asks something itself, as servers did before 2026."""
+        ...
+
+
+class HttpRefused(TransportError):
+    """The server refused on the level of HTTP; `message` is its JSON-RPC error, if it sent one."""
+
+    def __init__(self, status: int, message: dict[str, Any] | None) -> None:
+        super().__init__(f"The server refused the request with HTTP status {status}")
+        self.status = status
+        self.message = message
+
+
+class Link(Protocol):
+    """A way to one server."""
+
+    async def request(self, outgoing: Outgoing, listener: Listener) -> dict[str, Any]:
+        """Send a request and wait for its response. Cancelling this cancels the request at the server."""
+        ...
+
+    async def send(self, message: bytes) -> None:
+        """Send a notification, or before 2026 a response."""
+        ...
+
+    async def close(self) -> None:
+        """End the link."""
+        ...

@@ -1,0 +1,169 @@
+"""Streamable HTTP, client side: every message a POST, every answer JSON or a stream of its own.
+
+In 2026-07-28 that is all. For servers of 2025 there is more: a session id that goes along, a stream
+that the client GETs for what belongs to no request, and streams that can be resumed by the id of
+their last event. The `Session` half of this class is only used with those.
+"""
+
+import asyncio
+import contextlib
+import logging
+from typing import Any, Final
+
+from ekiden.errors import ParseError, ProtocolError, TransportError
+from ekiden.transports.http import HttpPort, Response
+from ekiden.transports.link import HttpRefused, Listener, Outgoing
+from ekiden.wire import jsonrpc, sse
+from ekiden.wire.jsonrpc import RequestId
+
+__all__ = ["StreamableLink"]
+
+_log = logging.getLogger("ekiden.client")
+
+_ACCEPT: Final = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+_RESUME_SECONDS: Final = 1.0
+"""How long to wait before a lost stream is resumed, where the server did not say."""
+_RESUMPTIONS: Final = 5
+"""How often one stream is resumed without anything new on it."""
+
+
+class StreamableLink:
+    """Implements `ekiden.transports.link.Link`."""
+
+    def __init__(self, http: HttpPort, *, message_limit: int) -> None:
+        self._http = http
+        self._limit = message_limit
+        self.session_headers: dict[str, str] = {}
+        """What a server of 2025 wants on every request: its session id, and the version."""
+        self._listening: asyncio.Task[None] | None = None
+
+    async def request(self, outgoing: Outgoing, listener: Listener) -> dict[str, Any]:
+        """POST a request and wait for its response."""
+        headers = {**_ACCEPT, **self.session_headers, **outgoing.headers}
+        response = await self._http.send("POST", headers, outgoing.body)
+        if (
+            session := response.headers.get("mcp-session-id")
+        ) is not None and outgoing.method == "initialize":
+            self.session_headers["Mcp-Session-Id"] = session
+        if response.headers.get("content-type", "").startswith("text/event-stream"):
+            try:
+                return await self._stream(response, outgoing.id, listener)
+            finally:
+                await response.close()
+        return self._plain(response.status, await response.read(), outgoing.id)
+
+    def _plain(self, status: int, body: bytes, request_id: RequestId) -> dict[str, Any]:
+        message: dict[str, Any] | None = None
+        with contextlib.suppress(ProtocolError):
+            message = jsonrpc.parse_from_server(body)
+        if message is not None and "error" in message and message.get("id", request_id) in (request_id, None):
+            return {**message, "status": status}
+        if status >= 400:
+            raise HttpRefused(status, message)
+        if message is None or message.get("id") != request_id:
+            raise TransportError(f"The server's response (HTTP status {status}) is no answer to the request")
+        return message
+
+    async def _stream(self, response: Response, request_id: RequestId, listener: Listener) -> dict[str, Any]:
+        """Read a stream to the response; one that breaks off is resumed if the server gave it event ids."""
+        place = _Place()
+        for _ in range(_RESUMPTIONS):
+            answer = await self._read(response, request_id, listener, place)
+            if answer is not None:
+                return answer
+            if place.last_id is None:
+                break
+            await response.close()
+            await asyncio.sleep(place.wait_seconds)
+            headers = {"Accept": "text/event-stream", **self.session_headers, "Last-Event-ID": place.last_id}
+            response = await self._http.send("GET", headers, b"")
+            if response.status != 200:
+                break
+        raise TransportError("The stream ended before the response came")
+
+    async def _read(
+        self, response: Response, request_id: RequestId | None, listener: Listener, place: "_Place"
+    ) -> dict[str, Any] | None:
+        decoder = sse.Decoder(self._limit)
+        try:
+            async for chunk in response.chunks():
+                for event in decoder.feed(chunk):
+                    place.note(event)
+                    if not event.data:
+                        continue
+                    message = _message(event.data)
+                    if "method" not in message:
+                        if request_id is not None and message.get("id") == request_id:
+                            return message
+                    elif "id" in message:
+                        await listener.on_request(message)
+                    else:
+                        listener.on_notification(message)
+        except TransportError:
+            if place.last_id is None:
+                raise
+        return None
+
+    async def send(self, message: bytes) -> None:
+        """POST a notification or a response."""
+        response = await self._http.send("POST", {**_ACCEPT, **self.session_headers}, message)
+        body = await response.read()
+        if response.status >= 400:
+            raise HttpRefused(response.status, {"body": body[:200].decode(errors="replace")})
+
+    # Only with servers of 2025
+
+    def listen(self, listener: Listener) -> None:
+        """GET the stream of what belongs to no request, again and again, until the link is closed."""
+        self._listening = asyncio.get_running_loop().create_task(self._listen(listener))
+
+    async def _listen(self, listener: Listener) -> None:
+        place = _Place()
+        while True:
+            headers = {"Accept": "text/event-stream", **self.session_headers}
+            if place.last_id is not None:
+                headers["Last-Event-ID"] = place.last_id
+            try:
+                response = await self._http.send("GET", headers, b"")
+                if response.status != 200:
+                    await response.close()
+                    return  # The server offers none.
+                await self._read(response, None, listener, place)
+                await response.close()
+            except TransportError as error:
+                _log.debug("The server's stream was lost: %s", error)
+            await asyncio.sleep(place.wait_seconds)
+
+    async def end_session(self) -> None:
+        """DELETE the session; a server that does not know how is left alone."""
+        if "Mcp-Session-Id" in self.session_headers:
+            with contextlib.suppress(TransportError):
+                response = await self._http.send("DELETE", dict(self.session_headers), b"")
+                await response.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._listening is not None:
+            self._listening.cancel()
+        await self._http.close()
+
+
+class _Place:
+    """Where in a resumable stream we are."""
+
+    def __init__(self) -> None:
+        self.last_id: str | None = None
+        self.wait_seconds = _RESUME_SECONDS
+
+    def note(self, event: sse.Event) -> None:
+        if event.id:
+            self.last_id = event.id
+        if event.retry_ms is not None:
+            self.wait_seconds = event.retry_ms / 1000
+
+
+def _message(data: bytes) -> dict[str, Any]:
+    try:
+        return jsonrpc.parse_from_server(data)
+    except ParseError as error:
+        raise TransportError(f"The server sent an event that is no JSON: {error}") from None
