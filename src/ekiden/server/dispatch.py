@@ -30,7 +30,8 @@ from ekiden.server.handlers import Handler
 from ekiden.server.manual import InputRequired
 from ekiden.server.registry import Registry
 from ekiden.server.resources import Resource
-from ekiden.server.schemas import ArgumentsInvalid, Parameters
+from ekiden.server.schemas import ArgumentsInvalid
+from ekiden.server.signatures import HintedParameters
 from ekiden.server.subscriptions import read_filter
 from ekiden.server.tools import OutputInvalid, Tool
 from ekiden.transports.port import Stream
@@ -236,9 +237,9 @@ def _arguments(request: Request) -> dict[str, Any]:
     return arguments
 
 
-def _bind(parameters: Parameters, arguments: dict[str, Any], what: str) -> dict[str, Any]:
+def _bind(parameters: HintedParameters, arguments: dict[str, Any], what: str) -> dict[str, Any]:
     try:
-        return parameters.bind(arguments)
+        return parameters.bind_text(arguments)
     except ArgumentsInvalid as problem:
         raise InvalidParams(f"Invalid arguments for {what}: {problem}") from None
 

@@ -1,7 +1,8 @@
 """Resources, static and by template: their definition, and their contents."""
 
+import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel
 
@@ -10,10 +11,13 @@ from ekiden.server import content
 from ekiden.server.catalog import Cache
 from ekiden.server.handlers import Handler
 from ekiden.server.signatures import read_signature
-from ekiden.server.templates import UriTemplate
+from ekiden.server.templates import UriTemplate, is_uri
 from ekiden.server.tools import described
 
 __all__ = ["Resource", "is_template"]
+
+
+_EXPRESSION: Final = re.compile(r"\{[^{}]*\}")
 
 
 def is_template(uri: str) -> bool:
@@ -38,8 +42,8 @@ class Resource:
     ) -> None:
         self.key = uri
         what = f"resource {uri!r}"
-        if ":" not in uri:
-            raise RegistrationError(f"{what} is no URI: it needs a scheme, as in 'config://app'")
+        if not is_uri(_EXPRESSION.sub("x", uri)):
+            raise RegistrationError(f"{what} is no URI: a scheme, as in 'config://app', then RFC 3986")
         signature = read_signature(function, what=what)
         self.handler = Handler(function, signature.context, **(rounds or {}))
         self.parameters = signature.parameters

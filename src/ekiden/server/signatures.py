@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 from ekiden.errors import RegistrationError
 from ekiden.server.context import Context
 from ekiden.server.schemas import ArgumentsInvalid, explain, lean_schema, type_adapter
-from ekiden.wire.json import encode
+from ekiden.wire.json import canonical, encode
 
 __all__ = ["HintedParameters", "Signature", "read_signature"]
 
@@ -103,6 +103,7 @@ class HintedParameters:
         shape.__pydantic_config__ = ConfigDict(extra="forbid")
         adapter = type_adapter(shape, what)
         self._validate = adapter.validator.validate_python
+        self._validate_json = adapter.validator.validate_json
         try:
             self.schema = lean_schema(adapter, "validation")
         except PydanticInvalidForJsonSchema as error:
@@ -125,7 +126,29 @@ class HintedParameters:
             subschema.setdefault("default", shown)
 
     def bind(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Validate and convert. Absent fields stay absent: the function has their defaults."""
+        """Validate and convert. Absent fields stay absent: the function has their defaults.
+
+        Strict, as the published schema is: a string of digits is no integer. 1.0 is one, though, as
+        in JSON Schema.
+        """
+        try:
+            bound: dict[str, Any] = self._validate_json(encode(arguments), strict=True)
+        except ValidationError as error:
+            spelled = canonical(arguments)
+            if spelled == encode(arguments):
+                raise ArgumentsInvalid(explain(error)) from None
+            return self._bind_spelled(spelled)
+        return bound
+
+    def _bind_spelled(self, arguments: bytes) -> dict[str, Any]:
+        try:
+            bound: dict[str, Any] = self._validate_json(arguments, strict=True)
+        except ValidationError as error:
+            raise ArgumentsInvalid(explain(error)) from None
+        return bound
+
+    def bind_text(self, arguments: Mapping[str, str]) -> dict[str, Any]:
+        """Validate and convert arguments that can only be text: those of prompts and URI templates."""
         try:
             bound: dict[str, Any] = self._validate(arguments)
         except ValidationError as error:

@@ -11,10 +11,23 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import parse_qsl, unquote
 
-__all__ = ["UriTemplate"]
+__all__ = ["UriTemplate", "is_uri"]
 
 _EXPRESSION: Final = re.compile(r"\{([^{}]*)\}")
 _BODY: Final = re.compile(r"([+/?]?)([A-Za-z_][A-Za-z0-9_]*(?:,[A-Za-z_][A-Za-z0-9_]*)*)")
+
+
+_URI: Final = re.compile(
+    r"[A-Za-z][A-Za-z0-9+.-]*:(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=\u00a1-\U0010ffff-]|%[0-9A-Fa-f]{2})*"
+)
+
+
+def is_uri(text: str) -> bool:
+    """Whether `text` is made as RFC 3986 makes URIs: a scheme, and only the characters it allows.
+
+    Letters beyond ASCII are let through as RFC 3987 has them, for clients do not encode them.
+    """
+    return _URI.fullmatch(text) is not None
 
 
 class UriTemplate:
@@ -65,7 +78,7 @@ class UriTemplate:
     def match(self, uri: str) -> dict[str, str] | None:
         """The variables' values if `uri` is one of this template's, else None."""
         found = self._pattern.fullmatch(uri)
-        if found is None:
+        if found is None or not is_uri(uri):
             return None
         values = {name: unquote(found[name]) for name in self._operators}
         if not all(_stays_inside(value, self._operators[name]) for name, value in values.items()):

@@ -100,12 +100,12 @@ class StreamableHTTP:
             return
         request_id: RequestId | None = None
         try:
-            if len(headers) != len(pairs):
-                reject_duplicates(pairs)
             message = jsonrpc.parse(body)
             if (request_id := message.id) is None:
                 await reply.accepted()
                 return
+            if len(headers) != len(pairs):
+                reject_duplicates(pairs)
             request = accept(message, headers, self.endpoint.methods)
         except ProtocolError as error:
             if isinstance(error, EnvelopeError):
@@ -244,6 +244,7 @@ class _Attendant:
     def _leave(self) -> None:
         """The client is gone: nobody wants the outcome any more."""
         self._gone = True
+        self._reply.can_notify = False
         if self._task is not None:
             self._task.cancel()
 
@@ -267,19 +268,20 @@ class _Reply:
         self._stall_seconds = stall_seconds
         self._writing: asyncio.Lock | None = None
         self.streaming = False
+        self._ended = False
         self.can_notify = True
         self.on_stalled: Callable[[], None] = _nothing
         self.spoke_at = -1e9
         """When the stream last carried anything, by the loop's clock."""
 
     async def notify(self, method: str, params: dict[str, Any]) -> None:
-        """Send a notification; a client that accepts no stream does without."""
-        if self.can_notify:
+        """Send a notification; a client that accepts no stream, or has its answer, does without."""
+        if self.can_notify and not self._ended:
             await self._stream(sse.event(jsonrpc.notification(method, params)))
 
     async def keep_alive(self) -> None:
         """Say nothing, audibly."""
-        if self.can_notify:
+        if self.can_notify and not self._ended:
             await self._stream(sse.KEEP_ALIVE)
 
     async def _stream(self, data: bytes) -> None:
@@ -300,6 +302,7 @@ class _Reply:
 
     async def finish(self, endpoint: Endpoint, request_id: RequestId, outcome: Outcome) -> None:
         """Send the response and end."""
+        self._ended = True
         body = outcome.render(endpoint.dialect, request_id)
         if not self.streaming:
             status = http_status(outcome.error.code) if isinstance(outcome, Failed) else 200

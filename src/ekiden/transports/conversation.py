@@ -10,9 +10,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from ekiden.errors import InvalidRequest, ProtocolError
+from ekiden.rounds.outcome import Complete
 from ekiden.transports.port import Endpoint
 from ekiden.wire import jsonrpc
 from ekiden.wire.jsonrpc import EnvelopeError, Message, RequestId
+from ekiden.wire.meta import SUBSCRIPTION_ID
 from ekiden.wire.modern import Request, accept
 
 __all__ = ["Conversation"]
@@ -26,12 +28,10 @@ MAX_IN_FLIGHT: Final = 1024
 class Conversation:
     """Answers the messages of one channel; `send` carries one message back."""
 
-    can_notify = True
-
     def __init__(self, endpoint: Endpoint, send: Callable[[bytes], Awaitable[None]]) -> None:
         self._endpoint = endpoint
         self._send = send
-        self._running: dict[RequestId, asyncio.Task[None]] = {}
+        self._running: dict[RequestId, tuple[asyncio.Task[None], _Stream]] = {}
         self._room = asyncio.Semaphore(MAX_IN_FLIGHT)
 
     async def receive(self, data: bytes) -> None:
@@ -46,38 +46,69 @@ class Conversation:
                 raise InvalidRequest(f"Invalid request: id {message.id!r} is in use by a running request")
             request = accept(message, None, self._endpoint.methods)
         except ProtocolError as error:
+            if isinstance(error, EnvelopeError) and error.notification:
+                return
             broken = error.request_id if isinstance(error, EnvelopeError) else None
             request_id = message.id if message is not None else broken
             await self._send(self._endpoint.dialect.error(request_id, error))
             return
         await self._room.acquire()
-        self._running[request.id] = asyncio.get_running_loop().create_task(self._answer(request))
+        stream = _Stream(self._send)
+        task = asyncio.get_running_loop().create_task(self._answer(request, stream))
+        self._running[request.id] = (task, stream)
 
-    async def _answer(self, request: Request) -> None:
+    async def _answer(self, request: Request, stream: "_Stream") -> None:
         try:
-            outcome = await self._endpoint.answer(request, self)
+            outcome = await self._endpoint.answer(request, stream)
+            # With its answer an id is free again, and what the handler left behind is not heard any more.
+            stream.open = False
+            self._running.pop(request.id, None)
             await self._send(outcome.render(self._endpoint.dialect, request.id))
+            if request.method == "subscriptions/listen" and isinstance(outcome, Complete):
+                # On a shared channel the end of a subscription is announced as well; see decision 1.
+                await self._send(jsonrpc.notification("notifications/cancelled", _named(request.id)))
         except asyncio.CancelledError:
             _log.debug("Request %r was cancelled", request.id)
         finally:
-            del self._running[request.id]
+            self._running.pop(request.id, None)
             self._room.release()
-
-    async def notify(self, method: str, params: dict[str, Any]) -> None:
-        """Send a notification; on a shared channel its params say what it belongs to."""
-        await self._send(jsonrpc.notification(method, params))
 
     def _notified(self, message: Message) -> None:
         if message.method == "notifications/cancelled":
             request_id = message.params.get("requestId")
-            if isinstance(request_id, int | str) and (task := self._running.get(request_id)) is not None:
+            if isinstance(request_id, int | str) and (running := self._running.get(request_id)) is not None:
                 _log.debug("Cancelling request %r: %s", request_id, message.params.get("reason"))
-                task.cancel()
+                _cancel(*running)
 
     async def close(self, grace: float) -> None:
         """Let running requests finish within `grace` seconds, then cancel them."""
-        if tasks := list(self._running.values()):
-            _, late = await asyncio.wait(tasks, timeout=grace)
-            for task in late:
-                task.cancel()
+        if running := list(self._running.values()):
+            _, late = await asyncio.wait([task for task, _ in running], timeout=grace)
+            for task, stream in running:
+                if task in late:
+                    _cancel(task, stream)
             await asyncio.gather(*late, return_exceptions=True)
+
+
+def _named(request_id: RequestId) -> dict[str, Any]:
+    return {"_meta": {SUBSCRIPTION_ID: request_id}, "requestId": request_id}
+
+
+class _Stream:
+    """The way back for one request. It ends with the request's answer, or its cancellation."""
+
+    can_notify = True
+
+    def __init__(self, send: Callable[[bytes], Awaitable[None]]) -> None:
+        self._send = send
+        self.open = True
+
+    async def notify(self, method: str, params: dict[str, Any]) -> None:
+        """Send a notification; on a shared channel its params say what it belongs to."""
+        if self.open:
+            await self._send(jsonrpc.notification(method, params))
+
+
+def _cancel(task: asyncio.Task[None], stream: _Stream) -> None:
+    stream.open = False
+    task.cancel()

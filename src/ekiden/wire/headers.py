@@ -77,7 +77,7 @@ def check_name(headers: Headers, name: str) -> None:
     value = headers.get(_NAME)
     if value is None:
         raise HeaderMismatch("Header mismatch: the Mcp-Name header is required")
-    if value != name.encode() and (decoded := _decode("Mcp-Name", value)) != name:
+    if (value != name.encode() or not name.isascii()) and (decoded := _decode("Mcp-Name", value)) != name:
         raise _differs("Mcp-Name", decoded, name)
 
 
@@ -134,6 +134,8 @@ def check_mirrored_params(
         text = _decode(header, sent)
         if value is None:
             raise HeaderMismatch(f"Header mismatch: {header} is sent, but the argument has no value")
+        if type(value) is int and abs(value) > _SAFE_INTEGER:
+            raise HeaderMismatch(f"Header mismatch: {header} is beyond the integers that JSON keeps exactly")
         if not _agrees(value, text):
             raise _differs(header, text, str(value))
 
@@ -178,6 +180,7 @@ def mirrored_headers(mirrored: Sequence[MirroredParam], arguments: Mapping[str, 
 
 
 _MIRRORABLE: Final = frozenset({"string", "integer", "boolean"})
+_SAFE_INTEGER: Final = 2**53 - 1
 
 
 def find_mirrored_params(schema: Mapping[str, Any]) -> tuple[MirroredParam, ...]:
@@ -211,9 +214,17 @@ def _mirrored_param(schema: Mapping[str, Any], path: tuple[str, ...]) -> Mirrore
     where = ".".join(path)
     if not isinstance(name, str) or not _TOKEN.fullmatch(name):
         raise ValueError(f"x-mcp-header of {where!r} must be a non-empty HTTP token, not {name!r}")
-    if schema.get("type") not in _MIRRORABLE:
+    if not _is_mirrorable(schema.get("type")):
         raise ValueError(f"x-mcp-header of {where!r} needs type string, integer or boolean")
     return MirroredParam(name, path)
+
+
+def _is_mirrorable(kind: Any) -> bool:
+    """One primitive type; that it may be null as well does no harm, null has no header."""
+    if is_array(kind):
+        named = [name for name in kind if name != "null"]
+        return len(named) == 1 and _is_mirrorable(named[0])
+    return isinstance(kind, str) and kind in _MIRRORABLE
 
 
 def _count_annotations(node: Any, *, names: bool = False) -> int:

@@ -36,11 +36,13 @@ class Message(msgspec.Struct):
 
 
 class EnvelopeError(InvalidRequest):
-    """The envelope is broken, but its id could be read and the error can name it."""
+    """The envelope is broken; `request_id` is what could be read of it."""
 
-    def __init__(self, message: str, request_id: RequestId | None) -> None:
+    def __init__(self, message: str, request_id: RequestId | None, *, notification: bool = False) -> None:
         super().__init__(message)
         self.request_id = request_id
+        self.notification = notification
+        """Whether it was a notification, which nobody may answer, not even with an error."""
 
 
 def parse(data: bytes) -> Message:
@@ -61,7 +63,8 @@ def parse(data: bytes) -> Message:
         raise EnvelopeError(_no_method(value), request_id)
     params = value.get("params", _EMPTY)
     if not is_object(params):
-        raise EnvelopeError("Invalid request: `params` must be an object", request_id)
+        broken = "Invalid request: `params` must be an object"
+        raise EnvelopeError(broken, request_id, notification=request_id is None)
     return Message(request_id, method, params)
 
 

@@ -65,13 +65,13 @@ def read_meta(params: dict[str, Any]) -> RequestMeta:
     if not is_object(capabilities):
         raise _malformed(CLIENT_CAPABILITIES, "is required and must be an object")
     client_info = fields.get(CLIENT_INFO)
-    if client_info is not None and not is_object(client_info):
+    if not is_object(client_info) and CLIENT_INFO in fields:
         raise _malformed(CLIENT_INFO, "must be an object")
     log_level = fields.get(LOG_LEVEL)
-    if log_level is not None and (type(log_level) is not str or log_level not in LOG_LEVELS):
+    if LOG_LEVEL in fields and (type(log_level) is not str or log_level not in LOG_LEVELS):
         raise _malformed(LOG_LEVEL, f"must be one of {', '.join(LOG_LEVELS)}")
     token = fields.get(PROGRESS_TOKEN)
-    if token is not None and type(token) is not int and type(token) is not str:
+    if PROGRESS_TOKEN in fields and type(token) is not int and type(token) is not str:
         raise _malformed(PROGRESS_TOKEN, "must be a string or an integer")
     return RequestMeta(version, capabilities, client_info, log_level, token, fields)
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ekiden.errors import InvalidParams, MethodNotFound, ProtocolError, UnsupportedVersion
+from ekiden.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError, UnsupportedVersion
 from ekiden.wire import versions
 from ekiden.wire.headers import Headers, check_method, check_name, check_version
 from ekiden.wire.json import Raw, encode
@@ -31,6 +31,10 @@ _HTTP_STATUS: Final = {
     -32021: 400,
     -32022: 400,
 }
+
+
+_RESERVED: Final = frozenset(range(-32099, -32022)) | {-32002, -32042}
+"""Codes without a meaning in this version, and those that had one in earlier versions."""
 
 
 def http_status(code: int) -> int:
@@ -58,6 +62,8 @@ def accept(message: Message, headers: Headers | None, methods: Container[str]) -
     """
     if headers is not None:
         check_version(headers, None)
+    elif message.method == "initialize":
+        raise MethodNotFound(_not_found(message.method))
     meta = read_meta(message.params)
     if headers is not None:
         check_version(headers, meta.protocol_version)
@@ -116,5 +122,7 @@ class Modern:
         return result_response(request_id, encode({**result, "_meta": self._meta}))
 
     def error(self, request_id: RequestId | None, error: ProtocolError) -> bytes:
-        """The response for an error."""
+        """The response for an error. Codes that the specification keeps to itself never leave."""
+        if error.code in _RESERVED:
+            error = InternalError(error.message, data=error.data)
         return error_response(request_id, error)
