@@ -1,39 +1,108 @@
-"""Runs the official suite against `conformance/server.py` and prints a line per scenario and totals."""
+"""Runs the official suite against our server and our client, and prints a line per scenario and totals."""
 
 import argparse
-import json
-import re
 import shutil
 import socket
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Literal, NamedTuple
 
 from scripts.npm import NODE, environment
+
+from conformance.report import report
 
 ROOT = Path(__file__).parent.parent
 SUITE = ROOT / ".peers/node/node_modules/@modelcontextprotocol/conformance/dist/index.js"
 OUTPUT = ROOT / ".cache/conformance"
 
-NOT_YET = re.compile(r"tasks-")
-"""Scenarios of features that are not built yet. They are run and shown, and do not fail the run."""
+CLIENT_SECONDS = 300
+"""For one scenario of the client. The suite starts all of them at once, and two cores need a while."""
+
+
+class Suite(NamedTuple):
+    """One run of the suite."""
+
+    title: str
+    side: Literal["server", "client"]
+    group: str
+    version: str | None
+    """None leaves it to the suite: extensions and history belong to no version."""
+
+    @property
+    def output(self) -> Path:
+        """Where its results go."""
+        return OUTPUT / self.title.replace(" ", "-")
+
+
+SUITES = (
+    Suite("server 2026-07-28", "server", "all", "2026-07-28"),
+    Suite("client 2026-07-28", "client", "all", "2026-07-28"),
+    Suite("client 2025-11-25", "client", "all", "2025-11-25"),
+    Suite("client extensions", "client", "extensions", None),
+    Suite("client authorization of 2025-03-26", "client", "backcompat", None),
+)
 
 
 def main() -> int:
     """Run, print, and say by the exit code whether every scenario in scope passed without warnings."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scenario", help="run one scenario only")
-    scenario = parser.parse_args().scenario
+    parser.add_argument("--only", choices=("server", "client"), help="run one side only")
+    parser.add_argument("--scenario", help="run one scenario only, at every version that has it")
+    options = parser.parse_args()
+    if not SUITE.exists():
+        raise SystemExit("The suite is not installed: run `make conformance`")
     shutil.rmtree(OUTPUT, ignore_errors=True)
-    with running_server() as url:
-        chosen = ["--scenario", scenario] if scenario else ["--suite", "all"]
-        suite("server", "--url", url, *chosen, "--spec-version", "2026-07-28", "-o", str(OUTPUT))
-    return report(OUTPUT)
+    suites = [suite for suite in SUITES if options.only in (None, suite.side)]
+    if options.scenario:
+        return int(not run_scenario(options.scenario, suites))
+    verdicts = [run(suite, "--suite", suite.group) for suite in suites]
+    return int(not all(verdicts))
+
+
+def run_scenario(name: str, suites: list[Suite]) -> bool:
+    """Run one scenario where it exists; without a version only if no version has it."""
+    verdicts: list[bool] = []
+    for suite in suites:
+        if suite.version is None and verdicts:
+            continue
+        passed = run(suite, "--scenario", name, quiet=True)
+        if any(suite.output.rglob("checks.json")):
+            verdicts.append(passed)
+    if not verdicts:
+        print(f"No suite has a scenario {name!r}")
+    return bool(verdicts) and all(verdicts)
+
+
+def run(suite: Suite, *chosen: str, quiet: bool = False) -> bool:
+    """Run a suite and print its report, unless it had nothing to run and may be quiet about it."""
+    arguments = [suite.side, *chosen, "-o", str(suite.output)]
+    if suite.version is not None:
+        arguments += ["--spec-version", suite.version]
+    if suite.side == "server":
+        with running_server() as url:
+            call(*arguments, "--url", url)
+    else:
+        client = f"{sys.executable} {ROOT / 'conformance/client.py'}"
+        call(*arguments, "--command", client, "--timeout", str(CLIENT_SECONDS * 1000))
+    if quiet and not any(suite.output.rglob("checks.json")):
+        return False
+    return report(suite.title, suite.output)
+
+
+def call(*arguments: str) -> None:
+    """Call the suite; its verdict is read from the files that it writes, not from its exit code."""
+    subprocess.run(
+        [str(NODE), str(SUITE), *arguments],
+        env=environment(),
+        check=False,
+        timeout=900,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
 
 
 @contextmanager
@@ -69,61 +138,6 @@ def wait_until_listening(port: int, process: subprocess.Popen[bytes]) -> None:
                 return
         time.sleep(0.05)
     raise SystemExit("The server under test does not listen")
-
-
-def suite(*arguments: str) -> None:
-    """Call the suite; its verdict is read from the files that it writes, not from its exit code."""
-    if not SUITE.exists():
-        raise SystemExit("The suite is not installed: run `make conformance`")
-    subprocess.run(
-        [str(NODE), str(SUITE), *arguments],
-        env=environment(),
-        check=False,
-        timeout=600,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-
-
-def report(output: Path) -> int:
-    """Print what every scenario gave; 1 if one in scope did not pass clean."""
-    totals: Counter[str] = Counter()
-    failed = 0
-    for path in sorted(output.rglob("checks.json")):
-        name = re.sub(r"^server-|-\d{4}-\d\d-\d\dT.*$", "", path.parent.name)
-        counts = count(json.loads(path.read_text()))
-        expected = bool(NOT_YET.search(name))
-        bad = counts["FAILURE"] + counts["WARNING"]
-        verdict = "pass" if not bad else "not built yet" if expected else "FAIL"
-        print(f"  {verdict:14} {name:50} {summary(counts)}")
-        for problem in problems(path) if bad and not expected else ():
-            print(f"                   {problem}")
-        failed += bool(bad and not expected)
-        if not expected:
-            totals += counts
-    print(f"\n  in scope: {summary(totals)}")
-    if not totals:
-        print("  the suite ran nothing")
-        return 1
-    return int(failed > 0)
-
-
-def count(checks: list[dict[str, Any]]) -> Counter[str]:
-    """How many checks ended how."""
-    return Counter(check["status"] for check in checks)
-
-
-def problems(path: Path) -> Iterator[str]:
-    """The failures and warnings of one scenario, in the suite's words."""
-    for check in json.loads(path.read_text()):
-        if check["status"] in ("FAILURE", "WARNING"):
-            yield f"{check['status']} {check['id']}: {check.get('errorMessage') or check.get('description')}"
-
-
-def summary(counts: Counter[str]) -> str:
-    """Counts in one line, passes first."""
-    order = ("SUCCESS", "FAILURE", "WARNING", "SKIPPED", "INFO")
-    return ", ".join(f"{counts[status]} {status.lower()}" for status in order if counts[status])
 
 
 if __name__ == "__main__":

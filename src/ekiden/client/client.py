@@ -25,7 +25,7 @@ from ekiden.client.session import Ask, EraChanged, Hooks, Session
 from ekiden.client.target import ClientLimits, Target, connect, is_url, origin_of
 from ekiden.client.tools import KnownTools
 from ekiden.errors import TransportError, UsageError
-from ekiden.transports.link import Link
+from ekiden.transports.link import HttpRefused, Link
 from ekiden.wire.json import is_array
 
 if TYPE_CHECKING:
@@ -412,8 +412,8 @@ class Client:
         except EraChanged:
             await self._reconnect()
             result = await self.session.request(ask)
-        except TransportError:
-            if ask.method not in _SAFE:
+        except TransportError as error:
+            if ask.method not in _SAFE or isinstance(error, HttpRefused):
                 raise
             _log.debug("The connection dropped; %s is sent again", ask.method)
             result = await self.session.request(ask)

@@ -1,7 +1,8 @@
 """Which era does a server speak? (basic: Versioning, and the binding pages.)
 
 On HTTP a modern request is tried first, and the body of a refusal is read before falling back. On
-stdio `server/discover` is the probe, and silence counts as a no. What was found is remembered
+stdio `server/discover` is the probe, and silence counts as a no. So does a result that names no
+version of ours: some servers of 2025 answer anything with an empty one. What was found is remembered
 for the origin, so that the next client of this process does not ask again.
 """
 
@@ -9,10 +10,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from ekiden.client.failures import ServerError
+from ekiden.client.failures import InvalidResult, ServerError
 from ekiden.client.legacy import LegacySession
 from ekiden.client.modern import MODERN_ERRORS, ModernSession
 from ekiden.client.session import Era, EraChanged, Session
+from ekiden.wire import versions
+from ekiden.wire.json import is_array
 
 __all__ = ["find_session", "forget", "known_era"]
 
@@ -57,7 +60,7 @@ async def find_session(
 async def _is_modern(session: ModernSession, *, required: bool, patient: bool) -> bool:
     try:
         async with asyncio.timeout(None if patient or required else _PROBE_SECONDS):
-            await session.discover()
+            result = await session.discover()
     except ServerError as error:
         if error.code in MODERN_ERRORS or required:
             raise
@@ -66,7 +69,11 @@ async def _is_modern(session: ModernSession, *, required: bool, patient: bool) -
         if required:
             raise
         return False
-    return True
+    supported = result.get("supportedVersions")
+    speaks = is_array(supported) and versions.MODERN in supported
+    if required and not speaks:
+        raise InvalidResult(f"The server does not say that it speaks version {versions.MODERN}")
+    return speaks
 
 
 def _remember(origin: str | None, era: Era) -> None:

@@ -313,7 +313,7 @@ class Leg:
         try:
             task = self._loop.create_task(self._perform(step, name, in_order))
             self._steps.add(task)
-            task.add_done_callback(self._steps.discard)
+            task.add_done_callback(self._step_done)
             try:
                 return await asyncio.shield(task)
             except asyncio.CancelledError:
@@ -326,6 +326,12 @@ class Leg:
         finally:
             self._busy -= 1
             self._stir()
+
+    def _step_done(self, task: asyncio.Task[Entry]) -> None:
+        self._steps.discard(task)
+        # A step that nobody waits for any more may still find that its round has ended elsewhere.
+        if not task.cancelled() and isinstance(error := task.exception(), Exception) and self._over:
+            _log.debug("%s: a step ended after its leg: %r", self.handler, error)
 
     async def _perform(self, step: Step, name: str, in_order: bool) -> Entry:
         entry = await self._memory.recall(name) if self._memory is not None else None

@@ -3,16 +3,20 @@
 An outcome is not bytes yet: the same one is spelled differently for clients of different ages.
 """
 
+import logging
 from collections.abc import Mapping
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
-from ekiden.errors import ProtocolError
-from ekiden.wire.json import decode
+from ekiden.errors import InternalError, ProtocolError
+from ekiden.wire.json import UNSPEAKABLE, decode
 from ekiden.wire.jsonrpc import RequestId
 
 __all__ = ["Complete", "Dialect", "Failed", "Interim", "Outcome"]
+
+
+_log = logging.getLogger("ekiden.server")
 
 
 class Dialect(Protocol):
@@ -37,8 +41,12 @@ class Complete(msgspec.Struct):
     result: dict[str, Any] | bytes
 
     def render(self, dialect: Dialect, request_id: RequestId) -> bytes:
-        """The response as `dialect` spells it."""
-        return dialect.complete(request_id, self.result)
+        """The response as `dialect` spells it; a result that JSON has no words for is an error."""
+        try:
+            return dialect.complete(request_id, self.result)
+        except UNSPEAKABLE:
+            _log.exception("A result cannot be sent")
+            return dialect.error(request_id, InternalError("The result cannot be sent as JSON"))
 
     def as_dict(self) -> dict[str, Any]:
         """The result as a dict, also where it was spelled ahead."""

@@ -101,11 +101,12 @@ class Catalog(Generic[EntryT]):
 
     def page(self, cursor: str | None, spell: Spell) -> bytes:
         """The list result that starts at `cursor`."""
-        after = -1 if cursor is None else _read_cursor(cursor, self._field)
-        if (ready := self._pages.get(after)) is not None:
+        if cursor is None and (ready := self._pages.get(0)) is not None:
             return ready
         positions = list(self._order.values())
-        start = bisect_right(positions, after)
+        start = 0 if cursor is None else bisect_right(positions, _read_cursor(cursor, self._field))
+        if (ready := self._pages.get(start)) is not None:
+            return ready
         stop = len(positions) if self._page_size is None else start + self._page_size
         entries = list(self._entries.values())[start:stop]
         result: dict[str, Any] = {
@@ -117,7 +118,7 @@ class Catalog(Generic[EntryT]):
         page = spell(result)
         # Only the pages that our own cursors lead to are kept: invented ones must not fill memory.
         if start == 0 or (self._page_size is not None and start % self._page_size == 0):
-            self._pages[after if start else -1] = page
+            self._pages[start] = page
         return page
 
 

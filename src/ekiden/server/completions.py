@@ -86,6 +86,9 @@ def completion_result(value: Any) -> dict[str, Any]:
     """What a completer returned, as a `CompleteResult` of at most 100 values."""
     if isinstance(value, BaseModel):
         dumped = content.dump(value)
-        return dumped if "completion" in dumped else {"completion": dumped}
+        result = dumped if "completion" in dumped else {"completion": dumped}
+        if len(result["completion"]["values"]) > _MOST:
+            result["completion"].update(values=result["completion"]["values"][:_MOST], hasMore=True)
+        return result
     values = [str(item) for item in value or ()]
     return {"completion": {"values": values[:_MOST], "total": len(values), "hasMore": len(values) > _MOST}}

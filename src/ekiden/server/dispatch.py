@@ -24,6 +24,7 @@ from ekiden.errors import (
 from ekiden.rounds.asks import declares
 from ekiden.rounds.leg import Ended, Suspended
 from ekiden.rounds.outcome import Complete, Failed, Outcome
+from ekiden.server.catalog import Catalog
 from ekiden.server.completions import completion_result, read_reference
 from ekiden.server.flow import Call, Conclude, Flows
 from ekiden.server.handlers import Handler
@@ -53,24 +54,29 @@ class Dispatcher:
     def __init__(self, registry: Registry, flows: Flows) -> None:
         self._registry = registry
         self._flows = flows
-        self._answers: dict[str, Answer] = {
-            "tools/call": self._call_tool,
+        self.ready: dict[str, Callable[[Request], Outcome]] = {
+            "server/discover": self._discover,
             "tools/list": self._lister(registry.tools),
-            "prompts/get": self._get_prompt,
             "prompts/list": self._lister(registry.prompts),
-            "resources/read": self._read_resource,
             "resources/list": self._lister(registry.resources),
             "resources/templates/list": self._lister(registry.templates),
+        }
+        """The methods that wait for nothing: their answers lie ready as bytes."""
+        self._answers: dict[str, Answer] = {
+            "tools/call": self._call_tool,
+            "prompts/get": self._get_prompt,
+            "resources/read": self._read_resource,
             "completion/complete": self._complete,
-            "server/discover": self._discover,
             "subscriptions/listen": self._listen,
+            **{method: _as_answer(ready) for method, ready in self.ready.items()},
         }
         self.state: Any = None
         """What the lifespan yielded."""
 
-    def __contains__(self, method: object) -> bool:
-        """Whether `method` is answered: it exists, and its capability is declared."""
-        return method in self._answers and self._registry.offers(str(method))
+    @property
+    def methods(self) -> frozenset[str]:
+        """The methods that are answered: they exist, and their capability is declared."""
+        return self._registry.offered(self._answers)
 
     async def answer(self, request: Request, stream: Stream) -> Outcome:
         """Answer a request whose method is known; raises nothing but cancellation."""
@@ -78,7 +84,9 @@ class Dispatcher:
             return await self._answers[request.method](request, stream)
         except ProtocolError as error:
             return Failed(error)
-        except Exception:
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and _was_requested():
+                raise
             _log.exception("%s %s failed", request.method, request.name or "")
             return Failed(InternalError("Internal error"))
 
@@ -93,6 +101,11 @@ class Dispatcher:
             bound = tool.parameters.bind(arguments)
         except ArgumentsInvalid as problem:
             return _tool_error(f"Invalid arguments for tool {tool.key!r}: {problem}")
+        if tool.handler.is_direct and _is_first(request.params):
+            try:
+                return Complete(tool.result(await tool.handler.call(**bound)))
+            except (Exception, asyncio.CancelledError) as error:
+                return _direct(_tool_failure(tool, error), tool.key)
         conclude = functools.partial(_conclude_tool, tool)
         return await self._perform(tool.handler, bound, request, stream, conclude, f"Tool {tool.key!r}")
 
@@ -125,15 +138,11 @@ class Dispatcher:
         title: str,
     ) -> Outcome:
         """Call a handler that may ask. One that cannot, because it has no context, is called directly."""
+        if handler.is_direct and _is_first(request.params):
+            return _direct(await conclude(handler.call(**arguments)), title)
         for needed in handler.needs:
             if not declares(request.meta.capabilities, needed):
                 raise MissingCapability(needed)
-        params = request.params
-        if handler.context is None and "requestState" not in params and "inputResponses" not in params:
-            ended = await conclude(_called(handler, arguments))
-            if not isinstance(ended, Suspended | InputRequired):
-                return ended
-            raise UsageError(f"{title} returned InputRequired but takes no Context to read the answers with")
         return await self._flows.run(Call(request, stream, self.state, handler, arguments, title, conclude))
 
     def _find_resource(self, uri: str) -> tuple[Resource, dict[str, str]]:
@@ -145,16 +154,19 @@ class Dispatcher:
                 return resource, values
         raise _unknown_resource(uri)
 
-    def _lister(self, catalog: Any) -> Answer:
-        async def list_page(request: Request, stream: Stream) -> Outcome:
+    def _lister(self, catalog: Catalog[Any]) -> Callable[[Request], Outcome]:
+        def list_page(request: Request) -> Outcome:
             cursor = request.params.get("cursor")
             if cursor is not None and type(cursor) is not str:
-                raise InvalidParams("Invalid params: `cursor` must be a string")
-            return Complete(catalog.page(cursor, self._registry.dialect.result))
+                return Failed(InvalidParams("Invalid params: `cursor` must be a string"))
+            try:
+                return Complete(catalog.page(cursor, self._registry.dialect.result))
+            except InvalidParams as error:
+                return Failed(error)
 
         return list_page
 
-    async def _discover(self, request: Request, stream: Stream) -> Outcome:
+    def _discover(self, request: Request) -> Outcome:
         return Complete(self._registry.discovery())
 
     async def _complete(self, request: Request, stream: Stream) -> Outcome:
@@ -168,7 +180,7 @@ class Dispatcher:
         if completer is None:
             return Complete({"completion": {"values": []}})
         bound = completer.bind(value, arguments)
-        return Complete(completion_result(await _called(completer.handler, bound)))
+        return Complete(completion_result(await completer.handler.call(**bound)))
 
     async def _listen(self, request: Request, stream: Stream) -> Outcome:
         if not stream.can_notify:
@@ -187,36 +199,55 @@ class Dispatcher:
         return Complete({"_meta": tag})
 
 
-async def _called(handler: Handler, arguments: dict[str, Any]) -> Any:
-    try:
-        return await handler.call(**arguments)
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise
-        # Nobody cancelled the request: something that the handler awaited was cancelled elsewhere.
-        raise RuntimeError("the handler let a cancellation escape that was not its own") from None
+def _as_answer(ready: Callable[[Request], Outcome]) -> Answer:
+    async def answer(request: Request, stream: Stream) -> Outcome:
+        return ready(request)
+
+    return answer
+
+
+def _is_first(params: dict[str, Any]) -> bool:
+    return "requestState" not in params and "inputResponses" not in params
+
+
+def _direct(ended: Outcome | Suspended | InputRequired, title: str) -> Outcome:
+    if isinstance(ended, Suspended | InputRequired):
+        raise UsageError(f"{title} returned InputRequired but takes no Context to read the answers with")
+    return ended
+
+
+def _was_requested() -> bool:
+    """Whether a cancellation is the request's own, rather than of something that its handler awaited."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 async def _conclude_tool(tool: Tool, run: Awaitable[Any]) -> Outcome | Suspended | InputRequired:
-    """How a tool ends: what its caller can mend is a result, not an error."""
+    """How a tool ends."""
     try:
         value = await run
         if isinstance(value, Suspended | InputRequired):
             return value
         return Complete(tool.result(value))
-    except ToolError as error:
+    except (Exception, asyncio.CancelledError) as error:
+        return _tool_failure(tool, error)
+
+
+def _tool_failure(tool: Tool, error: BaseException) -> Outcome | InputRequired:
+    """What a tool raised: what its caller can mend is a result, not an error."""
+    if isinstance(error, InputRequired):
+        return error
+    if isinstance(error, ToolError):
         return _tool_error(str(error))
-    except InputRequired as manual:
-        return manual
-    except OutputInvalid:
-        _log.exception("Tool %r returned what its output schema does not allow", tool.key)
+    if isinstance(error, ProtocolError | NonDeterminismError | Ended):
+        raise error
+    if isinstance(error, asyncio.CancelledError) and _was_requested():
+        raise error
+    if isinstance(error, OutputInvalid):
+        _log.error("Tool %r returned what its output schema does not allow", tool.key, exc_info=error)
         return _tool_error(f"Tool {tool.key!r} failed: its result does not fit its output schema")
-    except (ProtocolError, NonDeterminismError, Ended):
-        raise
-    except Exception:
-        _log.exception("Tool %r raised", tool.key)
-        return _tool_error(f"Tool {tool.key!r} failed")
+    _log.error("Tool %r raised", tool.key, exc_info=error)
+    return _tool_error(f"Tool {tool.key!r} failed")
 
 
 async def _conclude(

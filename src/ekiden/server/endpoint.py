@@ -1,10 +1,12 @@
 """The server as transports see it: dispatch, with middleware and tracing around it where there are any."""
 
+import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeAlias
 
-from ekiden.rounds.outcome import Outcome
+from ekiden.errors import InternalError, ProtocolError
+from ekiden.rounds.outcome import Failed, Outcome
 from ekiden.server.dispatch import Dispatcher
 from ekiden.server.flow import Flows
 from ekiden.server.lifespan import Lifespan
@@ -14,6 +16,8 @@ from ekiden.transports.port import Stream
 from ekiden.wire.modern import Modern, Request
 
 __all__ = ["CallNext", "Middleware", "ServerEndpoint"]
+
+_log = logging.getLogger("ekiden.server")
 
 CallNext: TypeAlias = Callable[[Request], Awaitable[Outcome]]
 Middleware: TypeAlias = Callable[[Request, CallNext], Awaitable[Outcome]]
@@ -36,12 +40,13 @@ class ServerEndpoint:
         self._dispatcher = Dispatcher(registry, flows)
         self._lifespan = Lifespan(lifespan)
         self._started = False
+        self._wrapped: list[Middleware] = []
         self._run: _Run = self._dispatcher.answer
 
     @property
-    def methods(self) -> Dispatcher:
+    def methods(self) -> frozenset[str]:
         """The methods that are answered."""
-        return self._dispatcher
+        return self._dispatcher.methods
 
     @property
     def dialect(self) -> Modern:
@@ -50,11 +55,18 @@ class ServerEndpoint:
 
     def wrap(self, middleware: Middleware) -> None:
         """Put one more middleware inside those that are there."""
-        self._wrapped = [*getattr(self, "_wrapped", []), middleware]
+        self._wrapped.append(middleware)
         run: _Run = self._dispatcher.answer
         for layer in reversed(self._wrapped):
             run = _around(layer, run)
         self._run = run
+
+    def at_once(self, request: Request) -> Outcome | None:
+        """The outcome of a request that is answered with prepared bytes."""
+        ready = self._dispatcher.ready.get(request.method)
+        if ready is None or not self._started or self._wrapped or is_tracing():
+            return None
+        return ready(request)
 
     def answer(self, request: Request, stream: Stream) -> Coroutine[Any, Any, Outcome]:
         """Answer one request."""
@@ -66,7 +78,11 @@ class ServerEndpoint:
 
     async def _start_and_answer(self, request: Request, stream: Stream) -> Outcome:
         # Mounted in an application that passes no lifespan events on: the first request starts us.
-        await self.start()
+        try:
+            await self.start()
+        except Exception:
+            _log.exception("The lifespan failed to start")
+            return Failed(InternalError("Internal error"))
         return await self.answer(request, stream)
 
     async def start(self) -> None:
@@ -90,6 +106,12 @@ class ServerEndpoint:
 
 def _around(middleware: Middleware, inner: _Run) -> _Run:
     async def run(request: Request, stream: Stream) -> Outcome:
-        return await middleware(request, lambda passed: inner(passed, stream))
+        try:
+            return await middleware(request, lambda passed: inner(passed, stream))
+        except ProtocolError as error:
+            return Failed(error)
+        except Exception:
+            _log.exception("A middleware raised on %s", request.method)
+            return Failed(InternalError("Internal error"))
 
     return run

@@ -113,7 +113,7 @@ def _form_of_type(hint: Any) -> Form:
     what = f"form {getattr(hint, '__name__', None) or hint}"
     single = _is_single(hint)
     adapter = type_adapter(_one_field(hint) if single else hint, what)
-    schema = _restricted(lean_schema(adapter, "validation"), what, _labels(hint))
+    schema = _restricted(lean_schema(adapter, "validation", what), what, _labels(hint))
     return Form(schema, _reader(adapter, single), canonical(schema))
 
 

@@ -28,7 +28,7 @@ OnceMode: TypeAlias = Literal["auto"] | bool
 class Handler:
     """A function, with the name of its `Context` parameter and the way it wants its rounds."""
 
-    __slots__ = ("_function", "call", "context", "needs", "once", "parked")
+    __slots__ = ("_function", "call", "context", "is_direct", "needs", "once", "parked")
 
     def __init__(
         self,
@@ -45,13 +45,23 @@ class Handler:
         self.parked = resume == "parked"
         self.needs = needs
         """The client capabilities without which it is not called."""
+        self.is_direct = context is None and not needs
+        """Whether it needs nothing of the request but its arguments."""
         self.call: Callable[..., Any] = function if _is_async(function) else self._in_thread
         """An async function, whatever the author's was."""
 
-    async def _in_thread(self, *arguments: Any, **keywords: Any) -> Any:
+    async def _in_thread(self, /, *arguments: Any, **keywords: Any) -> Any:
         context = contextvars.copy_context()
-        call = functools.partial(context.run, self._function, *arguments, **keywords)
+        call = functools.partial(context.run, _contained, self._function, *arguments, **keywords)
         return await asyncio.get_running_loop().run_in_executor(_threads(), call)
+
+
+def _contained(function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Any:
+    try:
+        return function(*arguments, **keywords)
+    except StopIteration as error:
+        # No future can carry it; a coroutine would have turned it into this as well.
+        raise RuntimeError("the handler raised StopIteration") from error
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

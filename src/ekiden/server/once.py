@@ -14,7 +14,7 @@ import msgspec
 
 from ekiden.errors import InternalError, InvalidParams, ProtocolError
 from ekiden.rounds.journal import Entry
-from ekiden.rounds.ledger import Busy, Claimed, Ledger, Recorded, Refused
+from ekiden.rounds.ledger import Busy, Claim, Claimed, Ledger, Recorded, Refused
 from ekiden.rounds.leg import Ended
 from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome
 
@@ -75,15 +75,8 @@ class RoundClaim:
         """Own the round, waiting for another owner to end; `Ended` if it has ended before."""
         async with self._single:
             while self._claimed is None:
-                claim = await self._once.ledger.claim(
-                    self._round_id,
-                    self._answers,
-                    now=self._once.clock(),
-                    lease=self._once.lease,
-                    expires=self._once.clock() + self._once.keep,
-                )
-                match claim:
-                    case Claimed():
+                match await self._try():
+                    case Claimed() as claim:
                         self._claimed = claim
                         self._renewal = asyncio.get_running_loop().create_task(self._renew(claim.fence))
                     case Recorded(outcome):
@@ -93,6 +86,24 @@ class RoundClaim:
                     case Busy():
                         await self._wait()
         return self._claimed
+
+    async def _try(self) -> Claim:
+        once = self._once
+        now = once.clock()
+        claiming = asyncio.ensure_future(
+            once.ledger.claim(
+                self._round_id, self._answers, now=now, lease=once.lease, expires=now + once.keep
+            )
+        )
+        try:
+            return await asyncio.shield(claiming)
+        except asyncio.CancelledError:
+            # The client left. What is being claimed right now must not stay claimed for a whole lease.
+            claim = await claiming
+            if isinstance(claim, Claimed):
+                await once.ledger.release(self._round_id, claim.fence)
+                once.tell(self._round_id)
+            raise
 
     async def _wait(self) -> None:
         event = self._once.ended(self._round_id)
@@ -123,15 +134,19 @@ class RoundClaim:
     async def finish(self, outcome: Outcome) -> None:
         """Record how the round ended, if it was claimed at all."""
         if self._claimed is not None:
-            await self._once.ledger.finish(self._round_id, self._claimed.fence, encode_outcome(outcome))
-            self._let_go()
+            try:
+                await self._once.ledger.finish(self._round_id, self._claimed.fence, encode_outcome(outcome))
+            finally:
+                self._let_go()
             await self._once.tidy()
 
     async def release(self) -> None:
         """Give the round back: whoever repeats it goes on from the committed steps."""
         if self._claimed is not None:
-            await self._once.ledger.release(self._round_id, self._claimed.fence)
-            self._let_go()
+            try:
+                await self._once.ledger.release(self._round_id, self._claimed.fence)
+            finally:
+                self._let_go()
 
     def _let_go(self) -> None:
         self._claimed = None

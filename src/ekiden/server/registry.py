@@ -1,6 +1,6 @@
 """Everything that a server offers, and what it says about itself."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from ekiden.server.catalog import Cache, Catalog
@@ -40,6 +40,7 @@ class Registry:
         self._cache = cache
         self._page_size = page_size
         self._discovery: bytes | None = None
+        self._offered: frozenset[str] | None = None
         self.tools: Catalog[Tool] = self._catalog("Tool", "tools", "tools/list", "toolsListChanged")
         self.prompts: Catalog[Prompt] = self._catalog(
             "Prompt", "prompts", "prompts/list", "promptsListChanged"
@@ -55,7 +56,7 @@ class Registry:
         publish = self.hub.list_changed(change)
 
         def on_change() -> None:
-            self._discovery = None
+            self._discovery = self._offered = None
             publish()
 
         cache = self._cache.get(method, Cache())
@@ -65,7 +66,13 @@ class Registry:
     def _has_resources(self) -> bool:
         return self.resources.declared or self.templates.declared
 
-    def offers(self, method: str) -> bool:
+    def offered(self, methods: Iterable[str]) -> frozenset[str]:
+        """Those of `methods` whose capability is declared; worked out once, and kept until a change."""
+        if self._offered is None:
+            self._offered = frozenset(method for method in methods if self._offers(method))
+        return self._offered
+
+    def _offers(self, method: str) -> bool:
         """Whether the capability that `method` belongs to is declared."""
         feature = method.partition("/")[0]
         if feature == "tools":
@@ -118,7 +125,7 @@ class Registry:
 
     def completions_changed(self) -> None:
         """A first completer declares a capability."""
-        self._discovery = None
+        self._discovery = self._offered = None
 
 
 def unknown_cache_keys(cache: Mapping[str, Cache]) -> set[str]:

@@ -14,6 +14,7 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
 )
+from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema
 
 from ekiden.errors import RegistrationError
@@ -52,25 +53,36 @@ class _LeanSchema(GenerateJsonSchema):
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
-    def get_title_from_name(self, name: str) -> str:
-        return ""
+    def model_schema(self, schema: Any) -> dict[str, Any]:
+        return _untitled(super().model_schema(schema), schema["cls"])
+
+    def dataclass_schema(self, schema: Any) -> dict[str, Any]:
+        return _untitled(super().dataclass_schema(schema), schema["cls"])
+
+    def typed_dict_schema(self, schema: Any) -> dict[str, Any]:
+        return _untitled(super().typed_dict_schema(schema), schema.get("cls"))
 
 
-def lean_schema(
-    adapter: TypeAdapter[Any], mode: typing.Literal["validation", "serialization"]
-) -> dict[str, Any]:
-    """The adapter's JSON Schema without derived titles."""
-    schema = adapter.json_schema(schema_generator=_LeanSchema, mode=mode)
-    _drop_model_titles(schema)
-    for definition in schema.get("$defs", {}).values():
-        _drop_model_titles(definition)
+def _untitled(schema: dict[str, Any], cls: Any) -> dict[str, Any]:
+    """The schema of a class without the class's name; a title that its author gave stays."""
+    if schema.get("title") == getattr(cls, "__name__", None):
+        del schema["title"]
     return schema
 
 
-def _drop_model_titles(schema: dict[str, Any]) -> None:
-    title = schema.get("title")
-    if isinstance(title, str) and title.isidentifier():
-        del schema["title"]
+def lean_schema(
+    adapter: TypeAdapter[Any], mode: typing.Literal["validation", "serialization"], what: str
+) -> dict[str, Any]:
+    """The adapter's JSON Schema without derived titles."""
+    try:
+        schema = adapter.json_schema(schema_generator=_LeanSchema, mode=mode)
+    except PydanticInvalidForJsonSchema as error:
+        raise RegistrationError(f"{what}: a type hint has no JSON Schema: {error}") from error
+    for name, definition in schema.get("$defs", {}).items():
+        # Enums get theirs at the very end, where no generator can prevent it.
+        if "enum" in definition and definition.get("title") == name:
+            del definition["title"]
+    return schema
 
 
 def type_adapter(hint: Any, what: str) -> TypeAdapter[Any]:
@@ -97,21 +109,22 @@ def path_text(location: tuple[int | str, ...]) -> str:
 class explicit_parameters:  # noqa: N801  reads as the function it is
     """Parameters described by a JSON Schema of the author's own."""
 
-    def __init__(self, schema: Mapping[str, Any], names: tuple[str, ...], *, spread: bool, what: str) -> None:
+    def __init__(self, schema: Mapping[str, Any], names: tuple[str, ...], *, what: str) -> None:
         self.schema = dict(schema)
         if self.schema.get("type") != "object":
             raise RegistrationError(f'{what}: an input schema needs "type": "object" at its root')
         self._problems = json_validator(self.schema, what)
-        self._spread = spread
-        self._names = names
+        properties = self.schema.get("properties", {})
+        self._whole = names[0] if len(names) == 1 and names[0] not in properties else None
+        self._names = frozenset(names)
 
     def bind(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Validate; the arguments go to the handler as they came."""
+        """Validate; the arguments go to the handler as they came, those that it takes."""
         if problems := self._problems(arguments):
             raise ArgumentsInvalid(problems)
-        if self._spread:
-            return dict(arguments)
-        return {self._names[0]: dict(arguments)} if self._names else {}
+        if self._whole is not None:
+            return {self._whole: dict(arguments)}
+        return {name: value for name, value in arguments.items() if name in self._names}
 
 
 def json_validator(schema: Mapping[str, Any], what: str) -> Callable[[Any], str | None]:

@@ -1,7 +1,9 @@
 """Running a server by itself: uvicorn with uvloop and httptools, and a shutdown that drains."""
 
 import asyncio
+import gc
 import socket
+from collections.abc import Callable
 from typing import Any
 
 import uvicorn
@@ -15,9 +17,20 @@ __all__ = ["serve_http"]
 class _Draining(uvicorn.Server):
     """Ends subscriptions before it waits for connections: they would not end by themselves."""
 
-    def __init__(self, config: uvicorn.Config, application: StreamableHTTP) -> None:
+    def __init__(
+        self, config: uvicorn.Config, application: StreamableHTTP, on_ready: Callable[[], None] | None
+    ) -> None:
         super().__init__(config)
         self._application = application
+        self._on_ready = on_ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started and self._on_ready is not None:
+            self._on_ready()
+        # What lives by now lives for ever: the collector need not look at it again and again.
+        gc.collect()
+        gc.freeze()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._application.endpoint.drain()
@@ -25,9 +38,21 @@ class _Draining(uvicorn.Server):
 
 
 async def serve_http(
-    application: StreamableHTTP, *, host: str, port: int, grace: float, log_level: str, **uvicorn_options: Any
+    application: StreamableHTTP,
+    *,
+    host: str,
+    port: int,
+    grace: float,
+    log_level: str,
+    sockets: list[socket.socket] | None = None,
+    on_ready: Callable[[], None] | None = None,
+    **uvicorn_options: Any,
 ) -> None:
-    """Serve until a signal; running calls then have `grace` seconds to finish."""
+    """Serve until a signal; running calls then have `grace` seconds to finish.
+
+    `sockets` that listen already, perhaps for other workers too, are served instead of `host` and
+    `port`. `on_ready` is called when requests are answered.
+    """
     config = uvicorn.Config(
         application,
         host=host,
@@ -40,8 +65,9 @@ async def serve_http(
         timeout_graceful_shutdown=max(1, round(grace)),
         **uvicorn_options,
     )
-    _claim(host, port)
-    await _Draining(config, application).serve()
+    if sockets is None:
+        _claim(host, port)
+    await _Draining(config, application, on_ready).serve(sockets)
 
 
 def _claim(host: str, port: int) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+import os
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -49,8 +50,9 @@ class Server:
 
     `keys` seal the state of calls that ask: raw secrets, base64 text, or a file of them; without
     any, `EKIDEN_KEYS` or `EKIDEN_KEYS_FILE`. `store` remembers rounds beyond this process:
-    `"sqlite:///path"` or a store object. `audience` tells servers that share keys apart, by
-    default the name. `principal` says whose request this is; a state is good for that one only.
+    `"sqlite:///path"` or a store object; without one, what `EKIDEN_STORE` names. `audience` tells
+    servers that share keys apart, by default the name. `principal` says whose request this is; a
+    state is good for that one only.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class Server:
             icons=icons,
         )
         self._registry = Registry(info, instructions, cache or {}, page_size)
+        store = store if store is not None else os.environ.get("EKIDEN_STORE") or None
         self._store = open_store(store) if isinstance(store, str) else store
         limits = rounds or RoundLimits()
         ring = functools.cache(lambda: find_keys(keys))

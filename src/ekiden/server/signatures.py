@@ -4,6 +4,7 @@ The parameters become one closed object schema. Descriptions come from `Annotate
 or from the docstring; defaults stay with the function.
 """
 
+import functools
 import inspect
 import typing
 from collections.abc import Callable, Mapping
@@ -12,7 +13,6 @@ from typing import Any, NotRequired
 import docstring_parser
 import msgspec
 from pydantic import ConfigDict, TypeAdapter, ValidationError
-from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.fields import FieldInfo
 from typing_extensions import TypedDict
 
@@ -39,7 +39,7 @@ class Signature(msgspec.Struct):
 def read_signature(function: Callable[..., Any], *, what: str) -> Signature:
     """Read a handler's signature; `what` names it in errors."""
     try:
-        hints = typing.get_type_hints(function, include_extras=True)
+        hints = typing.get_type_hints(_annotated(function), include_extras=True)
     except Exception as error:
         raise RegistrationError(f"{what}: a type hint cannot be resolved: {error}") from error
     docs = docstring_parser.parse(inspect.getdoc(function) or "")
@@ -63,6 +63,13 @@ def read_signature(function: Callable[..., Any], *, what: str) -> Signature:
         returns=hints.get("return", inspect.Signature.empty),
         context=context,
     )
+
+
+def _annotated(function: Callable[..., Any]) -> Any:
+    """What bears the annotations: of a partial the function in it, of an object its `__call__`."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function if inspect.isroutine(function) else type(function).__call__
 
 
 def _is_context(hint: Any) -> bool:
@@ -104,10 +111,7 @@ class HintedParameters:
         adapter = type_adapter(shape, what)
         self._validate = adapter.validator.validate_python
         self._validate_json = adapter.validator.validate_json
-        try:
-            self.schema = lean_schema(adapter, "validation")
-        except PydanticInvalidForJsonSchema as error:
-            raise RegistrationError(f"{what}: a type hint has no JSON Schema: {error}") from error
+        self.schema = lean_schema(adapter, "validation", what)
         self.schema.setdefault("properties", {})
         self._show_defaults(fields, defaults)
         self.names = tuple(fields)

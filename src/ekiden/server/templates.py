@@ -2,12 +2,11 @@
 
 Supported: `{var}`, `{+var}` (may contain slashes), `{/var}`, `{?a,b}` (a query, each part optional).
 Values are percent-decoded. No value may escape the place its variable has: one of `{var}` contains
-no slash even when decoded, and none has a `..` segment or a NUL, so that a handler which joins it
-to a directory stays inside that directory.
+no slash even when decoded, one of `{+var}` does not begin with one, and none has a `..` segment or a
+NUL, so that a handler which joins it to a directory stays inside that directory.
 """
 
 import re
-from collections.abc import Iterator
 from typing import Final
 from urllib.parse import parse_qsl, unquote
 
@@ -17,6 +16,7 @@ _EXPRESSION: Final = re.compile(r"\{([^{}]*)\}")
 _BODY: Final = re.compile(r"([+/?]?)([A-Za-z_][A-Za-z0-9_]*(?:,[A-Za-z_][A-Za-z0-9_]*)*)")
 
 
+_SEGMENT: Final = re.compile(r"[^/?#]+")
 _URI: Final = re.compile(
     r"[A-Za-z][A-Za-z0-9+.-]*:(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=\u00a1-\U0010ffff-]|%[0-9A-Fa-f]{2})*"
 )
@@ -35,62 +35,90 @@ class UriTemplate:
 
     def __init__(self, template: str) -> None:
         self.template = template
-        self._operators: dict[str, str] = {}
         self.query: tuple[str, ...] = ()
-        self._pattern = re.compile("".join(self._patterns(template)), re.DOTALL)
+        self._operators: dict[str, str] = {}
+        self._parts: list[tuple[str, str | None]] = []
+        """Literal text, and the variable that follows it (None at the end)."""
+        self._split(template)
 
     @property
     def variables(self) -> tuple[str, ...]:
         """The variables in the order they stand."""
         return (*self._operators, *self.query)
 
-    def _patterns(self, template: str) -> Iterator[str]:
-        position = 0
+    def _split(self, template: str) -> None:
+        position, literal = 0, ""
         for match in _EXPRESSION.finditer(template):
-            yield self._literal(template[position : match.start()])
-            yield self._expression(match[1], at_end=match.end() == len(template))
+            literal += self._literal(template[position : match.start()])
             position = match.end()
-        yield self._literal(template[position:])
+            operator, names = self._expression(match[1])
+            if operator == "?":
+                if position != len(template):
+                    raise ValueError(f"{{{match[1]}}} must end the URI template {template!r}")
+                self.query = names
+                break
+            self._parts.append((literal + ("/" if operator == "/" else ""), names[0]))
+            self._operators[names[0]] = operator
+            literal = ""
+        self._parts.append((literal + self._literal(template[position:]), None))
+        if any(not text for text, name in self._parts[1:] if name is not None):
+            raise ValueError(f"two variables stand side by side in URI template {template!r}")
 
     def _literal(self, text: str) -> str:
         if "{" in text or "}" in text:
             raise ValueError(f"unbalanced braces in URI template {self.template!r}")
-        return re.escape(text)
+        return text
 
-    def _expression(self, body: str, *, at_end: bool) -> str:
+    def _expression(self, body: str) -> tuple[str, tuple[str, ...]]:
         parsed = _BODY.fullmatch(body)
         if parsed is None:
             raise ValueError(f"unsupported expression {{{body}}} in URI template {self.template!r}")
-        operator, names = parsed[1], parsed[2].split(",")
+        operator, names = parsed[1], tuple(parsed[2].split(","))
         if len({*names, *self.variables}) != len(names) + len(self.variables):
             raise ValueError(f"a variable stands twice in URI template {self.template!r}")
-        if operator == "?":
-            if not at_end:
-                raise ValueError(f"{{{body}}} must end the URI template {self.template!r}")
-            self.query = tuple(names)
-            return r"(?:\?(?P<_query>[^#]*))?"
-        if len(names) > 1:
+        if operator != "?" and len(names) > 1:
             raise ValueError(f"{{{body}}}: one variable per expression in URI template {self.template!r}")
-        self._operators[names[0]] = operator
-        allowed = r".+" if operator == "+" else r"[^/?#]+"
-        return ("/" if operator == "/" else "") + f"(?P<{names[0]}>{allowed})"
+        return operator, names
 
     def match(self, uri: str) -> dict[str, str] | None:
         """The variables' values if `uri` is one of this template's, else None."""
-        found = self._pattern.fullmatch(uri)
-        if found is None or not is_uri(uri):
+        if not is_uri(uri):
             return None
-        values = {name: unquote(found[name]) for name in self._operators}
-        if not all(_stays_inside(value, self._operators[name]) for name, value in values.items()):
+        path, _, query = uri.partition("?") if self.query else (uri, "", "")
+        raw = self._cut(path)
+        if raw is None or "#" in query:
             return None
-        if self.query:
-            values.update(
-                (key, value) for key, value in parse_qsl(found["_query"] or "") if key in self.query
-            )
-        return values
+        values = {name: unquote(raw[name]) for name in self._operators}
+        values.update((key, value) for key, value in parse_qsl(query) if key in self.query)
+        return values if all(self._is_tame(name, value) for name, value in values.items()) else None
 
+    def _cut(self, path: str) -> dict[str, str] | None:
+        """The variables' raw values, cut from the right, so that the first ones are the longest.
 
-def _stays_inside(value: str, operator: str) -> bool:
-    if "\x00" in value or (operator != "+" and "/" in value):
-        return False
-    return ".." not in value.replace("\\", "/").split("/")
+        Each literal is looked for once: a hostile URI costs no more than its length.
+        """
+        raw: dict[str, str] = {}
+        ending, _ = self._parts[-1]
+        if not path.endswith(ending):
+            return None
+        rest = path[: len(path) - len(ending)]
+        for position, (literal, name) in reversed(list(enumerate(self._parts[:-1]))):
+            start = 0 if position == 0 else rest.rfind(literal)
+            if name is None or start < 0 or not rest.startswith(literal, start):
+                return None
+            value = rest[start + len(literal) :]
+            if not value or (self._operators[name] != "+" and not _SEGMENT.fullmatch(value)):
+                return None
+            raw[name] = value
+            rest = rest[:start]
+        return raw if self._operators or rest == "" else None
+
+    def _is_tame(self, name: str, value: str) -> bool:
+        """Whether a value stays in the place that its variable has."""
+        if "\x00" in value or ".." in value.replace("\\", "/").split("/"):
+            return False
+        if name in self.query:
+            return True
+        if self._operators[name] == "+":
+            return not value.startswith(("/", "\\"))
+        return "/" not in value

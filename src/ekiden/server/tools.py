@@ -56,12 +56,12 @@ class Tool:
         self.parameters: Parameters = signature.parameters
         if input_schema is not None:
             names = signature.parameters.names
-            spread = set(names) >= set(input_schema.get("properties", {})) and len(names) != 1
-            self.parameters = explicit_parameters(input_schema, names, spread=spread, what=what)
+            self.parameters = explicit_parameters(input_schema, names, what=what)
         try:
             self.mirrored = find_mirrored_params(self.parameters.schema)
         except ValueError as error:
             raise RegistrationError(f"{what}: {error}") from None
+        self._structured = structured is not False
         self._output = _output(signature.returns, output_schema, structured, what)
         self.definition = described(
             {"name": self.key},
@@ -79,8 +79,13 @@ class Tool:
             return self._checked(content.dump(value))
         if self._output is not None:
             return _structured(self._output.to_json(value))
+        if isinstance(value, InputRequired):
+            raise value
         blocks = content.content_blocks(value)
-        return {"content": blocks} if blocks is not None else _structured(content.to_json(value))
+        if blocks is not None:
+            return {"content": blocks}
+        data = content.to_json(value)
+        return _structured(data) if self._structured else {"content": [content.text_block(data)]}
 
     def _checked(self, result: dict[str, Any]) -> dict[str, Any]:
         if self._output is not None and not result.get("isError"):
@@ -139,7 +144,7 @@ class _HintedOutput:
 
     def __init__(self, hint: Any, what: str) -> None:
         self._adapter: TypeAdapter[Any] = type_adapter(hint, what)
-        self.schema = lean_schema(self._adapter, "serialization")
+        self.schema = lean_schema(self._adapter, "serialization", what)
 
     def to_json(self, value: Any) -> Any:
         try:

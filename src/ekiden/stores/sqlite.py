@@ -7,6 +7,7 @@ mode: what was committed survives a power cut, not only a killed process.
 import asyncio
 import functools
 import sqlite3
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -84,7 +85,7 @@ class SQLiteStore:
             connection = sqlite3.connect(
                 self._path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
             )
-            connection.execute("PRAGMA journal_mode = WAL")
+            self._use_wal(connection)
             connection.execute("PRAGMA synchronous = FULL")
             version = connection.execute("PRAGMA user_version").fetchone()[0]
             if version > _SCHEMA_VERSION:
@@ -95,6 +96,18 @@ class SQLiteStore:
             raise UsageError(f"the store {self._path} cannot be opened: {error}") from error
         self._connection = connection
         return connection
+
+    def _use_wal(self, connection: sqlite3.Connection) -> None:
+        """Switch to WAL. A file that another process has locked is waited for here: SQLite does not."""
+        deadline = time.monotonic() + self._busy_seconds
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.01)
 
     async def claim(self, round_id: str, answers: str, *, now: float, lease: float, expires: float) -> Claim:
         """Try to own a round."""

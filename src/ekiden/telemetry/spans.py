@@ -58,7 +58,7 @@ async def traced(request: Request, answer: Callable[[], Awaitable[Outcome]]) -> 
     )
     started = time.perf_counter()
     with tracer.start_as_current_span(
-        f"{request.method} {request.name}" if request.name else request.method,
+        _span_name(request),
         context=propagate.extract(carrier),
         kind=SpanKind.SERVER,
         attributes=attributes,
@@ -67,10 +67,21 @@ async def traced(request: Request, answer: Callable[[], Awaitable[Outcome]]) -> 
         if (error := _error_type(outcome)) is not None:
             attributes["error.type"] = error
             span.set_attribute("error.type", error)
-            span.set_status(Status(StatusCode.ERROR))
-    attributes.pop("jsonrpc.request.id")
+            reason = outcome.error if isinstance(outcome, Failed) else None
+            if reason is not None:
+                span.set_attribute("rpc.response.status_code", str(reason.code))
+            span.set_status(Status(StatusCode.ERROR, None if reason is None else reason.message))
+    for unbounded in ("jsonrpc.request.id", "mcp.resource.uri"):
+        attributes.pop(unbounded, None)
     histogram.record(time.perf_counter() - started, attributes)
     return outcome
+
+
+def _span_name(request: Request) -> str:
+    """The method and what it addresses; URIs are too many to be names."""
+    if request.name is None or request.method == "resources/read":
+        return request.method
+    return f"{request.method} {request.name}"
 
 
 def _error_type(outcome: Outcome) -> str | None:

@@ -5,6 +5,7 @@ with `notifications/cancelled` (basic/patterns: Cancellation).
 """
 
 import asyncio
+import functools
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -56,10 +57,19 @@ class Conversation:
         stream = _Stream(self._send)
         task = asyncio.get_running_loop().create_task(self._answer(request, stream))
         self._running[request.id] = (task, stream)
+        task.add_done_callback(functools.partial(self._ended, request.id))
+
+    def _ended(self, request_id: RequestId, task: asyncio.Task[None]) -> None:
+        """Runs also for a request that was cancelled before it began."""
+        if self._running.get(request_id, (None,))[0] is task:
+            del self._running[request_id]
+        self._room.release()
 
     async def _answer(self, request: Request, stream: "_Stream") -> None:
         try:
             outcome = await self._endpoint.answer(request, stream)
+            if not stream.open:
+                return  # Cancelled, and ended nevertheless: nobody wants to hear of it.
             # With its answer an id is free again, and what the handler left behind is not heard any more.
             stream.open = False
             self._running.pop(request.id, None)
@@ -69,14 +79,14 @@ class Conversation:
                 await self._send(jsonrpc.notification("notifications/cancelled", _named(request.id)))
         except asyncio.CancelledError:
             _log.debug("Request %r was cancelled", request.id)
-        finally:
-            self._running.pop(request.id, None)
-            self._room.release()
+        except OSError as error:
+            _log.debug("The answer to request %r could not be sent: %s", request.id, error)
 
     def _notified(self, message: Message) -> None:
         if message.method == "notifications/cancelled":
-            request_id = message.params.get("requestId")
-            if isinstance(request_id, int | str) and (running := self._running.get(request_id)) is not None:
+            request_id: Any = message.params.get("requestId")
+            running = self._running.get(request_id) if type(request_id) in (int, str) else None
+            if running is not None:
                 _log.debug("Cancelling request %r: %s", request_id, message.params.get("reason"))
                 _cancel(*running)
 
@@ -107,6 +117,8 @@ class _Stream:
         """Send a notification; on a shared channel its params say what it belongs to."""
         if self.open:
             await self._send(jsonrpc.notification(method, params))
+        else:
+            await asyncio.sleep(0)  # A handler that does nothing but tell must hear that it is cancelled.
 
 
 def _cancel(task: asyncio.Task[None], stream: _Stream) -> None:

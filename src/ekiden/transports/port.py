@@ -12,8 +12,10 @@ __all__ = ["Endpoint", "Stream"]
 class Stream(Protocol):
     """The way back to the client while a request is being answered."""
 
-    can_notify: bool
-    """Whether the client takes notifications at all; if not, they are dropped."""
+    @property
+    def can_notify(self) -> bool:
+        """Whether the client takes notifications at all; if not, they are dropped."""
+        ...
 
     async def notify(self, method: str, params: dict[str, Any]) -> None:
         """Send a notification that belongs to the request; waits while the client is slow."""
@@ -31,6 +33,10 @@ class Endpoint(Protocol):
     @property
     def dialect(self) -> Dialect:
         """How it spells its answers."""
+        ...
+
+    def at_once(self, request: Request) -> Outcome | None:
+        """The outcome, where it lies ready and nobody wants to look at the request first."""
         ...
 
     def answer(self, request: Request, stream: Stream) -> Coroutine[Any, Any, Outcome]:

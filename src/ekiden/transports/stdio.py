@@ -66,6 +66,9 @@ def _owned_stdout() -> Generator[int, None, None]:
     try:
         yield ours
     finally:
+        for stream in (python_stdout, sys.__stdout__):
+            if stream is not None and not stream.closed:
+                stream.flush()  # What was kept in its buffer is no message either.
         sys.stdout = python_stdout
         os.dup2(ours, 1)
         os.close(ours)

@@ -77,7 +77,7 @@ def check_name(headers: Headers, name: str) -> None:
     value = headers.get(_NAME)
     if value is None:
         raise HeaderMismatch("Header mismatch: the Mcp-Name header is required")
-    if (value != name.encode() or not name.isascii()) and (decoded := _decode("Mcp-Name", value)) != name:
+    if (decoded := _decode("Mcp-Name", value)) != name:
         raise _differs("Mcp-Name", decoded, name)
 
 
@@ -241,7 +241,9 @@ def _count_annotations(node: Any, *, names: bool = False) -> int:
     return 0
 
 
-_NAME_KEYED: Final = frozenset(
-    {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
-)
+_NAME_KEYED: Final = frozenset({"properties", "patternProperties", "$defs", "definitions"}) | {
+    "dependentSchemas",
+    "dependentRequired",
+    "dependencies",
+}
 _LITERALS: Final = frozenset({"const", "enum", "default", "examples"})

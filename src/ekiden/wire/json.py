@@ -1,8 +1,8 @@
 """JSON in and out, with the limits that make untrusted input harmless.
 
 The decoder is msgspec's: it refuses NaN and Infinity, lone surrogates, invalid UTF-8, trailing
-characters and numbers beyond what a double or a machine integer can hold. What it does not
-bound, the depth, is bounded here.
+characters and fractions beyond what a double can hold. What it does not bound, the depth and the size
+of integers, is bounded here.
 """
 
 import re
@@ -12,7 +12,7 @@ import msgspec
 
 from ekiden.errors import ParseError
 
-__all__ = ["MAX_DEPTH", "Raw", "canonical", "decode", "encode", "is_array", "is_object"]
+__all__ = ["MAX_DEPTH", "UNSPEAKABLE", "Raw", "canonical", "decode", "encode", "is_array", "is_object"]
 
 MAX_DEPTH: Final = 128
 """Deep enough for any schema we have seen (the deepest had 14 levels), shallow enough that
@@ -39,8 +39,13 @@ def decode(data: bytes) -> Any:
     # Each level costs at least one bracket, so most messages are cleared by counting alone.
     if data.count(b"{") + data.count(b"[") > MAX_DEPTH and not _is_shallow(value):
         raise _too_deep()
+    if _LONG_NUMBER in data.translate(_DIGITS) and not _is_exact(value):
+        raise ParseError(f"Parse error: an integer beyond {_LARGEST.bit_length()} bits")
     return value
 
+
+UNSPEAKABLE: Final = (TypeError, ValueError, OverflowError, RecursionError)
+"""What `encode` raises for a value that JSON has no words for."""
 
 _deterministic = msgspec.json.Encoder(order="deterministic").encode
 _MAYBE_WHOLE: Final = re.compile(rb"[0-9](?:\.0(?![0-9])|[eE])")
@@ -71,6 +76,21 @@ def is_object(value: object) -> TypeGuard[dict[str, Any]]:
 def is_array(value: object) -> TypeGuard[list[Any]]:
     """Whether a decoded value is a JSON array."""
     return type(value) is list
+
+
+_DIGITS: Final = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))
+_LONG_NUMBER: Final = b"0" * 19
+"""With every digit turned into 0 and all else into blanks: a number that may be too long."""
+_SMALLEST, _LARGEST = -(2**63), 2**64 - 1
+"""Integers of a machine. Larger ones are fractions to most peers, and no token could keep them."""
+
+
+def _is_exact(value: Any) -> bool:
+    if type(value) is int:
+        return _SMALLEST <= value <= _LARGEST
+    if is_object(value):
+        return all(_is_exact(item) for item in value.values())
+    return not is_array(value) or all(_is_exact(item) for item in value)
 
 
 def _is_shallow(value: Any) -> bool:

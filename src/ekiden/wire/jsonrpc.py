@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from ekiden.errors import InvalidRequest, ProtocolError
-from ekiden.wire.json import Raw, decode, encode, is_array, is_object
+from ekiden.wire.json import UNSPEAKABLE, Raw, decode, encode, is_array, is_object
 
 __all__ = [
     "Message",
@@ -27,7 +27,7 @@ RequestId: TypeAlias = int | str
 _EMPTY: Final[dict[str, Any]] = {}
 
 
-class Message(msgspec.Struct):
+class Message(msgspec.Struct, gc=False):
     """A request, or where `id` is None a notification, whose envelope is in order."""
 
     id: RequestId | None
@@ -89,17 +89,22 @@ def request(request_id: RequestId, method: str, params: dict[str, Any]) -> bytes
 
 def result_response(request_id: RequestId, result: bytes) -> bytes:
     """The response that carries an encoded result."""
-    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (encode(request_id), result)
+    spelled = b"%d" % request_id if type(request_id) is int else encode(request_id)
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (spelled, result)
 
 
 def error_response(request_id: RequestId | None, error: ProtocolError) -> bytes:
     """The response that carries an error; the id is left out where it could not be read."""
+    envelope: dict[str, Any] = (
+        {"jsonrpc": "2.0"} if request_id is None else {"jsonrpc": "2.0", "id": request_id}
+    )
     body: dict[str, Any] = {"code": error.code, "message": error.message}
-    if error.data is not None:
-        body["data"] = error.data
-    if request_id is None:
-        return encode({"jsonrpc": "2.0", "error": body})
-    return encode({"jsonrpc": "2.0", "id": request_id, "error": body})
+    try:
+        return encode({**envelope, "error": body if error.data is None else {**body, "data": error.data}})
+    except UNSPEAKABLE:
+        # Data that JSON has no words for, or a message that is no text, must not keep the error back.
+        body["message"] = error.message.encode(errors="replace").decode()
+        return encode({**envelope, "error": body})
 
 
 def notification(method: str, params: dict[str, Any] | Raw) -> bytes:

@@ -41,7 +41,7 @@ LOG_LEVELS: Final = {
 """The eight syslog levels, ranked: a message is sent if it ranks at least as high as asked for."""
 
 
-class RequestMeta(msgspec.Struct):
+class RequestMeta(msgspec.Struct, gc=False):
     """What a modern request says about itself."""
 
     protocol_version: str

@@ -1,0 +1,109 @@
+"""What is measured, and the floors that hold for it: the table of the design's budgets.
+
+A cell is one entry of `CELLS`. Its subject is always ekiden; the ratio is the baseline's CPU time
+per request over the subject's.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bench.exchange import VERSION, Call
+from bench.failure import BenchFailure
+
+Ask = Callable[[Call], dict[str, Any]]
+"""Sends a call to the server under test, and gives the result."""
+
+FEW: Final = 3
+"""Tools registered where their number does not matter."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A contestant, by its name in `servers.CONTESTANTS`, and how it is started."""
+
+    contestant: str
+    options: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        return " ".join((self.contestant, *self.options))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One kind of work."""
+
+    key: str
+    title: str
+    prepare: Callable[[Ask], Call]
+    """The call that is repeated. It may talk to the server before: a second round needs a first."""
+    check: Callable[[dict[str, Any]], bool]
+    """Whether a result is right."""
+    tools: int = FEW
+    options: tuple[str, ...] = ()
+    """How ekiden is started, besides the number of tools."""
+    baseline: Setup | None = None
+    """What the ratio is taken to; None is the ceiling."""
+    floor: float | None = None
+    """The least ratio to the baseline."""
+    times_mcp: float | None = None
+    """The least multiple of the official server; None leaves the peers out."""
+
+    @property
+    def subject(self) -> Setup:
+        return Setup("ekiden", (*_tools(self.tools), *self.options))
+
+    @property
+    def reference(self) -> Setup:
+        return self.baseline or Setup("bare")
+
+    @property
+    def peers(self) -> tuple[Setup, ...]:
+        if self.times_mcp is None:
+            return ()
+        return Setup("mcp", _tools(self.tools)), Setup("fastmcp", _tools(self.tools))
+
+    def accept(self, result: dict[str, Any]) -> None:
+        if not self.check(result):
+            raise BenchFailure(f"cell {self.key}: a wrong result: {str(result)[:300]}")
+
+
+def _tools(count: int) -> tuple[str, ...]:
+    return "--tools", str(count)
+
+
+def _always(call: Call) -> Callable[[Ask], Call]:
+    return lambda ask: call
+
+
+def _greets(result: dict[str, Any]) -> bool:
+    blocks = result.get("content", [])
+    return not result.get("isError") and [block.get("text") for block in blocks] == ["Hello, World!"]
+
+
+def _lists_fifty(result: dict[str, Any]) -> bool:
+    names = [tool["name"] for tool in result.get("tools", [])]
+    return len(set(names)) == len(names) == 50 and "greet" in names and "nextCursor" not in result
+
+
+def _discovers(result: dict[str, Any]) -> bool:
+    return VERSION in result.get("supportedVersions", []) and "tools" in result.get("capabilities", {})
+
+
+DISCOVER: Final = Call("server/discover")
+_GREET: Final = _always(Call("tools/call", {"name": "greet", "arguments": {"name": "World"}}, name="greet"))
+_PLAIN: Final = Setup("ekiden", _tools(FEW))
+
+CELLS: Final = (
+    Cell("A", "`tools/call`, trivial tool", _GREET, _greets, floor=0.70, times_mcp=5),
+    Cell(
+        "D", "`tools/list`, 50 tools", _always(Call("tools/list")), _lists_fifty, 50, floor=0.85, times_mcp=20
+    ),
+    Cell("E", "`server/discover`", _always(DISCOVER), _discovers, floor=0.85, times_mcp=4),
+    Cell("A1000", "A with 1,000 tools registered", _GREET, _greets, 1000, baseline=_PLAIN, floor=0.95),
+    Cell("A+mw", "A with one middleware", _GREET, _greets, options=("--middleware",), baseline=_PLAIN),
+)
+
+HALF: Final = 0.5
+"""Import, and start to first answer, take at most this part of the official server's time."""

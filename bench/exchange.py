@@ -1,0 +1,79 @@
+"""One MCP request over plain HTTP, and its answer: what is sent, and how it is checked.
+
+The headers mirror the body, as protocol version 2026-07-28 wants it.
+"""
+
+import http.client
+import json
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from bench.failure import BenchFailure
+
+PATH: Final = "/mcp"
+VERSION: Final = "2026-07-28"
+_TIMEOUT: Final = 10.0
+_META: Final = {
+    "io.modelcontextprotocol/protocolVersion": VERSION,
+    "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+_UVICORNS_OWN: Final = frozenset({"date", "server", "connection"})
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request: a method, its params, and the name it addresses, if it addresses one."""
+
+    method: str
+    params: dict[str, Any] = field(default_factory=dict)
+    name: str | None = None
+
+    def headers(self) -> dict[str, str]:
+        named = {} if self.name is None else {"mcp-name": self.name}
+        return {
+            "content-type": "application/json",
+            "accept": "application/json, text/event-stream",
+            "mcp-protocol-version": VERSION,
+            "mcp-method": self.method,
+            **named,
+        }
+
+    def body(self) -> str:
+        params = {**self.params, "_meta": _META}
+        message = {"jsonrpc": "2.0", "id": 1, "method": self.method, "params": params}
+        return json.dumps(message, separators=(",", ":"))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    """Those that the application set; uvicorn's own are left out."""
+    body: bytes
+
+    def result(self) -> dict[str, Any]:
+        """The JSON-RPC result, or a failure that shows what came instead."""
+        if self.status != 200:
+            raise BenchFailure(f"HTTP {self.status}: {self.body[:300]!r}")
+        message = json.loads(self.body)
+        if not isinstance(message, dict) or message.get("id") != 1 or "result" not in message:
+            raise BenchFailure(f"no result: {self.body[:300]!r}")
+        result: dict[str, Any] = message["result"]
+        return result
+
+
+def send(port: int, call: Call) -> Answer:
+    """Send one request; OSError where nobody answers."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_TIMEOUT)
+    try:
+        connection.request("POST", PATH, call.body().encode(), call.headers())
+        response = connection.getresponse()
+        headers = [pair for pair in response.getheaders() if pair[0].lower() not in _UVICORNS_OWN]
+        return Answer(response.status, headers, response.read())
+    except http.client.HTTPException as error:
+        raise OSError(f"broken HTTP: {error!r}") from error
+    finally:
+        connection.close()

@@ -1,0 +1,146 @@
+"""How a contestant is started on a core of its own, known to be itself, and stopped."""
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from bench.cells import DISCOVER, Setup
+from bench.exchange import Answer, Call, send
+from bench.failure import BenchFailure
+from bench.process import listens_on
+
+ROOT: Final = Path(__file__).parent.parent
+_PORTS: Final = range(18100, 19000)
+_START_SECONDS: Final = 60.0
+_STOP_SECONDS: Final = 10.0
+_POLL_SECONDS: Final = 0.002
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A server: its app, the interpreter of its environment, and what must be installed there."""
+
+    app: str
+    python: str
+    packages: tuple[str, ...]
+
+    def interpreter(self) -> str:
+        python = ROOT / self.python if self.python else Path(sys.executable)
+        if not python.exists():
+            raise BenchFailure(f"{self.python} is missing: run `make bench`, which makes it")
+        return str(python)
+
+
+_SERVING: Final = ("uvicorn", "uvloop", "httptools")
+
+CONTESTANTS: Final = {
+    "bare": Contestant("bench.apps.bare_app", "", ("msgspec", *_SERVING)),
+    "ekiden": Contestant("bench.apps.ekiden_app", "", ("ekiden", "msgspec", "pydantic", *_SERVING)),
+    "mcp": Contestant("bench.apps.mcp_app", ".peers/mcp/bin/python", ("mcp", "pydantic", *_SERVING)),
+    "fastmcp": Contestant(
+        "bench.apps.fastmcp_app", ".peers/fastmcp/bin/python", ("fastmcp", "mcp", "pydantic", *_SERVING)
+    ),
+}
+
+
+def cores() -> tuple[int, int]:
+    """The core of the server, and the core of the load."""
+    available = sorted(os.sched_getaffinity(0))
+    if len(available) < 2:
+        raise BenchFailure("two cores are needed: one for the server, one for the load")
+    return available[0], available[1]
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server process that answers."""
+
+    setup: Setup
+    pid: int
+    port: int
+    log: BinaryIO
+    started_in: float = 0.0
+    """Seconds from the spawn to the first answer."""
+
+    def ask(self, call: Call) -> Answer:
+        try:
+            return send(self.port, call)
+        except OSError as error:
+            raise BenchFailure(f"{call.method} was not answered: {error}") from error
+
+    @contextmanager
+    def blamed(self) -> Iterator[None]:
+        """A failure inside is this server's: it bears its name, and shows what the server printed."""
+        try:
+            yield
+        except BenchFailure as failure:
+            self.log.seek(0)
+            printed = self.log.read()[-2000:].decode(errors="replace")
+            raise BenchFailure(f"{self.setup.label}: {failure}\n{printed}".rstrip()) from None
+
+
+@contextmanager
+def running(setup: Setup, core: int, answers: Path | None = None) -> Iterator[Running]:
+    """The server, from its first answer to its end. `answers` are the ceiling's."""
+    port = free_port()
+    contestant = CONTESTANTS[setup.contestant]
+    extra = [] if answers is None else ["--answers", str(answers)]
+    command = [contestant.interpreter(), "-m", contestant.app, str(port), *setup.options, *extra]
+    with tempfile.TemporaryFile() as log:
+        spawned = time.perf_counter()
+        process = subprocess.Popen(
+            ["taskset", "-c", str(core), *command], cwd=ROOT, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+        )
+        try:
+            server = Running(setup, process.pid, port, log)
+            with server.blamed():
+                _wait_for_answer(process, port)
+            yield replace(server, started_in=time.perf_counter() - spawned)
+        finally:
+            _stop(process)
+
+
+def _wait_for_answer(process: "subprocess.Popen[bytes]", port: int) -> None:
+    deadline = time.perf_counter() + _START_SECONDS
+    while time.perf_counter() < deadline:
+        if process.poll() is not None:
+            raise BenchFailure(f"ended with {process.returncode} before it answered")
+        try:
+            send(port, DISCOVER).result()
+        except OSError:
+            time.sleep(_POLL_SECONDS)
+        else:
+            break
+    else:
+        raise BenchFailure(f"did not answer within {_START_SECONDS:.0f} s")
+    if not listens_on(process.pid, port):
+        raise BenchFailure(f"port {port} is answered by another process")
+
+
+def _stop(process: "subprocess.Popen[bytes]") -> None:
+    process.terminate()
+    try:
+        process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(_STOP_SECONDS)
+
+
+def free_port() -> int:
+    """A port that nobody has, below those that the kernel gives to clients."""
+    for port in _PORTS:
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise BenchFailure(f"no free port from {_PORTS.start} to {_PORTS.stop - 1}")

@@ -1,0 +1,200 @@
+"""The HTTP response to one request, and who stands by while it is made.
+
+`Reply` is JSON if the request ends before it streams, else SSE. `Attendant` notices that the client
+left, and keeps the proxies in between awake.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, MutableMapping
+from typing import Any, Final, TypeAlias
+
+from ekiden.errors import InvalidRequest, ProtocolError, TransportError
+from ekiden.rounds.outcome import Dialect, Failed, Outcome
+from ekiden.transports.eager import Started
+from ekiden.wire import jsonrpc, sse
+from ekiden.wire.headers import Headers
+from ekiden.wire.jsonrpc import RequestId
+from ekiden.wire.modern import http_status
+
+__all__ = ["Attendant", "Event", "Receive", "Reply", "Scope", "Send", "respond"]
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Event: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Coroutine[Any, Any, Event]]
+Send: TypeAlias = Callable[[Event], Coroutine[Any, Any, None]]
+
+_JSON: Final = (b"content-type", b"application/json")
+_SSE_HEADERS: Final = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+class Attendant:
+    """Stands by a call that waits: notices that the client left, and keeps its proxies awake."""
+
+    def __init__(self, receive: Receive, reply: "Reply", silence: float) -> None:
+        self._receive = receive
+        self._reply = reply
+        self._silence = silence
+        self._loop = asyncio.get_running_loop()
+        self._task: asyncio.Task[Any] | None = asyncio.current_task()
+        self._gone = False
+        self._keep_alive: asyncio.Task[None] | None = None
+        reply.on_stalled = self._leave
+
+    async def attend(self, run: Started[Outcome]) -> Outcome | None:
+        """The outcome of `run`, or None if the client left first and the call was cancelled."""
+        watch = self._loop.create_task(self._watch())
+        self._timer = self._loop.call_later(self._silence, self._tick)
+        try:
+            return await run
+        except asyncio.CancelledError:
+            if not self._gone:
+                raise
+            if self._task is not None:
+                self._task.uncancel()
+            return None
+        finally:
+            watch.cancel()
+            self._timer.cancel()
+            if self._keep_alive is not None:
+                self._keep_alive.cancel()
+
+    async def _watch(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._leave()
+
+    def _leave(self) -> None:
+        """The client is gone: nobody wants the outcome any more."""
+        self._gone = True
+        self._reply.end()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _tick(self) -> None:
+        idle = self._loop.time() - self._reply.spoke_at
+        if idle >= self._silence:
+            idle = 0.0
+            if self._keep_alive is not None and not self._keep_alive.done():
+                self._timer = self._loop.call_later(self._silence, self._tick)
+                return
+            self._keep_alive = self._loop.create_task(self._reply.keep_alive())
+            idle = 0.0
+        self._timer = self._loop.call_later(self._silence - idle, self._tick)
+
+
+def _nothing() -> None:
+    return None
+
+
+async def respond(send: Send, outcome: Outcome, dialect: Dialect, request_id: RequestId) -> None:
+    """Send an outcome as plain JSON."""
+    body = outcome.render(dialect, request_id)
+    status = http_status(outcome.error.code) if type(outcome) is Failed else 200
+    headers = [(b"content-length", b"%d" % len(body)), _JSON]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+class Reply:
+    """The response to one request. Implements `ekiden.transports.port.Stream`."""
+
+    __slots__ = (
+        "_accept",
+        "_ended",
+        "_send",
+        "_stall_seconds",
+        "_streaming",
+        "_writing",
+        "on_stalled",
+        "spoke_at",
+    )
+
+    def __init__(self, send: Send, headers: Headers, stall_seconds: float) -> None:
+        self._send = send
+        self._accept = headers.get(b"accept")
+        self._stall_seconds = stall_seconds
+        self._writing: asyncio.Lock | None = None
+        self._streaming = False
+        self._ended = False
+        self.on_stalled: Callable[[], None] = _nothing
+        self.spoke_at = -1e9
+        """When the stream last carried anything, by the loop's clock."""
+
+    @property
+    def can_notify(self) -> bool:
+        """Whether the client takes a stream, and still waits for its answer."""
+        if self._ended:
+            return False
+        accept = self._accept
+        return accept is None or any(kind in accept for kind in (b"text/event-stream", b"*/*", b"text/*"))
+
+    async def notify(self, method: str, params: dict[str, Any]) -> None:
+        """Send a notification; a client that accepts no stream, or has its answer, does without."""
+        if self.can_notify:
+            await self._stream(sse.event(jsonrpc.notification(method, params)))
+        else:
+            await asyncio.sleep(0)
+
+    async def keep_alive(self) -> None:
+        """Say nothing, audibly. A client that is gone is noticed, and no news to anybody here."""
+        if self.can_notify:
+            with contextlib.suppress(TransportError):
+                await self._stream(sse.KEEP_ALIVE)
+
+    async def _stream(self, data: bytes) -> None:
+        if self._writing is None:
+            self._writing = asyncio.Lock()
+        try:
+            async with asyncio.timeout(self._stall_seconds), self._writing:
+                if not self._streaming:
+                    await self._send(
+                        {"type": "http.response.start", "status": 200, "headers": list(_SSE_HEADERS)}
+                    )
+                    self._streaming = True
+                await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        except TimeoutError:
+            self.on_stalled()
+            raise TransportError("The client stopped reading its stream") from None
+        self.spoke_at = asyncio.get_running_loop().time()
+        # A client that takes everything at once never makes us wait, and one that is gone even less:
+        # a handler that does nothing but tell must still let others run, and hear that it is cancelled.
+        await asyncio.sleep(0)
+
+    def end(self) -> None:
+        """Nothing more is said: the answer goes out, or nobody is there to hear it."""
+        self._ended = True
+
+    async def finish(self, outcome: Outcome, dialect: Dialect, request_id: RequestId) -> None:
+        """Send the response and end."""
+        self._ended = True
+        if not self._streaming:
+            await respond(self._send, outcome, dialect, request_id)
+            return
+        assert self._writing is not None
+        body = outcome.render(dialect, request_id)
+        async with self._writing:
+            await self._send({"type": "http.response.body", "body": sse.event(body)})
+
+    async def error(self, dialect: Dialect, request_id: RequestId | None, error: ProtocolError) -> None:
+        """Answer with an error found before dispatch."""
+        await self._respond(http_status(error.code), dialect.error(request_id, error), _JSON)
+
+    async def accepted(self) -> None:
+        """A notification was taken."""
+        await self._respond(202, b"")
+
+    async def refuse(self, status: int, reason: str) -> None:
+        """Refuse on the level of HTTP."""
+        body = jsonrpc.error_response(None, InvalidRequest(reason))
+        extra = (b"allow", b"POST") if status == 405 else (b"connection", b"close")
+        await self._respond(status, body, _JSON, extra)
+
+    async def _respond(self, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
+        length = (b"content-length", b"%d" % len(body))
+        await self._send({"type": "http.response.start", "status": status, "headers": [length, *headers]})
+        await self._send({"type": "http.response.body", "body": body})

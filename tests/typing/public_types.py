@@ -1,0 +1,179 @@
+"""What a type checker sees of the public names. Checked by pyright, never run."""
+
+# pyright: reportUnnecessaryTypeIgnoreComment=true
+
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, assert_type
+
+from mcp_types import Icon, ToolAnnotations
+
+from ekiden import (
+    Cache,
+    CallNext,
+    Complete,
+    Context,
+    Failed,
+    InvalidParams,
+    Limits,
+    Middleware,
+    MissingCapability,
+    Outcome,
+    ProtocolError,
+    Request,
+    Server,
+    ToolError,
+)
+from ekiden.transports.asgi import StreamableHTTP
+from ekiden.transports.memory import MemoryChannel
+from ekiden.wire.meta import RequestMeta
+
+
+class Database:
+    async def find(self, key: str) -> int:
+        return len(key)
+
+
+@asynccontextmanager
+async def lifespan(server: Server) -> AsyncGenerator[Database, None]:
+    yield Database()
+
+
+server = Server(
+    "shop", version="1", lifespan=lifespan, cache={"tools/list": Cache(1000, "public")}, page_size=10
+)
+
+
+# Decorators keep the type of the function
+
+
+@server.tool
+async def bare(a: int, ctx: Context, b: str = "x") -> list[int]:
+    return [a]
+
+
+@server.tool(
+    name="named",
+    title="Title",
+    annotations=ToolAnnotations(read_only_hint=True),
+    icons=[Icon(src="https://example.com/i.png")],
+    meta={"k": 1},
+    structured=True,
+)
+async def with_options(a: int) -> dict[str, int]:
+    return {"a": a}
+
+
+@server.tool
+def plain(a: int) -> str:
+    return str(a)
+
+
+@server.prompt
+async def prompt(a: str) -> str:
+    return a
+
+
+@server.prompt(title="Title")
+async def prompt_with_options(a: str) -> list[str]:
+    return [a]
+
+
+@server.resource("shop://{a}", mime_type="text/plain", cache=Cache())
+async def resource(a: str) -> bytes:
+    return a.encode()
+
+
+@server.completion(prompt="prompt", argument="a")
+async def completion(value: str) -> list[str]:
+    return [value]
+
+
+@server.middleware
+async def middleware(request: Request, call_next: CallNext) -> Outcome:
+    return await call_next(request)
+
+
+async def decorated_functions_keep_their_types(ctx: Context) -> None:
+    assert_type(await bare(1, ctx), list[int])
+    assert_type(await bare(1, ctx, b="y"), list[int])
+    assert_type(await with_options(1), dict[str, int])
+    assert_type(plain(1), str)
+    assert_type(await prompt("a"), str)
+    assert_type(await prompt_with_options("a"), list[str])
+    assert_type(await resource("a"), bytes)
+    assert_type(await completion("a"), list[str])
+    await bare("not a number", ctx)  # pyright: ignore[reportArgumentType]
+    await with_options()  # pyright: ignore[reportCallIssue]
+
+
+def wrong_options_are_refused() -> None:
+    server.tool(nmae="typo")  # pyright: ignore[reportCallIssue]
+    server.tool(structured="yes")  # pyright: ignore[reportArgumentType]
+    Cache(1, "everyone")  # pyright: ignore[reportArgumentType]
+    server.run("carrier pigeon")  # pyright: ignore[reportArgumentType]
+
+
+def a_middleware_is_a_function_from_request_and_next() -> None:
+    assert_type(middleware, Middleware)
+
+
+# The context knows its state
+
+
+@server.tool
+async def with_state(key: str, ctx: Context[Database]) -> int:
+    assert_type(ctx.state, Database)
+    return assert_type(await ctx.state.find(key), int)
+
+
+@server.tool
+async def without_state(ctx: Context) -> None:
+    assert_type(ctx.state, Any)
+
+
+async def what_a_context_can_do(ctx: Context[Database]) -> None:
+    assert_type(ctx.request, Request)
+    assert_type(ctx.meta, RequestMeta)
+    assert_type(ctx.meta.capabilities, dict[str, Any])
+    assert_type(await ctx.progress(1, 2, "half"), None)
+    assert_type(await ctx.log("info", {"any": "data"}, logger="mine"), None)
+    await ctx.log("loud", "data")  # pyright: ignore[reportArgumentType]
+    await ctx.progress("one")  # pyright: ignore[reportArgumentType]
+    ctx.state.no_such_method()  # pyright: ignore[reportAttributeAccessIssue]
+
+
+# Outcomes
+
+
+def an_outcome_is_narrowed_by_its_class(outcome: Outcome) -> None:
+    if isinstance(outcome, Complete):
+        assert_type(outcome.as_dict(), dict[str, Any])
+    elif isinstance(outcome, Failed):
+        assert_type(outcome.error, ProtocolError)
+        assert_type(outcome.error.code, int)
+        assert_type(outcome.error.message, str)
+
+
+def errors_carry_their_facts() -> None:
+    assert_type(InvalidParams("x", data={"k": 1}).code, int)
+    assert_type(MissingCapability({"sampling": {}}).required, dict[str, Any])
+    error: Exception = ToolError("x")
+    assert_type(str(error), str)
+
+
+# Serving
+
+
+async def what_a_server_hands_out() -> None:
+    assert_type(server.asgi(limits=Limits(body=1)), StreamableHTTP)
+    assert_type(server.connect(), AbstractAsyncContextManager[MemoryChannel])
+    async with server.connect() as channel:
+        assert_type(await channel.receive(), dict[str, Any])
+    async with server.running():
+        pass
+
+
+def a_decorator_with_options_is_generic(function: Callable[[int], Coroutine[Any, Any, str]]) -> None:
+    assert_type(server.tool(name="x")(function), Callable[[int], Coroutine[Any, Any, str]])
+    assert_type(server.tool(function), Callable[[int], Coroutine[Any, Any, str]])
