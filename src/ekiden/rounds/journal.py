@@ -15,8 +15,11 @@ import msgspec
 
 __all__ = ["Entry", "Journal", "Kind", "fingerprint"]
 
-Kind: TypeAlias = Literal["answer", "step", "failure", "draw", "pause"]
-"""`failure` is a step that raised; `draw` a time, an id or a random number; `pause` a checkpoint passed."""
+Kind: TypeAlias = Literal["answer", "step", "failure", "cut", "draw", "pause"]
+"""`failure` is a step that raised, `cut` one that its handler cut short; `draw` a time, an id or a random
+number; `pause` a checkpoint that was passed."""
+
+_STEPS: Final = ("step", "failure", "cut")
 
 _DIGEST_BYTES: Final = 9
 """72 bits: an author's effects never collide by chance, and nobody gains by a collision of his own making."""
@@ -68,7 +71,7 @@ class Journal:
     def missing_steps(self) -> Iterator[str]:
         """Steps that were done in an earlier leg and have not come up in this one."""
         for key, entry in self.entries.items():
-            if entry.kind in ("step", "failure") and key not in self.seen:
+            if entry.kind in _STEPS and key not in self.seen:
                 yield key
 
     def overtaken_step(self) -> str | None:
@@ -80,6 +83,6 @@ class Journal:
             if key in self.seen:
                 if missing is not None:
                     return missing
-            elif missing is None and entry.kind in ("step", "failure"):
+            elif missing is None and entry.kind in _STEPS:
                 missing = key
         return None

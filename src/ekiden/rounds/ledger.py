@@ -9,6 +9,7 @@ a step's outside effect and its commit there is a gap that only the outside can 
 step's stable key to recognise a repeat by.
 """
 
+from collections.abc import Mapping
 from typing import Protocol, TypeAlias
 
 import msgspec
@@ -19,11 +20,11 @@ __all__ = ["Busy", "Claim", "Claimed", "Ledger", "Recorded", "Refused", "RoundMe
 
 
 class Claimed(msgspec.Struct, frozen=True):
-    """The round is ours to run; these steps were committed by an owner before us."""
+    """The round is ours to run; this was committed by owners before us."""
 
     fence: int
     """Grows with every owner: one who lost the claim commits nothing any more."""
-    steps: dict[str, Entry]
+    entries: dict[str, Entry]
 
 
 class Busy(msgspec.Struct, frozen=True):
@@ -49,6 +50,10 @@ class Ledger(Protocol):
     shared: bool
     """Whether other processes, and this one after a crash, see the same ledger."""
 
+    def peek(self, round_id: str, answers: str) -> bytes | None:
+        """How a round ended with these answers, where that can be told without waiting; else None."""
+        ...
+
     async def claim(self, round_id: str, answers: str, *, now: float, lease: float, expires: float) -> Claim:
         """Try to own a round. `answers` is the fingerprint of the answers that it is run with."""
         ...
@@ -57,8 +62,8 @@ class Ledger(Protocol):
         """Keep a claim for longer; False if it was lost."""
         ...
 
-    async def commit_step(self, round_id: str, fence: int, key: str, entry: Entry) -> bool:
-        """Remember a step for good; False if the claim was lost, and then nothing was written."""
+    async def commit(self, round_id: str, fence: int, entries: Mapping[str, Entry]) -> bool:
+        """Remember entries for good, all or none; False if the claim was lost, and then none were."""
         ...
 
     async def finish(self, round_id: str, fence: int, outcome: bytes) -> bool:
@@ -66,7 +71,10 @@ class Ledger(Protocol):
         ...
 
     async def release(self, round_id: str, fence: int) -> None:
-        """Give a claim back unused: the committed steps stay, the round may be run again at once."""
+        """Give a claim back: the round may be run again at once, from what was committed.
+
+        Where nothing was, the claim has never been: other answers are as good as these.
+        """
         ...
 
     async def put_journal(self, journal_id: str, data: bytes, *, expires: float) -> None:
@@ -89,10 +97,10 @@ class Ledger(Protocol):
 class RoundMemory(Protocol):
     """The ledger as one leg sees it: its own round, claimed when first needed."""
 
-    async def recall(self, key: str) -> Entry | None:
-        """A step that an earlier attempt at this round committed. Claims the round; may end the leg."""
+    async def recall(self) -> Mapping[str, Entry]:
+        """What earlier attempts at this round committed. Claims the round; may end the leg."""
         ...
 
-    async def commit(self, key: str, entry: Entry) -> None:
-        """Remember a step as it ends."""
+    async def commit(self, entries: Mapping[str, Entry]) -> None:
+        """Remember a step as it ends, and the draws that led to it."""
         ...

@@ -30,7 +30,7 @@ from ekiden.rounds.journal import Entry, Journal
 from ekiden.rounds.ledger import RoundMemory
 from ekiden.rounds.outcome import Outcome
 
-__all__ = ["Ended", "Leg", "Step", "Suspended", "current_step"]
+__all__ = ["Ended", "Leg", "Restart", "Step", "Suspended", "current_step"]
 
 _log = logging.getLogger("ekiden.rounds")
 
@@ -75,6 +75,14 @@ class Ended(Exception):
         self.outcome = outcome
 
 
+class Restart(Exception):
+    """An earlier attempt at the round drew other values: run the handler again, with those."""
+
+    def __init__(self, draws: dict[str, Entry]) -> None:
+        super().__init__()
+        self.draws = draws
+
+
 class Leg:
     """One run of one handler. `run` it once; a parked one can be `resume`d."""
 
@@ -113,6 +121,9 @@ class Leg:
         self._asks: dict[str, tuple[Ask, asyncio.Future[Any]]] = {}
         self._pauses: dict[str, asyncio.Future[None]] = {}
         self._counts: dict[str, tuple[int, asyncio.Task[Any] | None]] = {}
+        self._unfit: set[str] = set()
+        self._drawn: dict[str, Entry] = {}
+        """Draws of this leg that the memory does not know yet."""
         self._afterwards: list[Step] = []
         self._steps: set[asyncio.Task[Entry]] = set()
         self._busy = 0
@@ -134,8 +145,8 @@ class Leg:
         self._main.add_done_callback(self._on_done)
         return await self._until_settled()
 
-    async def resume(self, responses: Mapping[str, Any]) -> Any:
-        """Go on with a parked handler: deliver the answers, and run on to its next end."""
+    def read(self, responses: Mapping[str, Any]) -> dict[str, Any]:
+        """The answers to what a parked handler waits for; one that is none at all is an error."""
         values: dict[str, Any] = {}
         for key, (ask, _) in self._asks.items():
             if key in responses:
@@ -145,6 +156,11 @@ class Leg:
                     raise _malformed(key, problem) from None
                 except UnfitAnswer:
                     continue
+        return values
+
+    async def resume(self, values: Mapping[str, Any], capabilities: Mapping[str, Any]) -> Any:
+        """Go on with a parked handler: deliver what `read` read, and run on to its next end."""
+        self._capabilities = capabilities
         self._ending = None
         self._settled = self._loop.create_future()
         for key, value in values.items():
@@ -173,14 +189,26 @@ class Leg:
         if main.cancelled():
             self._end()
             raise RuntimeError("the handler let a cancellation escape that was not its own")
-        if main.exception() is None:
+        error = main.exception()
+        if error is None:
+            await self._finish()
+        self._end()
+        if error is not None and not isinstance(error, Exception):
+            raise RuntimeError(f"the handler raised {type(error).__name__}, which is no Exception") from error
+        return main.result()
+
+    async def _finish(self) -> None:
+        """The handler returned: do what it wanted done afterwards, and see that it left nothing out."""
+        try:
             for step in self._afterwards:
                 await self.step(step)
-            for key in self.journal.missing_steps():
-                self._end()
-                raise self._vanished(key, "it returned without it")
-        self._end()
-        return main.result()
+        except asyncio.CancelledError:
+            if isinstance(self._ending, Exception):
+                raise self._ending from None
+            raise
+        for key in self.journal.missing_steps():
+            self._end()
+            raise self._vanished(key, "it returned without it")
 
     async def stop(self) -> None:
         """Nobody waits for the outcome any more: cancel the handler, and let running steps end."""
@@ -225,6 +253,7 @@ class Leg:
                 self._rest()
 
     def _rest(self) -> None:
+        self._keep_unread()
         self._ending = Suspended({key: ask for key, (ask, _) in self._asks.items()}, list(self._pauses))
         if self._parked:
             self._settle()
@@ -233,6 +262,12 @@ class Leg:
             self._ending = self._vanished(key, "it went on beyond it")
         self._end()
         self._late = self._loop.call_later(self._unwind_seconds, self._abandon)
+
+    def _keep_unread(self) -> None:
+        """Answers that the handler has not come to in this leg are kept for the next."""
+        for key, digest in (self._asked or {}).items():
+            if key in self._responses and key not in self._unfit and f"a:{key}" not in self.journal.entries:
+                self.journal.entries[f"a:{key}"] = Entry("answer", digest, self._responses[key], False)
 
     def _end(self) -> None:
         """No effect counts any more: cancel whoever waits for one."""
@@ -261,12 +296,13 @@ class Leg:
         """The answer to a question, now or in a later leg."""
         if self._over:
             await self._refuse()
+        self._not_in_a_step("ask")
         self.use("asks")
         name = self._name("a:", key, f"{ask.prefix}-{ask.digest}")
         entry = self.journal.find(name)
         if entry is not None and entry.digest == ask.digest:
-            # Read before, but by validators of the author's own, who may have changed their mind.
-            with contextlib.suppress(UnfitAnswer):
+            # Not read yet, or by validators of the author's own, who may have changed their mind.
+            with contextlib.suppress(UnfitAnswer, MalformedAnswer):
                 return ask.read(entry.value)
         wire_key = name[2:]
         if wire_key in self._responses and self._counts_for(wire_key, ask):
@@ -276,6 +312,7 @@ class Leg:
             except MalformedAnswer as problem:
                 self._fail(_malformed(wire_key, problem))
             except UnfitAnswer as problem:
+                self._unfit.add(wire_key)
                 _log.info("%s: the answer to %r is asked for again: %s", self.handler, wire_key, problem)
             else:
                 self._remember(name, Entry("answer", ask.digest, raw, self._in_order()))
@@ -285,12 +322,18 @@ class Leg:
         future: asyncio.Future[Any] = self._loop.create_future()
         self._asks[wire_key] = (ask, future)
         self._stir()
-        return await future
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if not self._over:
+                self._asks.pop(wire_key, None)  # The handler does not want to know any more.
+            raise
 
     async def step(self, step: Step, key: str | None = None) -> Any:
         """What a step gave: out of the journal, or by running it now."""
         if self._over:
             await self._refuse()
+        self._not_in_a_step("run a step")
         self._quiet = 0
         name = self._name("s:", key, f"{step.name}-{step.digest}")
         entry = self.journal.find(name)
@@ -304,6 +347,8 @@ class Leg:
                     now=f"arguments {step.digest}",
                 )
             )
+        if entry.kind == "cut":
+            raise TimeoutError(f"step {step.name} was cut short in an earlier round")
         return step.recall(entry)
 
     async def _first_time(self, step: Step, name: str) -> Entry:
@@ -318,14 +363,23 @@ class Leg:
                 return await asyncio.shield(task)
             except asyncio.CancelledError:
                 if not self._over and not task.done():
-                    task.cancel()  # The handler's own timeout: the step goes with what it belongs to.
-                    await asyncio.wait({task})
+                    await self._cut(task, step, name, in_order)
                 raise
-            except Ended as ended:
+            except (Ended, Restart) as ended:
                 self._fail(ended)
         finally:
             self._busy -= 1
             self._stir()
+
+    async def _cut(self, task: asyncio.Task[Entry], step: Step, name: str, in_order: bool) -> None:
+        """The handler's own timeout cuts a step short. That is remembered: it does not start once more."""
+        task.cancel()
+        await asyncio.wait({task})
+        if task.cancelled():
+            entry = Entry("cut", step.digest, None, in_order)
+            self.journal.add(name, entry)
+            if self._memory is not None:
+                await self._memory.commit({**self._drawn, name: entry})
 
     def _step_done(self, task: asyncio.Task[Entry]) -> None:
         self._steps.discard(task)
@@ -334,25 +388,40 @@ class Leg:
             _log.debug("%s: a step ended after its leg: %r", self.handler, error)
 
     async def _perform(self, step: Step, name: str, in_order: bool) -> Entry:
-        entry = await self._memory.recall(name) if self._memory is not None else None
+        entry = await self._recall(name) if self._memory is not None else None
         if entry is None:
             current_step.set(f"{self._flow}:{name[2:]}")
             entry = await step.perform()
             entry.in_order = in_order
             if self._memory is not None:
-                await self._memory.commit(name, entry)
+                await self._memory.commit({**self._drawn, name: entry})
+                self._drawn.clear()
         self.journal.add(name, entry)
         return entry
 
+    async def _recall(self, name: str) -> Entry | None:
+        """What an earlier attempt at this round made of a step, and of the draws that led to it."""
+        assert self._memory is not None
+        known = await self._memory.recall()
+        draws = {key: entry for key, entry in known.items() if entry.kind == "draw"}
+        if any(key in draws and draws[key].value != entry.value for key, entry in self._drawn.items()):
+            raise Restart(draws)
+        for key, entry in draws.items():
+            self.journal.entries.setdefault(key, entry)
+        return known.get(name)
+
     def draw(self, what: str, make: Callable[[], Any], key: str | None = None) -> Any:
         """A value that must be the same in every leg: a time, an id, a random number."""
+        if current_step.get(None) is not None:
+            return make()  # A step runs once: what it draws needs no memory of its own.
         if self._over:
             raise asyncio.CancelledError
+        _require_loop()
         self._quiet = 0
         name = self._name("d:", None if key is None else f"{what}:{key}", what)
         entry = self.journal.find(name)
         if entry is None:
-            entry = Entry("draw", "", make(), self._in_order())
+            entry = self._drawn[name] = Entry("draw", "", make(), self._in_order())
             self._remember(name, entry)
         return entry.value
 
@@ -360,12 +429,18 @@ class Leg:
         """End the leg with state only; the client comes straight back."""
         if self._over:
             await self._refuse()
+        self._not_in_a_step("end its round")
         self.use("asks")
         name = self._name("p:", key, "checkpoint")
         if self.journal.find(name) is None:
-            self._pauses[name] = self._loop.create_future()
+            future = self._pauses[name] = self._loop.create_future()
             self._stir()
-            await self._pauses[name]
+            try:
+                await future
+            except asyncio.CancelledError:
+                if not self._over:
+                    self._pauses.pop(name, None)
+                raise
 
     async def sleep(self, seconds: float, key: str | None = None) -> None:
         """Wait until a moment that is the same in every leg."""
@@ -385,6 +460,11 @@ class Leg:
             self.style = style
         elif self.style != style:
             self._fail(mixed_styles(self.handler))
+
+    def _not_in_a_step(self, what: str) -> None:
+        _require_loop()
+        if current_step.get(None) is not None:
+            raise UsageError(f"{self.handler}: a step cannot {what}; do it before or after the step")
 
     # Names, order, and what is new
 
@@ -440,6 +520,13 @@ class Leg:
         return NonDeterminismError(
             f"{self.handler} does not replay", before=f"it did step {key[2:]!r}", now=now
         )
+
+
+def _require_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise UsageError("a plain `def` handler has no effects; make it `async def`") from None
 
 
 def mixed_styles(handler: str) -> UsageError:

@@ -138,6 +138,8 @@ class Context(Generic[StateT]):
 
     def can_ask(self, what: questions.Askable) -> bool:
         """Whether the client declared that it can be asked for this."""
+        if what not in questions.NEEDS:
+            raise UsageError(f"can_ask({what!r}) is none of {', '.join(questions.NEEDS)}")
         return declares(self.request.meta.capabilities, questions.NEEDS[what])
 
     # Doing things once
@@ -223,8 +225,10 @@ class Context(Generic[StateT]):
         return self._claims.manual
 
     def raw_responses(self) -> dict[str, Any]:
-        """The answers as they came."""
-        return {**(self._claims.answers or {}), **self._responses}
+        """The answers as they came; where a state says what was asked, to that only."""
+        asked = self._claims.asked
+        known = {key: raw for key, raw in self._responses.items() if not self._claims.round or key in asked}
+        return {**(self._claims.answers or {}), **known}
 
     # Telling
 

@@ -22,7 +22,7 @@ from ekiden.errors import (
     UsageError,
 )
 from ekiden.rounds.asks import declares
-from ekiden.rounds.leg import Ended, Suspended
+from ekiden.rounds.leg import Ended, Restart, Suspended
 from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.server.catalog import Catalog
 from ekiden.server.completions import completion_result, read_reference
@@ -84,8 +84,8 @@ class Dispatcher:
             return await self._answers[request.method](request, stream)
         except ProtocolError as error:
             return Failed(error)
-        except (Exception, asyncio.CancelledError) as error:
-            if isinstance(error, asyncio.CancelledError) and _was_requested():
+        except BaseException as error:
+            if _ends_more_than_a_call(error):
                 raise
             _log.exception("%s %s failed", request.method, request.name or "")
             return Failed(InternalError("Internal error"))
@@ -104,7 +104,7 @@ class Dispatcher:
         if tool.handler.is_direct and _is_first(request.params):
             try:
                 return Complete(tool.result(await tool.handler.call(**bound)))
-            except (Exception, asyncio.CancelledError) as error:
+            except BaseException as error:
                 return _direct(_tool_failure(tool, error), tool.key)
         conclude = functools.partial(_conclude_tool, tool)
         return await self._perform(tool.handler, bound, request, stream, conclude, f"Tool {tool.key!r}")
@@ -216,10 +216,12 @@ def _direct(ended: Outcome | Suspended | InputRequired, title: str) -> Outcome:
     return ended
 
 
-def _was_requested() -> bool:
-    """Whether a cancellation is the request's own, rather than of something that its handler awaited."""
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0
+def _ends_more_than_a_call(error: BaseException) -> bool:
+    """Whether an exception is not the handler's own: the process ends, or the request was cancelled."""
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is None or task.cancelling() > 0
+    return isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit)
 
 
 async def _conclude_tool(tool: Tool, run: Awaitable[Any]) -> Outcome | Suspended | InputRequired:
@@ -229,7 +231,7 @@ async def _conclude_tool(tool: Tool, run: Awaitable[Any]) -> Outcome | Suspended
         if isinstance(value, Suspended | InputRequired):
             return value
         return Complete(tool.result(value))
-    except (Exception, asyncio.CancelledError) as error:
+    except BaseException as error:
         return _tool_failure(tool, error)
 
 
@@ -239,9 +241,9 @@ def _tool_failure(tool: Tool, error: BaseException) -> Outcome | InputRequired:
         return error
     if isinstance(error, ToolError):
         return _tool_error(str(error))
-    if isinstance(error, ProtocolError | NonDeterminismError | Ended):
+    if isinstance(error, ProtocolError | NonDeterminismError | Ended | Restart):
         raise error
-    if isinstance(error, asyncio.CancelledError) and _was_requested():
+    if _ends_more_than_a_call(error):
         raise error
     if isinstance(error, OutputInvalid):
         _log.error("Tool %r returned what its output schema does not allow", tool.key, exc_info=error)

@@ -15,7 +15,7 @@ from ekiden.errors import InternalError, InvalidParams, MissingCapability, NonDe
 from ekiden.rounds.asks import declares
 from ekiden.rounds.claims import Claims
 from ekiden.rounds.journal import Entry, Journal, fingerprint
-from ekiden.rounds.leg import Ended, Leg, Suspended, mixed_styles
+from ekiden.rounds.leg import Ended, Leg, Restart, Suspended, mixed_styles
 from ekiden.rounds.outcome import Failed, Interim, Outcome
 from ekiden.server.context import Context
 from ekiden.server.handlers import Handler
@@ -36,6 +36,7 @@ _log = logging.getLogger("ekiden.rounds")
 Conclude: TypeAlias = Callable[[Awaitable[Any]], Awaitable[Outcome | Suspended | InputRequired]]
 """How a kind of handler turns its value, or what it raised, into an outcome."""
 
+_ABSENT: Final = object()
 _GIVE_UP: Final = 10
 """Interim results after which clients give up by default; all official SDKs agree on it."""
 
@@ -68,8 +69,8 @@ class Flows:
     async def run(self, call: Call) -> Outcome:
         """One round of a call."""
         responses = _responses(call.request.params)
-        token = call.request.params.get("requestState")
-        if token is None:
+        token = call.request.params.get("requestState", _ABSENT)
+        if token is _ABSENT:
             claims = self._sealer.first(call.request)
             return await self._round(call, claims, responses, first=True)
         claims = await self._sealer.open(token, call.request)
@@ -83,23 +84,43 @@ class Flows:
         self, call: Call, claims: Claims, responses: Mapping[str, Any], *, first: bool
     ) -> Outcome:
         memory = self._memory(call, claims, responses, first=first)
+        if memory is not None and (recorded := memory.recorded()) is not None:
+            return recorded
         for pause in claims.pauses:
             claims.journal[pause] = Entry("pause", "", None, True)
-        cold = first and call.handler.once is not True
-        parked = call.handler.parked
-        if parked:
+        if call.handler.parked:
             self.parking.check_room()
+        if memory is not None and call.handler.once is True:
+            try:
+                await memory.own()
+            except Ended as ended:
+                return ended.outcome
+        while True:
+            try:
+                return await self._attempt(call, claims, responses, memory, first=first)
+            except Restart as restart:
+                claims.journal.update(restart.draws)
+
+    async def _attempt(
+        self,
+        call: Call,
+        claims: Claims,
+        responses: Mapping[str, Any],
+        memory: RoundClaim | None,
+        *,
+        first: bool,
+    ) -> Outcome:
         leg = Leg(
             call.title,
-            Journal(claims.journal),
+            Journal(dict(claims.journal)),
             responses=responses,
-            asked=None if cold else claims.asked,
+            asked=None if first and call.handler.once is not True else claims.asked,
             fresh=first,
             capabilities=call.request.meta.capabilities,
             clock=self._clock,
             flow=claims.flow,
             memory=memory,
-            parked=parked,
+            parked=call.handler.parked,
         )
         if self.watch is not None:
             self.watch(leg)
@@ -107,24 +128,17 @@ class Flows:
         arguments = call.arguments
         if call.handler.context is not None:
             arguments[call.handler.context] = context
-        if memory is not None and call.handler.once is True:
-            try:
-                await memory.own()
-            except Ended as ended:
-                return ended.outcome
         run = self._timed(leg, call.handler.call(**arguments), first=first)
         return await self._end(call, claims, leg, context, run, memory)
 
     async def _resume(self, call: Call, claims: Claims, responses: Mapping[str, Any]) -> Outcome:
-        parked = self.parking.take(claims.parked or "")
+        ticket, claims.parked = claims.parked or "", None
+        values = self.parking.peek(ticket).leg.read(responses)
+        parked = self.parking.take(ticket)
         context: Context[Any] = parked.context
         context.rebind(call.request, call.stream)
-        claims.parked = None
-        try:
-            return await self._end(call, claims, parked.leg, context, parked.leg.resume(responses), None)
-        except InvalidParams:
-            self.parking.park(parked.leg, context)
-            raise
+        run = parked.leg.resume(values, call.request.meta.capabilities)
+        return await self._end(call, claims, parked.leg, context, run, None)
 
     def _memory(
         self, call: Call, claims: Claims, responses: Mapping[str, Any], *, first: bool
@@ -165,6 +179,8 @@ class Flows:
         try:
             ended = await call.conclude(run)
             outcome = await self._outcome(call, claims, leg, context, ended)
+        except Restart:
+            raise
         except Ended as recorded:
             if memory is not None:
                 await memory.release()
@@ -190,6 +206,7 @@ class Flows:
         context: Context[Any],
         ended: Outcome | Suspended | InputRequired,
     ) -> Outcome:
+        claims.journal = leg.journal.entries
         if isinstance(ended, Suspended):
             requests = {key: ask.request() for key, ask in ended.asks.items()}
             claims.asked = {key: ask.digest for key, ask in ended.asks.items()}
@@ -214,10 +231,10 @@ class Flows:
         for request in requests.values():
             if not declares(call.request.meta.capabilities, needed := capabilities_for(request)):
                 raise MissingCapability(needed)
+        claims.answers = context.raw_responses() or None
         claims.asked = {key: request["method"] for key, request in requests.items()}
         claims.pauses = []
         claims.manual = ended.request_state
-        claims.answers = context.raw_responses() or None
         return requests
 
     def _warn_of_length(self, handler: str, rounds: int) -> None:

@@ -19,7 +19,7 @@ from typing_extensions import TypedDict
 from ekiden.errors import UsageError
 from ekiden.rounds.asks import ELICIT, Ask, MalformedAnswer, UnfitAnswer
 from ekiden.rounds.journal import fingerprint
-from ekiden.server.schemas import json_validator, lean_schema, type_adapter
+from ekiden.server.schemas import explain, json_validator, lean_schema, type_adapter
 from ekiden.wire.json import canonical, is_array, is_object
 
 __all__ = ["Accepted", "Answer", "Cancelled", "Declined", "Form", "form_for", "read_elicitation"]
@@ -114,7 +114,7 @@ def _form_of_type(hint: Any) -> Form:
     single = _is_single(hint)
     adapter = type_adapter(_one_field(hint) if single else hint, what)
     schema = _restricted(lean_schema(adapter, "validation", what), what, _labels(hint))
-    return Form(schema, _reader(adapter, single), canonical(schema))
+    return Form(schema, _reader(adapter, schema, single), canonical(schema))
 
 
 def _is_single(hint: Any) -> bool:
@@ -130,18 +130,35 @@ def _one_field(hint: Any) -> Any:
     return make_typed_dict("Form", {_WRAPPED: hint})
 
 
-def _reader(adapter: TypeAdapter[Any], single: bool) -> Callable[[dict[str, Any]], Any]:
-    validate = adapter.validator.validate_python
+def _reader(
+    adapter: TypeAdapter[Any], schema: dict[str, Any], single: bool
+) -> Callable[[dict[str, Any]], Any]:
+    problems = _lazy_validator(schema)
+    validate = adapter.validator.validate_json
 
     def read(content: dict[str, Any]) -> Any:
+        spelled = canonical(content)
+        if (found := problems(content)) is not None:
+            raise UnfitAnswer(found)
         try:
-            value = validate(content)
+            value = validate(spelled)
         except ValidationError as error:
-            problems = error.errors(include_url=False, include_input=False, include_context=False)
-            raise UnfitAnswer("; ".join(f"{at['loc']}: {at['msg']}" for at in problems[:5])) from None
+            raise UnfitAnswer(explain(error)) from None
         return value[_WRAPPED] if single else value
 
     return read
+
+
+def _lazy_validator(schema: dict[str, Any]) -> Callable[[Any], str | None]:
+    """Holds answers to the very schema that was sent; made when the first answer comes."""
+    made: list[Callable[[Any], str | None]] = []
+
+    def problems(content: Any) -> str | None:
+        if not made:
+            made.append(json_validator(schema, "form", formats=True))
+        return made[0](content)
+
+    return problems
 
 
 def _explicit_form(schema: Mapping[str, Any]) -> Form:
@@ -150,7 +167,7 @@ def _explicit_form(schema: Mapping[str, Any]) -> Form:
         raise UsageError('a form needs "type": "object" and "properties"')
     for name, field in given.get("properties", {}).items():
         _check_field(name, field)
-    problems = json_validator(given, "form")
+    problems = _lazy_validator(given)
 
     def read(content: dict[str, Any]) -> dict[str, Any]:
         if (found := problems(content)) is not None:

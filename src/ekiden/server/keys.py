@@ -63,7 +63,10 @@ class KeyRing:
     def open(self, token: str) -> bytes | None:
         """What was sealed, or None if the token is not ours, not whole, or of a key that is gone."""
         try:
-            head, body = token[:13].encode(), base64.b64decode(token[13:].encode("ascii"), validate=True)
+            head, text = token[:13].encode(), token[13:].encode("ascii")
+            body = base64.b64decode(text, validate=True)
+            if base64.b64encode(body) != text:
+                return None  # The same bytes, spelled otherwise than we spell them.
             key = self._by_id[head]
             return key.cipher.decrypt(body[:_NONCE], body[_NONCE:], head)
         except (KeyError, UnicodeError, binascii.Error, ValueError, InvalidTag):

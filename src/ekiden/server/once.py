@@ -7,7 +7,7 @@ the owner recorded.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -71,6 +71,11 @@ class RoundClaim:
         self._claimed: Claimed | None = None
         self._renewal: asyncio.Task[None] | None = None
 
+    def recorded(self) -> Outcome | None:
+        """How the round ended before, where that is known at once."""
+        outcome = self._once.ledger.peek(self._round_id, self._answers)
+        return None if outcome is None else decode_outcome(outcome)
+
     async def own(self) -> Claimed:
         """Own the round, waiting for another owner to end; `Ended` if it has ended before."""
         async with self._single:
@@ -121,14 +126,14 @@ class RoundClaim:
                 _log.warning("Round %s was taken over by another worker", self._round_id)
                 return
 
-    async def recall(self, key: str) -> Entry | None:
-        """A step that an earlier owner committed."""
-        return (await self.own()).steps.get(key)
+    async def recall(self) -> Mapping[str, Entry]:
+        """What earlier owners committed."""
+        return (await self.own()).entries
 
-    async def commit(self, key: str, entry: Entry) -> None:
+    async def commit(self, entries: Mapping[str, Entry]) -> None:
         """Remember a step as it ends; one who lost the claim ends here."""
         claimed = await self.own()
-        if not await self._once.ledger.commit_step(self._round_id, claimed.fence, key, entry):
+        if not await self._once.ledger.commit(self._round_id, claimed.fence, entries):
             raise Ended(Failed(InternalError("The round was taken over by another worker; repeat it")))
 
     async def finish(self, outcome: Outcome) -> None:

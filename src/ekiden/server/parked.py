@@ -50,11 +50,17 @@ class ParkingLot:
         self._legs[ticket] = Parked(leg, context, timer)
         return ticket
 
-    def take(self, ticket: str) -> Parked:
-        """The leg of a ticket; each is resumed once."""
-        parked = self._legs.pop(ticket, None)
+    def peek(self, ticket: str) -> Parked:
+        """The leg of a ticket, which stays parked."""
+        parked = self._legs.get(ticket)
         if parked is None:
             raise InvalidParams("This call waited in a server process that has given it up: restart the call")
+        return parked
+
+    def take(self, ticket: str) -> Parked:
+        """The leg of a ticket; each is resumed once."""
+        parked = self.peek(ticket)
+        del self._legs[ticket]
         parked.timer.cancel()
         return parked
 

@@ -127,7 +127,9 @@ class explicit_parameters:  # noqa: N801  reads as the function it is
         return {name: value for name, value in arguments.items() if name in self._names}
 
 
-def json_validator(schema: Mapping[str, Any], what: str) -> Callable[[Any], str | None]:
+def json_validator(
+    schema: Mapping[str, Any], what: str, *, formats: bool = False
+) -> Callable[[Any], str | None]:
     """A validator of JSON values: it returns what is wrong, or None.
 
     2020-12 unless `$schema` says otherwise; an unknown dialect, an invalid schema and a `$ref`
@@ -136,7 +138,9 @@ def json_validator(schema: Mapping[str, Any], what: str) -> Callable[[Any], str 
     import jsonschema_rs
 
     try:
-        validator = jsonschema_rs.validator_for(dict(schema), retriever=_never_fetch)
+        validator = jsonschema_rs.validator_for(
+            dict(schema), retriever=_never_fetch, validate_formats=formats
+        )
     except (ValueError, jsonschema_rs.ReferencingError) as error:
         raise RegistrationError(f"{what}: not a valid JSON Schema: {error}") from error
 

@@ -5,12 +5,14 @@ the same. What the codec is follows from the function's return annotation; witho
 plain JSON values can be remembered, and anything else is refused by name.
 """
 
+import asyncio
 import functools
 import inspect
 import typing
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
+import msgspec
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
@@ -19,7 +21,7 @@ from ekiden.rounds.journal import Entry, fingerprint
 from ekiden.server.content import to_json
 from ekiden.server.handlers import Handler
 from ekiden.server.schemas import type_adapter
-from ekiden.wire.json import canonical, encode, is_array, is_object
+from ekiden.wire.json import MAX_DEPTH, UNSPEAKABLE, canonical, encode, is_array, is_object
 
 __all__ = ["FunctionStep"]
 
@@ -37,13 +39,15 @@ class FunctionStep:
         self._function = function
         self._arguments = arguments
         self._raises = (*raises, ToolError)
-        self.digest = _digest(self.name, arguments)
+        self.digest = _digest(self.name, _all_arguments(function, arguments))
 
     async def perform(self) -> Entry:
         """Run the function; what it raises is remembered as well as what it returns."""
         try:
             value = await Handler(self._function).call(*self._arguments)
-        except Exception as error:
+        except (asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit):
+            raise
+        except BaseException as error:
             return Entry("failure", self.digest, self._spell_error(error), True)
         return Entry("step", self.digest, _codec(self._function).spell(value, self.name), True)
 
@@ -53,17 +57,17 @@ class FunctionStep:
             raise self._rebuild(*entry.value)
         return _codec(self._function).read(entry.value, self.name)
 
-    def _spell_error(self, error: Exception) -> list[Any]:
+    def _spell_error(self, error: BaseException) -> list[Any]:
         kind = type(error)
         arguments: Any = None
         if kind in self._raises:
             try:
-                arguments = [to_json(argument) for argument in error.args]
-            except PydanticSerializationError:
+                arguments = _keepable([to_json(argument) for argument in error.args])
+            except _UNKEEPABLE:
                 raise UsageError(
                     f"step {self.name}: the arguments of {kind.__name__} cannot be remembered"
                 ) from error
-        return [kind.__qualname__, str(error), arguments]
+        return [kind.__qualname__, str(error).encode(errors="replace").decode(), arguments]
 
     def _rebuild(self, kind: str, message: str, arguments: list[Any] | None) -> Exception:
         for allowed in self._raises:
@@ -79,18 +83,44 @@ def _name(function: Callable[..., Any]) -> str:
     return getattr(function, "__qualname__", None) or type(function).__qualname__
 
 
-def _digest(name: str, arguments: tuple[Any, ...]) -> str:
+_UNKEEPABLE: Final = (*UNSPEAKABLE, PydanticSerializationError, UnicodeError)
+
+
+def _all_arguments(function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[Any]:
+    """What identifies the work: all arguments, also those that a partial holds; contexts are no work."""
+    given: list[Any] = [argument for argument in arguments if not _is_context(argument)]
+    while isinstance(function, functools.partial):
+        bound: list[Any] = [value for value in function.args if not _is_context(value)]
+        keywords: dict[str, Any] = function.keywords
+        held = {name: value for name, value in keywords.items() if not _is_context(value)}
+        given = [*bound, *given, held] if held else [*bound, *given]
+        function = function.func
+    return given
+
+
+def _is_context(value: Any) -> bool:
+    return hasattr(type(value), "step_key")
+
+
+def _digest(name: str, arguments: list[Any]) -> str:
     try:
-        return fingerprint(canonical(list(arguments)))
-    except TypeError:
+        return fingerprint(canonical(arguments))
+    except UNSPEAKABLE:
         pass  # Not plain JSON: models, dates and such are spelled first.
     try:
-        return fingerprint(canonical(to_json(list(arguments))))
-    except (PydanticSerializationError, ValueError) as error:
+        return fingerprint(canonical(to_json(arguments)))
+    except _UNKEEPABLE as error:
         raise UsageError(
             f"step {name}: an argument cannot be serialised ({error}); pass what identifies the work, "
             "and reach for clients and connections from inside the function"
         ) from None
+
+
+def _keepable(value: Any) -> Any:
+    """The value, if a journal can keep it."""
+    msgspec.msgpack.encode(value)
+    encode(value)
+    return value
 
 
 class _Codec:
@@ -102,17 +132,17 @@ class _Codec:
             self._adapter = type_adapter(hint, what)
 
     def spell(self, value: Any, name: str) -> Any:
-        if self._adapter is None:
-            if not _is_plain(value):
-                raise UsageError(
-                    f"step {name} returned {type(value).__qualname__}, which only a return annotation can "
-                    "tell how to remember; annotate the function"
-                )
-            return value
+        if self._adapter is None and not _is_plain(value):
+            raise UsageError(
+                f"step {name} returned {type(value).__qualname__}, which only a return annotation can "
+                "tell how to remember; annotate the function"
+            )
         try:
-            return self._adapter.dump_python(value, mode="json", warnings="error")
-        except PydanticSerializationError as error:
-            raise UsageError(f"step {name} returned what its annotation does not allow: {error}") from None
+            if self._adapter is not None:
+                value = self._adapter.dump_python(value, mode="json", warnings="error")
+            return _keepable(value)
+        except _UNKEEPABLE as error:
+            raise UsageError(f"step {name} returned what cannot be kept: {error}") from None
 
     def read(self, value: Any, name: str) -> Any:
         if self._adapter is None:
@@ -125,17 +155,27 @@ class _Codec:
             ) from None
 
 
-_codecs: dict[Any, _Codec] = {}
-"""By code object: a function that a handler defines anew in every call is still the same code."""
+_codecs: dict[Any, tuple[_Codec, Any]] = {}
+"""By code and annotation: a function that a handler defines anew in every call is still the same code."""
+_MOST_CODECS: Final = 4096
 
 
 def _codec(function: Callable[..., Any]) -> _Codec:
     while isinstance(function, functools.partial):
         function = function.func
-    code = getattr(function, "__code__", function)
-    if (known := _codecs.get(code)) is not None:
-        return known
-    codec = _codecs[code] = _new_codec(function)
+    annotations: dict[str, Any] = getattr(function, "__annotations__", {})
+    kind = (
+        getattr(function, "__code__", function),
+        str(annotations.get("return")),
+        id(annotations.get("return")),
+    )
+    if (known := _codecs.get(kind)) is not None:
+        return known[0]
+    # The annotation is kept with the codec: as long as it lives, its id is its own.
+    codec = _new_codec(function)
+    _codecs[kind] = (codec, annotations.get("return"))
+    while len(_codecs) > _MOST_CODECS:
+        del _codecs[next(iter(_codecs))]
     return codec
 
 
@@ -148,9 +188,11 @@ def _new_codec(function: Callable[..., Any]) -> _Codec:
     return _Codec(hint, f"step {_name(function)}")
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: Any, depth: int = 0) -> bool:
+    if depth > MAX_DEPTH:
+        return True  # Too deep to be kept, which is said elsewhere.
     if value is None or type(value) in (str, int, float, bool):
         return True
     if is_object(value):
-        return all(type(key) is str and _is_plain(item) for key, item in value.items())
-    return is_array(value) and all(_is_plain(item) for item in value)
+        return all(type(key) is str and _is_plain(item, depth + 1) for key, item in value.items())
+    return is_array(value) and all(_is_plain(item, depth + 1) for item in value)

@@ -1,6 +1,7 @@
 """The ledger in memory: of this process, bounded, gone with it."""
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -20,7 +21,7 @@ class _Round(msgspec.Struct):
     fence: int
     leased_until: float
     expires: float
-    steps: dict[str, Entry]
+    entries: dict[str, Entry]
     outcome: bytes | None = None
 
 
@@ -34,6 +35,11 @@ class MemoryStore:
         self._journals: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
         self._bytes = 0
 
+    def peek(self, round_id: str, answers: str) -> bytes | None:
+        """How a round ended."""
+        known = self._rounds.get(round_id)
+        return known.outcome if known is not None and known.answers == answers else None
+
     async def claim(self, round_id: str, answers: str, *, now: float, lease: float, expires: float) -> Claim:
         """Try to own a round."""
         known = self._rounds.get(round_id)
@@ -41,15 +47,18 @@ class MemoryStore:
             self._rounds[round_id] = _Round(answers, 1, now + lease, expires, {})
             self._forget_oldest(now)
             return Claimed(1, {})
-        if known.answers != answers:
+        if known.answers != answers and (
+            known.outcome is not None or known.entries or known.leased_until > now
+        ):
             return Refused()
         if known.outcome is not None:
             return Recorded(known.outcome)
         if known.leased_until > now:
             return Busy()
+        known.answers = answers
         known.fence += 1
         known.leased_until = now + lease
-        return Claimed(known.fence, dict(known.steps))
+        return Claimed(known.fence, dict(known.entries))
 
     async def renew(self, round_id: str, fence: int, *, now: float, lease: float) -> bool:
         """Keep a claim for longer."""
@@ -58,11 +67,11 @@ class MemoryStore:
         mine.leased_until = now + lease
         return True
 
-    async def commit_step(self, round_id: str, fence: int, key: str, entry: Entry) -> bool:
-        """Remember a step."""
+    async def commit(self, round_id: str, fence: int, entries: Mapping[str, Entry]) -> bool:
+        """Remember entries."""
         if (mine := self._owned(round_id, fence)) is None:
             return False
-        mine.steps[key] = entry
+        mine.entries.update(entries)
         return True
 
     async def finish(self, round_id: str, fence: int, outcome: bytes) -> bool:
@@ -78,7 +87,7 @@ class MemoryStore:
     async def release(self, round_id: str, fence: int) -> None:
         """Give a claim back."""
         if (mine := self._owned(round_id, fence)) is not None:
-            mine.leased_until = float("-inf")
+            mine.leased_until = float("-inf")  # Without entries, other answers may claim it now.
 
     def _owned(self, round_id: str, fence: int) -> _Round | None:
         known = self._rounds.get(round_id)

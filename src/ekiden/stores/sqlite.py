@@ -8,7 +8,7 @@ import asyncio
 import functools
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -109,6 +109,10 @@ class SQLiteStore:
                     raise
             time.sleep(0.01)
 
+    def peek(self, round_id: str, answers: str) -> bytes | None:
+        """Not without waiting for the disk."""
+        return None
+
     async def claim(self, round_id: str, answers: str, *, now: float, lease: float, expires: float) -> Claim:
         """Try to own a round."""
         return await self._run(_claim, round_id, answers, now, lease, expires)
@@ -117,9 +121,10 @@ class SQLiteStore:
         """Keep a claim for longer."""
         return await self._run(_update, "leased_until = ?", now + lease, round_id, fence)
 
-    async def commit_step(self, round_id: str, fence: int, key: str, entry: Entry) -> bool:
-        """Remember a step."""
-        return await self._run(_commit_step, round_id, fence, key, _encode(entry))
+    async def commit(self, round_id: str, fence: int, entries: Mapping[str, Entry]) -> bool:
+        """Remember entries."""
+        rows = [(round_id, key, _encode(entry)) for key, entry in entries.items()]
+        return await self._run(_commit, round_id, fence, rows)
 
     async def finish(self, round_id: str, fence: int, outcome: bytes) -> bool:
         """Record how the round ended."""
@@ -166,17 +171,18 @@ def _claim(
         )
         return Claimed(1, {})
     ran_with, fence, leased_until, _, outcome = row
-    if ran_with != answers:
+    kept = connection.execute("SELECT key, entry FROM round_steps WHERE round_id = ?", (round_id,)).fetchall()
+    if ran_with != answers and (outcome is not None or kept or leased_until > now):
         return Refused()
     if outcome is not None:
         return Recorded(outcome)
     if leased_until > now:
         return Busy()
     connection.execute(
-        "UPDATE rounds SET fence = ?, leased_until = ? WHERE id = ?", (fence + 1, now + lease, round_id)
+        "UPDATE rounds SET answers = ?, fence = ?, leased_until = ? WHERE id = ?",
+        (answers, fence + 1, now + lease, round_id),
     )
-    steps = connection.execute("SELECT key, entry FROM round_steps WHERE round_id = ?", (round_id,))
-    return Claimed(fence + 1, {key: _decode(entry) for key, entry in steps})
+    return Claimed(fence + 1, {key: _decode(entry) for key, entry in kept})
 
 
 def _update(connection: sqlite3.Connection, change: str, value: Any, round_id: str, fence: int) -> bool:
@@ -188,13 +194,15 @@ def _update(connection: sqlite3.Connection, change: str, value: Any, round_id: s
     return changed.rowcount == 1
 
 
-def _commit_step(connection: sqlite3.Connection, round_id: str, fence: int, key: str, entry: bytes) -> bool:
+def _commit(
+    connection: sqlite3.Connection, round_id: str, fence: int, rows: list[tuple[str, str, bytes]]
+) -> bool:
     owned = connection.execute(
         "SELECT 1 FROM rounds WHERE id = ? AND fence = ? AND outcome IS NULL", (round_id, fence)
     ).fetchone()
     if owned is None:
         return False
-    connection.execute("INSERT OR REPLACE INTO round_steps VALUES (?, ?, ?)", (round_id, key, entry))
+    connection.executemany("INSERT OR REPLACE INTO round_steps VALUES (?, ?, ?)", rows)
     return True
 
 

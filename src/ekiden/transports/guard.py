@@ -7,6 +7,8 @@ own machine. It cannot forge Host and Origin, so both are checked before anythin
 from collections.abc import Iterable
 from typing import Final
 
+from ekiden.errors import UsageError
+
 __all__ = ["LOCALHOST", "Guard"]
 
 LOCALHOST: Final = ("localhost", "127.0.0.1", "[::1]")
@@ -24,6 +26,8 @@ class Guard:
     """
 
     def __init__(self, hosts: Iterable[str] = LOCALHOST, origins: Iterable[str] | None = None) -> None:
+        if isinstance(hosts, str) or isinstance(origins, str):
+            raise UsageError("allowed_hosts and allowed_origins are lists: write ['example.com']")
         self.hosts = frozenset(host.lower() for host in hosts)
         self.origins = None if origins is None else frozenset(origin.lower() for origin in origins)
         self._good_hosts: set[bytes] = set()

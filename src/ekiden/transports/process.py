@@ -41,6 +41,8 @@ class ProcessLink(ChannelLink):
                 env=None if env is None else {**os.environ, **env},
                 cwd=cwd,
                 limit=limit,
+                # Ctrl-C at our terminal is for us: we tell the server what is cancelled, then close it.
+                start_new_session=True,
             )
         except OSError as error:
             raise TransportError(f"Cannot start {command[0]!r}: {error.strerror or error}") from error

@@ -1,7 +1,8 @@
 """stdio, server side: one JSON-RPC message per line (basic/transports: stdio).
 
-The protocol owns the real stdout. While it is served, file descriptor 1 and `sys.stdout` point
-to stderr, so that neither a `print` in a handler nor a chatty child process can break a line.
+The protocol owns the real stdin and stdout. While it is served, descriptor 0 is empty, and descriptor
+1 and `sys.stdout` point to stderr, so that neither a `print` in a handler nor a chatty child process
+can break a line.
 Reading and writing happen in two threads of their own: pipes, files and terminals all block
 politely there, and none of them has to be switched to non-blocking mode behind its other users.
 """
@@ -32,7 +33,7 @@ _AHEAD: Final = 64
 
 async def serve_stdio(endpoint: Endpoint, *, grace: float = 10.0) -> None:
     """Serve until stdin ends, then let running requests finish within `grace` seconds."""
-    with _owned_stdout() as stdout, ThreadPoolExecutor(1, "ekiden-stdout") as writer:
+    with _owned_pipes() as (stdin, stdout), ThreadPoolExecutor(1, "ekiden-stdout") as writer:
         lock = asyncio.Lock()
         loop = asyncio.get_running_loop()
 
@@ -43,7 +44,7 @@ async def serve_stdio(endpoint: Endpoint, *, grace: float = 10.0) -> None:
         await endpoint.start()
         conversation = Conversation(endpoint, send)
         try:
-            async for line in _Lines(sys.stdin.fileno()):
+            async for line in _Lines(stdin):
                 if line is None:
                     await send(error_response(None, ParseError(f"Line too long: the limit is {MAX_LINE}")))
                 elif line.strip():
@@ -57,21 +58,28 @@ async def serve_stdio(endpoint: Endpoint, *, grace: float = 10.0) -> None:
 
 
 @contextlib.contextmanager
-def _owned_stdout() -> Generator[int, None, None]:
-    """The real stdout as a descriptor of our own; everyone else's prints go to stderr meanwhile."""
+def _owned_pipes() -> Generator[tuple[int, int], None, None]:
+    """The real stdin and stdout as descriptors of our own.
+
+    Everyone else reads nothing and prints to stderr meanwhile: child processes inherit 0 and 1, and one
+    that reads its input would eat messages.
+    """
     sys.stdout.flush()
-    ours, python_stdout = os.dup(1), sys.stdout
+    stdin, stdout, python_stdout = os.dup(0), os.dup(1), sys.stdout
+    with open(os.devnull, "rb") as nothing:  # noqa: PTH123  a descriptor is wanted
+        os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
     sys.stdout = sys.stderr
     try:
-        yield ours
+        yield stdin, stdout
     finally:
         for stream in (python_stdout, sys.__stdout__):
             if stream is not None and not stream.closed:
                 stream.flush()  # What was kept in its buffer is no message either.
         sys.stdout = python_stdout
-        os.dup2(ours, 1)
-        os.close(ours)
+        os.dup2(stdin, 0)
+        os.dup2(stdout, 1)
+        os.close(stdout)
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

@@ -1,0 +1,1 @@
+"""What DESIGN.md and ACCEPTANCE.md promise about rounds, seen from outside: public names and the wire."""
