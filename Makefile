@@ -25,7 +25,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 
 .peers/mcp/.ready: peers/constraints.txt
 	$(PYTHON) -m venv .peers/mcp
-	.peers/mcp/bin/pip install --quiet --disable-pip-version-check --constraint peers/constraints.txt mcp
+	.peers/mcp/bin/pip install --quiet --disable-pip-version-check --constraint peers/constraints.txt mcp uvloop httptools
 	@touch $@
 
 .peers/fastmcp/.ready: peers/constraints.txt

@@ -5,7 +5,7 @@ per request over the subject's.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from bench.exchange import VERSION, Call
@@ -15,7 +15,10 @@ Ask = Callable[[Call], dict[str, Any]]
 """Sends a call to the server under test, and gives the result."""
 
 FEW: Final = 3
-"""Tools registered where their number does not matter."""
+"""Tools registered where their number does not matter: `greet`, and the two that ask."""
+
+_SEALED: Final = 64
+"""Characters that a state has at least when it is sealed; what the tools write into theirs is shorter."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +80,25 @@ def _always(call: Call) -> Callable[[Ask], Call]:
     return lambda ask: call
 
 
+def _answer(ask: Ask) -> Call:
+    """The second round: the first is made once, and its state is good for as often as it is needed."""
+    asked = ask(_CONFIRM)
+    answers = {key: {"action": "accept", "content": {"ok": True}} for key in asked["inputRequests"]}
+    return replace(
+        _CONFIRM,
+        params={**_CONFIRM.params, "inputResponses": answers, "requestState": asked["requestState"]},
+    )
+
+
 def _greets(result: dict[str, Any]) -> bool:
     blocks = result.get("content", [])
     return not result.get("isError") and [block.get("text") for block in blocks] == ["Hello, World!"]
+
+
+def _asks(result: dict[str, Any]) -> bool:
+    methods = [request.get("method") for request in result.get("inputRequests", {}).values()]
+    sealed = len(result.get("requestState", "")) >= _SEALED
+    return result.get("resultType") == "input_required" and methods == ["elicitation/create"] and sealed
 
 
 def _lists_fifty(result: dict[str, Any]) -> bool:
@@ -93,10 +112,18 @@ def _discovers(result: dict[str, Any]) -> bool:
 
 DISCOVER: Final = Call("server/discover")
 _GREET: Final = _always(Call("tools/call", {"name": "greet", "arguments": {"name": "World"}}, name="greet"))
+_CONFIRM: Final = Call(
+    "tools/call",
+    {"name": "confirm", "arguments": {"name": "World"}},
+    name="confirm",
+    capabilities={"elicitation": {"form": {}}},
+)
 _PLAIN: Final = Setup("ekiden", _tools(FEW))
 
 CELLS: Final = (
     Cell("A", "`tools/call`, trivial tool", _GREET, _greets, floor=0.70, times_mcp=5),
+    Cell("B", "first round that asks", _always(_CONFIRM), _asks, floor=0.50, times_mcp=6),
+    Cell("C", "second round, with the answer", _answer, _greets, floor=0.50, times_mcp=6),
     Cell(
         "D", "`tools/list`, 50 tools", _always(Call("tools/list")), _lists_fifty, 50, floor=0.85, times_mcp=20
     ),

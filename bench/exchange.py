@@ -16,8 +16,8 @@ _TIMEOUT: Final = 10.0
 _META: Final = {
     "io.modelcontextprotocol/protocolVersion": VERSION,
     "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},
-    "io.modelcontextprotocol/clientCapabilities": {},
 }
+_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 _UVICORNS_OWN: Final = frozenset({"date", "server", "connection"})
 
 
@@ -28,6 +28,8 @@ class Call:
     method: str
     params: dict[str, Any] = field(default_factory=dict)
     name: str | None = None
+    capabilities: dict[str, Any] = field(default_factory=dict)
+    """What the client declares."""
 
     def headers(self) -> dict[str, str]:
         named = {} if self.name is None else {"mcp-name": self.name}
@@ -40,7 +42,7 @@ class Call:
         }
 
     def body(self) -> str:
-        params = {**self.params, "_meta": _META}
+        params = {**self.params, "_meta": {**_META, _CAPABILITIES: self.capabilities}}
         message = {"jsonrpc": "2.0", "id": 1, "method": self.method, "params": params}
         return json.dumps(message, separators=(",", ":"))
 

@@ -35,6 +35,10 @@ class Plan:
     """How often each server is loaded within a turn, for a second each; even, so that neither goes first."""
     warm_up: int = 1
     starts: int = 5
+    repeats: int = 7
+    """How often ours and theirs take turns where wall time is measured, as for clients."""
+    calls: int = 300
+    """Sequential calls of a client in one such turn."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Final
 from bench.cells import HALF, Setup
 from bench.load import CONNECTIONS
 from bench.measure import CellResult, Plan, Sample
+from bench.verdict import Section, Verdict, spread, table
 
 _SHARED: Final = 0.9
 """Below this part of the core for the server, something else ran there and the figures are noisy."""
@@ -23,20 +24,7 @@ class Figures:
     cells: list[CellResult]
     imports: dict[str, float]
     starts: dict[str, float]
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """One floor, and whether it holds. `holds` None: it is reported, nothing is demanded."""
-
-    what: str
-    measured: str
-    floor: str
-    holds: bool | None
-
-    @property
-    def word(self) -> str:
-        return {True: "PASS", False: "FAIL", None: ""}[self.holds]
+    sections: list[Section]
 
 
 def verdicts(figures: Figures) -> list[Verdict]:
@@ -46,6 +34,8 @@ def verdicts(figures: Figures) -> list[Verdict]:
         if times:
             part = times["ekiden"] / times["mcp"]
             judged.append(Verdict(what, f"{part:.2f} of mcp", f"at most {HALF:.2f}", part <= HALF))
+    for section in figures.sections:
+        judged.extend(section.verdicts())
     return [*judged, *_judge_memory(figures.cells)]
 
 
@@ -55,13 +45,13 @@ def _judge_cell(result: CellResult) -> Iterator[Verdict]:
     to = "the ceiling" if cell.baseline is None else "our own A"
     floor = "" if cell.floor is None else f"at least {cell.floor:.2f}"
     holds = None if cell.floor is None else median(of_baseline) >= cell.floor
-    yield Verdict(f"{cell.key} {cell.title}", f"{_spread(of_baseline)} of {to}", floor, holds)
+    yield Verdict(f"{cell.key} {cell.title}", f"{spread(of_baseline)} of {to}", floor, holds)
     for peer in cell.peers:
         times = result.ratios(peer)
         wanted = cell.times_mcp if peer.contestant == "mcp" else None
         yield Verdict(
             f"{cell.key} {cell.title}",
-            f"{_spread(times)} times {peer.contestant}",
+            f"{spread(times)} times {peer.contestant}",
             "" if wanted is None else f"at least {wanted:g}",
             None if wanted is None else median(times) >= wanted,
         )
@@ -76,15 +66,12 @@ def _judge_memory(cells: list[CellResult]) -> Iterator[Verdict]:
         yield Verdict(what, f"{ours:.0f} MB, mcp {theirs:.0f} MB", "less", ours < theirs)
 
 
-def _spread(ratios: list[float]) -> str:
-    digits = 2 if median(ratios) < 2 else 1
-    low, middle, high = (f"{value:.{digits}f}" for value in (min(ratios), median(ratios), max(ratios)))
-    return f"{middle} ({low} to {high})"
-
-
 def render(figures: Figures) -> str:
     """The whole report."""
-    parts = [_heading(figures), _verdict_table(figures), _cell_table(figures.cells)]
+    parts = [_heading(figures), _verdict_table(figures)]
+    if figures.cells:
+        parts.append(_cell_table(figures.cells))
+    parts.extend(section.render() for section in figures.sections)
     if figures.imports:
         parts.append(_start_table(figures))
     return "\n\n".join([*parts, _version_list(figures)]) + "\n"
@@ -109,7 +96,7 @@ def _heading(figures: Figures) -> str:
 
 def _verdict_table(figures: Figures) -> str:
     rows = [(v.what, v.measured, v.floor, v.word) for v in verdicts(figures)]
-    return _table(("work", "ekiden", "floor", ""), rows)
+    return table(("work", "ekiden", "floor", ""), rows)
 
 
 def _cell_table(cells: list[CellResult]) -> str:
@@ -118,7 +105,7 @@ def _cell_table(cells: list[CellResult]) -> str:
         for result in cells
         for setup, samples in result.samples.items()
     ]
-    return _table(("cell", "server", "CPU us/request", "requests/s", "RSS MB", ""), rows)
+    return table(("cell", "server", "CPU us/request", "requests/s", "RSS MB", ""), rows)
 
 
 def _who(result: CellResult, setup: Setup) -> str:
@@ -138,7 +125,7 @@ def _sample_columns(samples: list[Sample]) -> tuple[str, str, str, str]:
 
 def _start_table(figures: Figures) -> str:
     rows = [(name, f"{figures.imports[name]:.3f}", f"{figures.starts[name]:.3f}") for name in figures.starts]
-    return _table(("server", "import s", "start to first answer s"), rows)
+    return table(("server", "import s", "start to first answer s"), rows)
 
 
 def _version_list(figures: Figures) -> str:
@@ -147,13 +134,3 @@ def _version_list(figures: Figures) -> str:
         for name, packages in figures.versions.items()
     ]
     return "\n".join(["Versions:", "", *lines])
-
-
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
-    lines = [_row(head, widths), _row(tuple("-" * width for width in widths), widths)]
-    return "\n".join([*lines, *(_row(row, widths) for row in rows)])
-
-
-def _row(cells: tuple[str, ...], widths: list[int]) -> str:
-    return "| " + " | ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) + " |"

@@ -7,20 +7,28 @@ leave it alone.
 import argparse
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
 
-from bench.cells import CELLS, Cell
+from bench.cells import CELLS
+from bench.client import measure_clients
 from bench.failure import BenchFailure
 from bench.load import ensure_wrk
 from bench.machine import machine, versions
 from bench.measure import Plan, measure_cell
 from bench.report import Figures, render, verdicts
+from bench.rounds import measure_replay
 from bench.startup import import_seconds, start_seconds
+from bench.verdict import Section, Tell
 
 _RESULTS: Final = Path(__file__).parent / "RESULTS.md"
-_QUICK: Final = Plan(pairs=2, peer_turns=1, slices=1, starts=2)
+_QUICK: Final = Plan(pairs=2, peer_turns=1, slices=1, starts=2, repeats=2, calls=100)
+_SECTIONS: Final[dict[str, Callable[[Plan, Tell], Section]]] = {
+    "replay": measure_replay,
+    "client": measure_clients,
+}
 
 
 def main() -> int:
@@ -49,25 +57,30 @@ def _leave(number: int, frame: FrameType | None) -> NoReturn:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description="Measure ekiden against its floors.")
     parser.add_argument("--quick", action="store_true", help="two short pairs: to try out, not to judge")
-    parser.add_argument("--only", default="", help=f"cells, of {','.join(cell.key for cell in CELLS)}")
+    parser.add_argument("--only", default="", help=f"parts, of {','.join(_parts())}")
     return parser.parse_args()
 
 
-def _chosen(only: str) -> list[Cell]:
-    known = {cell.key: cell for cell in CELLS}
-    keys = only.split(",") if only else list(known)
-    if unknown := [key for key in keys if key not in known]:
-        raise BenchFailure(f"there is no cell {', '.join(unknown)}; there are {', '.join(known)}")
-    return [known[key] for key in keys]
+def _parts() -> list[str]:
+    return [*(cell.key for cell in CELLS), *_SECTIONS]
 
 
-def _measure(cells: list[Cell], plan: Plan, *, everything: bool) -> Figures:
+def _chosen(only: str) -> list[str]:
+    known = _parts()
+    chosen = only.split(",") if only else known
+    if unknown := [part for part in chosen if part not in known]:
+        raise BenchFailure(f"there is no part {', '.join(unknown)}; there are {', '.join(known)}")
+    return chosen
+
+
+def _measure(chosen: list[str], plan: Plan, *, everything: bool) -> Figures:
     ensure_wrk()
     about, packages = machine(), versions()
-    found = [measure_cell(cell, plan, _tell) for cell in cells]
+    found = [measure_cell(cell, plan, _tell) for cell in CELLS if cell.key in chosen]
+    sections = [measure(plan, _tell) for name, measure in _SECTIONS.items() if name in chosen]
     imports = import_seconds(plan.starts) if everything else {}
     starts = start_seconds(plan.starts) if everything else {}
-    return Figures(about, packages, plan, found, imports, starts)
+    return Figures(about, packages, plan, found, imports, starts, sections)
 
 
 def _tell(line: str) -> None:

@@ -1,8 +1,33 @@
 """ekiden, as its README has it. `--middleware` puts one that only passes on around every request."""
 
+from typing import Final
+
+from pydantic import BaseModel
+
 from bench.apps.serving import arguments, serve
 from bench.apps.tools import tools
-from ekiden import CallNext, Outcome, Request, Server
+from ekiden import CallNext, Context, Outcome, Request, Server
+
+KEYS: Final = [b"the key of a benchmark is no secret at all"]
+
+
+class Confirm(BaseModel):
+    ok: bool
+
+
+async def confirm(name: str, ctx: Context) -> str:
+    """Greet someone by name, if the user agrees."""
+    answer = await ctx.elicit(f"Greet {name}?", Confirm)
+    return f"Hello, {name}!" if answer.data and answer.data.ok else "No greeting."
+
+
+async def survey(rounds: int, ctx: Context) -> str:
+    """Ask the user about guests, one after the other."""
+    for guest in range(rounds):
+        answer = await ctx.elicit(f"Greet guest {guest}?", Confirm)
+        if not (answer.data and answer.data.ok):
+            return "No more guests."
+    return f"{rounds} guests"
 
 
 async def pass_on(request: Request, call_next: CallNext) -> Outcome:
@@ -13,8 +38,8 @@ def main() -> None:
     parser = arguments()
     parser.add_argument("--middleware", action="store_true")
     options = parser.parse_args()
-    server = Server("bench", version="1")
-    for tool in tools(options.tools):
+    server = Server("bench", version="1", keys=KEYS)
+    for tool in tools(options.tools, (confirm, survey)):
         server.add_tool(tool)
     if options.middleware:
         server.middleware(pass_on)

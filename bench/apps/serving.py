@@ -13,7 +13,7 @@ def arguments() -> argparse.ArgumentParser:
     """The command line that all apps share; an app may add options of its own."""
     parser = argparse.ArgumentParser()
     parser.add_argument("port", type=int)
-    parser.add_argument("--tools", type=int, default=1, help="how many tools are registered")
+    parser.add_argument("--tools", type=int, default=3, help="how many tools are registered, 3 or more")
     return parser
 
 

@@ -1,6 +1,13 @@
-"""The tools that every SDK registers: `greet`, which is called, and as many others as are wanted."""
+"""The tools that every SDK registers: `greet`, those that ask, and as many others as are wanted.
 
-from collections.abc import Awaitable, Callable, Iterator
+What asks is written in each SDK's own way: `ekiden_app` has ekiden's, `guards` the peers'. There are
+two: `confirm` asks once, `survey` as often as it is told to.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any
+
+Tool = Callable[..., Awaitable[Any]]
 
 
 async def greet(name: str) -> str:
@@ -8,14 +15,15 @@ async def greet(name: str) -> str:
     return f"Hello, {name}!"
 
 
-def tools(count: int) -> Iterator[Callable[..., Awaitable[str]]]:
-    """`greet` and `count - 1` others, each a function of its own with a name of its own."""
+def tools(count: int, asking: Sequence[Tool]) -> Iterator[Tool]:
+    """`count` tools: `greet`, those that ask, and others, each a function of its own with its own name."""
     yield greet
-    for number in range(1, count):
+    yield from asking
+    for number in range(1, count - len(asking)):
         yield _forecast(number)
 
 
-def _forecast(number: int) -> Callable[..., Awaitable[str]]:
+def _forecast(number: int) -> Tool:
     async def forecast(city: str, days: int = 3, metric: bool = True) -> str:
         """Tell what the weather will be in a city over the next days."""
         return f"{number}: {city}, {days}, {metric}"

@@ -17,7 +17,6 @@ it will not be cancelled.
 import asyncio
 import contextlib
 import logging
-import sys
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import ContextVar
 from typing import Any, Final, NoReturn, Protocol
@@ -26,6 +25,7 @@ import msgspec
 
 from ekiden.errors import InvalidParams, MissingCapability, NonDeterminismError, UsageError
 from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer, declares
+from ekiden.rounds.eagerly import EagerTask
 from ekiden.rounds.journal import Entry, Journal
 from ekiden.rounds.ledger import RoundMemory
 from ekiden.rounds.outcome import Outcome
@@ -133,6 +133,7 @@ class Leg:
         self._deaf = 0
         self._ending: Suspended | BaseException | None = None
         self._main: asyncio.Task[Any] | None = None
+        self._eager: EagerTask | None = None
         self._late: asyncio.TimerHandle | None = None
 
     # Running
@@ -141,7 +142,10 @@ class Leg:
         """Run the handler: its value, what it raised, or `Suspended`."""
         self._loop = asyncio.get_running_loop()
         self._settled: asyncio.Future[None] = self._loop.create_future()
-        self._main = _spawn(self._loop, handler)
+        main = EagerTask(self._loop, handler)
+        self._main, self._eager = main.task, main
+        if main.done:
+            return await self._conclude()
         self._main.add_done_callback(self._on_done)
         return await self._until_settled()
 
@@ -180,22 +184,23 @@ class Leg:
         return await self._conclude()
 
     async def _conclude(self) -> Any:
-        main = self._main
-        assert main is not None
+        assert self._eager is not None
         if isinstance(self._ending, Suspended):
             return self._ending
         if self._ending is not None:
             raise self._ending
-        if main.cancelled():
-            self._end()
-            raise RuntimeError("the handler let a cancellation escape that was not its own")
-        error = main.exception()
+        error = self._eager.exception()
         if error is None:
-            await self._finish()
+            if self._afterwards or self.journal.entries:
+                await self._finish()
+            self._end()
+            return self._eager.result()
         self._end()
-        if error is not None and not isinstance(error, Exception):
+        if isinstance(error, asyncio.CancelledError):
+            raise RuntimeError("the handler let a cancellation escape that was not its own")
+        if not isinstance(error, Exception):
             raise RuntimeError(f"the handler raised {type(error).__name__}, which is no Exception") from error
-        return main.result()
+        raise error
 
     async def _finish(self) -> None:
         """The handler returned: do what it wanted done afterwards, and see that it left nothing out."""
@@ -539,9 +544,3 @@ def mixed_styles(handler: str) -> UsageError:
 
 def _malformed(key: str, problem: MalformedAnswer) -> InvalidParams:
     return InvalidParams(f"Invalid params: the response {key!r} is no answer to what was asked: {problem}")
-
-
-def _spawn(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-    if sys.version_info >= (3, 12):
-        return asyncio.Task(coroutine, loop=loop, eager_start=True)
-    return loop.create_task(coroutine)

@@ -73,11 +73,6 @@ class Dispatcher:
         self.state: Any = None
         """What the lifespan yielded."""
 
-    @property
-    def methods(self) -> frozenset[str]:
-        """The methods that are answered: they exist, and their capability is declared."""
-        return self._registry.offered(self._answers)
-
     async def answer(self, request: Request, stream: Stream) -> Outcome:
         """Answer a request whose method is known; raises nothing but cancellation."""
         try:

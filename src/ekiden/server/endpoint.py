@@ -46,7 +46,7 @@ class ServerEndpoint:
     @property
     def methods(self) -> frozenset[str]:
         """The methods that are answered."""
-        return self._dispatcher.methods
+        return self._registry.methods
 
     @property
     def dialect(self) -> Modern:

@@ -1,6 +1,6 @@
 """Everything that a server offers, and what it says about itself."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from ekiden.server.catalog import Cache, Catalog
@@ -13,6 +13,19 @@ from ekiden.wire import versions
 from ekiden.wire.modern import Modern
 
 __all__ = ["Registry"]
+
+_METHODS: Final = (
+    "completion/complete",
+    "prompts/get",
+    "prompts/list",
+    "resources/list",
+    "resources/read",
+    "resources/templates/list",
+    "server/discover",
+    "subscriptions/listen",
+    "tools/call",
+    "tools/list",
+)
 
 _LIST_METHODS: Final = (
     "tools/list",
@@ -66,10 +79,11 @@ class Registry:
     def _has_resources(self) -> bool:
         return self.resources.declared or self.templates.declared
 
-    def offered(self, methods: Iterable[str]) -> frozenset[str]:
-        """Those of `methods` whose capability is declared; worked out once, and kept until a change."""
+    @property
+    def methods(self) -> frozenset[str]:
+        """The methods whose capability is declared; worked out once, and kept until a change."""
         if self._offered is None:
-            self._offered = frozenset(method for method in methods if self._offers(method))
+            self._offered = frozenset(method for method in _METHODS if self._offers(method))
         return self._offered
 
     def _offers(self, method: str) -> bool:

@@ -99,7 +99,7 @@ def _all_arguments(function: Callable[..., Any], arguments: tuple[Any, ...]) -> 
 
 
 def _is_context(value: Any) -> bool:
-    return hasattr(type(value), "step_key")
+    return getattr(value.__class__, "step_key", None) is not None
 
 
 def _digest(name: str, arguments: list[Any]) -> str:

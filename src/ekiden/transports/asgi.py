@@ -27,8 +27,6 @@ __all__ = ["Limits", "StreamableHTTP"]
 
 _log = logging.getLogger("ekiden.http")
 
-_ADMISSION: Final = (b"host", b"origin", b"content-type")
-"""The headers that decide, with method and path, whether a request is let in."""
 _REMEMBERED: Final = 256
 """Kinds of requests whose admission is remembered; a hostile client cannot fill more than this."""
 
@@ -142,7 +140,8 @@ class StreamableHTTP:
         length = headers.get(b"content-length", b"")
         if len(length) >= self._digits and length.isdigit() and int(length[:20]) > self._limits.body:
             return 413, f"Body too large: the limit is {self._limits.body} bytes"
-        kind = (scope["method"], scope["path"], *map(headers.get, _ADMISSION))
+        get = headers.get
+        kind = (scope["method"], scope["path"], get(b"host"), get(b"origin"), get(b"content-type"))
         if kind in self._admitted:
             return None
         if (refusal := self._judge(scope, headers)) is None and len(self._admitted) < _REMEMBERED:

@@ -9,6 +9,8 @@ and cancel scopes inside it are bound to.
 from collections.abc import Coroutine, Generator
 from typing import Any, Generic, TypeVar
 
+from ekiden.rounds.eagerly import Rest
+
 __all__ = ["Started"]
 
 T = TypeVar("T")
@@ -34,18 +36,5 @@ class Started(Generic[T]):
         """Go on with it, as `await coroutine` would have."""
         if self.done:
             return self.value
-        coroutine, waits_for = self._coroutine, self._waits_for
-        try:
-            while True:
-                try:
-                    sent = yield waits_for
-                except GeneratorExit:
-                    coroutine.close()
-                    raise
-                except BaseException as error:
-                    waits_for = coroutine.throw(error)
-                else:
-                    waits_for = coroutine.send(sent)
-        except StopIteration as stop:
-            value: T = stop.value
-            return value
+        value: T = yield from Rest(self._coroutine, self._waits_for).__await__()
+        return value

@@ -161,6 +161,7 @@ class _Connection(asyncio.Protocol):
         self._exchange: Exchange | None = None
         self._transport: asyncio.Transport | None = None
         self._paused = False
+        self._keep_alive = False
         self.closed = False
 
     def exchange(self, request: bytes, limit: int) -> Exchange:
@@ -175,7 +176,7 @@ class _Connection(asyncio.Protocol):
         if self._exchange is not exchange:
             return
         self._exchange = None
-        keep = exchange.complete and exchange.error is None and self._parser.should_keep_alive()
+        keep = exchange.complete and exchange.error is None and self._keep_alive
         if keep and not self.closed:
             self.resume()
             self._pool.give_back(self)
@@ -237,6 +238,8 @@ class _Connection(asyncio.Protocol):
             self._exchange.on_body(data)
 
     def on_message_complete(self) -> None:
+        # Only now does the parser know; once it has returned it has forgotten.
+        self._keep_alive = self._parser.should_keep_alive()
         if self._exchange is not None:
             self._exchange.on_complete()
 

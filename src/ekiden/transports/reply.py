@@ -24,6 +24,9 @@ Event: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Coroutine[Any, Any, Event]]
 Send: TypeAlias = Callable[[Event], Coroutine[Any, Any, None]]
 
+_LATE_SECONDS: Final = 0.02
+"""A call that ends sooner is not worth attending: most that wait at all wait for a few passes of the loop."""
+
 _JSON: Final = (b"content-type", b"application/json")
 _SSE_HEADERS: Final = [
     (b"content-type", b"text/event-stream"),
@@ -42,13 +45,13 @@ class Attendant:
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[Any] | None = asyncio.current_task()
         self._gone = False
+        self._watching: asyncio.Task[None] | None = None
         self._keep_alive: asyncio.Task[None] | None = None
         reply.on_stalled = self._leave
 
     async def attend(self, run: Started[Outcome]) -> Outcome | None:
         """The outcome of `run`, or None if the client left first and the call was cancelled."""
-        watch = self._loop.create_task(self._watch())
-        self._timer = self._loop.call_later(self._silence, self._tick)
+        self._timer = self._loop.call_later(_LATE_SECONDS, self._begin)
         try:
             return await run
         except asyncio.CancelledError:
@@ -58,10 +61,15 @@ class Attendant:
                 self._task.uncancel()
             return None
         finally:
-            watch.cancel()
             self._timer.cancel()
-            if self._keep_alive is not None:
-                self._keep_alive.cancel()
+            for standing_by in (self._watching, self._keep_alive):
+                if standing_by is not None:
+                    standing_by.cancel()
+
+    def _begin(self) -> None:
+        """The call takes long enough to look after the client."""
+        self._watching = self._loop.create_task(self._watch())
+        self._timer = self._loop.call_later(self._silence, self._tick)
 
     async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":

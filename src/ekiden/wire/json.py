@@ -36,8 +36,12 @@ def decode(data: bytes) -> Any:
         raise ParseError(f"Parse error: {error}") from None
     except RecursionError:
         raise _too_deep() from None
-    # Each level costs at least one bracket, so most messages are cleared by counting alone.
-    if data.count(b"{") + data.count(b"[") > MAX_DEPTH and not _is_shallow(value):
+    # Each level costs two brackets, so most messages are cleared by their size or by counting alone.
+    if (
+        len(data) > 2 * MAX_DEPTH
+        and data.count(b"{") + data.count(b"[") > MAX_DEPTH
+        and not _is_shallow(value)
+    ):
         raise _too_deep()
     if _LONG_NUMBER in data.translate(_DIGITS) and not _is_exact(value):
         raise ParseError(f"Parse error: an integer beyond {_LARGEST.bit_length()} bits")

@@ -1,0 +1,29 @@
+"""The official client."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from mcp import Client
+from mcp_types import ElicitRequestFormParams, ElicitResult
+
+from bench.clients.timing import MOST_ROUNDS, Call, measure
+
+
+async def agree(context: Any, params: ElicitRequestFormParams) -> ElicitResult:
+    return ElicitResult(action="accept", content={"ok": True})
+
+
+@asynccontextmanager
+async def connect(url: str) -> AsyncIterator[Call]:
+    async with Client(url, elicitation_callback=agree, input_required_max_rounds=MOST_ROUNDS) as client:
+
+        async def call(tool: str, arguments: dict[str, Any]) -> str:
+            result = await client.call_tool(tool, arguments)
+            return result.content[0].text
+
+        yield call
+
+
+if __name__ == "__main__":
+    measure(connect)
