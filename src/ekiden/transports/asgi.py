@@ -19,6 +19,7 @@ from ekiden.transports.guard import Guard
 from ekiden.transports.port import Endpoint
 from ekiden.transports.reply import Attendant, Event, Receive, Reply, Scope, Send, respond
 from ekiden.wire import jsonrpc
+from ekiden.wire.familiar import Familiar
 from ekiden.wire.headers import Headers, reject_duplicates
 from ekiden.wire.jsonrpc import EnvelopeError, RequestId
 from ekiden.wire.modern import Request, accept, accept_at_once
@@ -56,6 +57,7 @@ class StreamableHTTP:
         self._limits = limits
         self._digits = len(str(limits.body))
         self._admitted: set[tuple[Any, ...]] = set()
+        self._familiar = Familiar()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection scope."""
@@ -73,19 +75,29 @@ class StreamableHTTP:
             reply = Reply(send, headers, self._limits.stall_seconds)
             if (body := await self._slow_body(first, receive, reply)) is None:
                 return
-        if len(headers) == len(pairs) and (request := self._usual(body, headers)) is not None:
-            if (outcome := self.endpoint.at_once(request)) is not None:
-                await respond(send, outcome, self.endpoint.dialect, request.id)
-                return
+        if len(headers) != len(pairs):
+            await self._long_way(body, headers, pairs, receive, send)
+        elif (ready := self._ready(body, headers)) is not None:
+            await respond(send, ready[1], self.endpoint.dialect, ready[0])
+        elif (request := self._usual(body, headers)) is not None:
             await self._answer(request, receive, Reply(send, headers, self._limits.stall_seconds))
         else:
             await self._long_way(body, headers, pairs, receive, send)
 
+    def _ready(self, body: bytes, headers: Headers) -> tuple[RequestId, Outcome] | None:
+        """The answer to a request that was answered before, if it lies ready."""
+        familiar = self._familiar.find(body, headers)
+        outcome = None if familiar is None else self.endpoint.at_once(familiar[1])
+        return None if familiar is None or outcome is None else (familiar[0], outcome)
+
     def _usual(self, body: bytes, headers: Headers) -> Request | None:
         try:
-            return accept_at_once(body, headers, self.endpoint.methods)
+            request = accept_at_once(body, headers, self.endpoint.methods)
         except ProtocolError:
             return None
+        if request is not None and request.name is None:
+            self._familiar.learn(body, headers, request)
+        return request
 
     async def _long_way(
         self,
@@ -190,6 +202,9 @@ class StreamableHTTP:
         return None
 
     async def _answer(self, request: Request, receive: Receive, reply: Reply) -> None:
+        if (ready := self.endpoint.at_once(request)) is not None:
+            await reply.finish(ready, self.endpoint.dialect, request.id)
+            return
         run = Started(self.endpoint.answer(request, reply))
         outcome: Outcome | None
         if run.done:

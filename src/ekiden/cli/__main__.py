@@ -1,0 +1,5 @@
+"""`python -m ekiden.cli` is `ekiden`."""
+
+from ekiden.cli.main import main
+
+main()

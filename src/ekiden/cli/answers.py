@@ -1,0 +1,134 @@
+"""Answers that were given beforehand: `--answers FILE` and `--answer KEY=VALUE`.
+
+A question is named by its key, its message, or a part of the message that no other entry matches. The
+answer is written short: an object fills in a form, any other value its only field, `@accept`,
+`@decline` and `@cancel` say just that, a text is what the model wrote, a list is the roots. A whole
+result (an object with `action`, for models with `role`, for roots with `roots`) goes out as it is.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from ekiden.cli.arguments import Mistyped, read_json, split_pair, typed
+from ekiden.cli.fields import fields_of
+from ekiden.errors import UsageError
+from ekiden.rounds.asks import ELICIT, SAMPLE
+from ekiden.wire.json import is_array, is_object
+
+__all__ = ["MODEL", "Script", "question_text", "read_script"]
+
+MODEL: Final = "ekiden-cli"
+"""Who wrote what the model wrote: the spec wants a name."""
+
+_ACTIONS: Final = {"@accept": "accept", "@decline": "decline", "@cancel": "cancel"}
+
+
+class _Word(str):
+    """A value from the command line, whose type the form knows."""
+
+    __slots__ = ()
+
+
+def read_script(file: Path | None, words: Iterable[str]) -> "Script":
+    """The answers of a file and of the command line; the latter win."""
+    entries: dict[str, Any] = {}
+    if file is not None:
+        try:
+            entries = read_json(file.read_text())
+        except (OSError, Mistyped) as error:
+            raise UsageError(f"--answers {file}: {error}") from None
+        if not is_object(entries):
+            raise UsageError(f"--answers {file}: it must hold a JSON object, answers by key or message")
+    for word in words:
+        name, text, raw = split_pair(word)
+        entries[name] = read_json(text) if raw else _Word(text)
+    return Script(entries)
+
+
+class Script:
+    """Which answer belongs to which question."""
+
+    def __init__(self, entries: Mapping[str, Any]) -> None:
+        self._entries = entries
+
+    def respond(self, key: str | None, request: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The response to a question, or None if there is no answer to it."""
+        message = question_text(request)
+        name = self._find(key, message)
+        if name is None:
+            return None
+        try:
+            return _spelled(self._entries[name], request)
+        except Mistyped as error:
+            raise UsageError(f"the answer {name!r} does not fit {message!r}: {error}") from None
+
+    def _find(self, key: str | None, message: str) -> str | None:
+        for name in (key, message):
+            if name is not None and name in self._entries:
+                return name
+        parts = [name for name in self._entries if name and name in message]
+        if len(parts) > 1:
+            raise UsageError(f"several answers fit {message!r}: {', '.join(map(repr, parts))}")
+        return parts[0] if parts else None
+
+
+def question_text(request: Mapping[str, Any]) -> str:
+    """What a request asks, in words."""
+    params: dict[str, Any] = request.get("params") or {}
+    if request.get("method") == ELICIT:
+        return str(params.get("message", ""))
+    if request.get("method") == SAMPLE:
+        messages: Any = params.get("messages")
+        last: Any = messages[-1] if is_array(messages) and messages else None
+        content: Any = last.get("content") if is_object(last) else None
+        blocks: list[Any] = content if is_array(content) else [content]
+        return " ".join(str(block.get("text", "")) for block in blocks if is_object(block))
+    return "roots"
+
+
+def _spelled(answer: Any, request: Mapping[str, Any]) -> dict[str, Any]:
+    params: dict[str, Any] = request.get("params") or {}
+    if request.get("method") == ELICIT:
+        return _elicited(answer, params)
+    if request.get("method") == SAMPLE:
+        if is_object(answer) and "role" in answer:
+            return answer
+        return {"role": "assistant", "model": MODEL, "content": {"type": "text", "text": str(answer)}}
+    if is_object(answer) and "roots" in answer:
+        return answer
+    roots: list[Any] = answer if is_array(answer) else [answer]
+    return {"roots": [{"uri": str(root)} for root in roots]}
+
+
+def _elicited(answer: Any, params: Mapping[str, Any]) -> dict[str, Any]:
+    schema: dict[str, Any] = params.get("requestedSchema") or {}
+    if isinstance(answer, str) and answer in _ACTIONS:
+        return {"action": _ACTIONS[answer]}
+    if is_object(answer) and "action" in answer and "action" not in schema.get("properties", ()):
+        return answer
+    if params.get("mode", "form") == "url":
+        return {"action": "accept" if answer in (True, "true", "yes", None) else "decline"}
+    return {"action": "accept", "content": _filled_in(answer, schema)}
+
+
+def _filled_in(answer: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of a form, checked as the form says."""
+    fields = fields_of(schema)
+    if isinstance(answer, _Word) and answer.lstrip().startswith("{"):
+        answer = read_json(answer)
+    content: dict[str, Any]
+    if is_object(answer):
+        content = answer
+    else:
+        if len(fields) != 1:
+            raise Mistyped(f"the form has the fields {', '.join(field.name for field in fields)}: give JSON")
+        only = fields[0]
+        content = {only.name: typed(str(answer), only.schema) if isinstance(answer, _Word) else answer}
+    for field in fields:
+        if field.name not in content:
+            if field.required:
+                raise Mistyped(f"{field.name} is missing")
+        elif (problem := field.problem(content[field.name])) is not None:
+            raise Mistyped(f"{field.name} {problem}")
+    return content

@@ -1,0 +1,141 @@
+"""Words of a command line as values: `name=value` is typed by a JSON Schema, `name:=json` is JSON."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from ekiden.errors import ParseError, UsageError
+from ekiden.wire.json import decode, is_array, is_object
+
+__all__ = ["Mistyped", "parse_arguments", "read_json", "split_pair", "typed"]
+
+_WORDS: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_KINDS: Final = {
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "object": "a JSON object",
+    "array": "a JSON array",
+    "null": "null",
+}
+
+
+class Mistyped(UsageError):
+    """A word cannot be read as what is wanted; the message completes "x ..."."""
+
+
+def split_pair(word: str) -> tuple[str, str, bool]:
+    """`name=value` or `name:=json`: the name, the text, and whether it is JSON."""
+    name, equals, text = word.partition("=")
+    if not equals or not name.rstrip(":"):
+        raise UsageError(f"{word!r} is no argument: write name=value, or name:=json")
+    return name.removesuffix(":"), text, name.endswith(":")
+
+
+def parse_arguments(words: Iterable[str], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call, typed by the tool's input schema."""
+    arguments: dict[str, Any] = {}
+    for word in words:
+        name, text, raw = split_pair(word)
+        try:
+            value = read_json(text) if raw else _typed_argument(name, text, schema)
+        except Mistyped as error:
+            raise UsageError(f"argument {name!r} {error}") from None
+        if name not in arguments:
+            arguments[name] = value
+        elif is_array(arguments[name]) and is_array(value):
+            arguments[name] += value
+        else:
+            raise UsageError(f"argument {name!r} is given twice")
+    missing = [name for name in schema.get("required", ()) if name not in arguments]
+    if missing:
+        raise UsageError(f"the tool needs {', '.join(f'{name}=...' for name in missing)}")
+    return arguments
+
+
+def _typed_argument(name: str, text: str, schema: Mapping[str, Any]) -> Any:
+    properties: Mapping[str, Any] = schema.get("properties") or {}
+    if name in properties:
+        return typed(text, properties[name], schema)
+    if schema.get("additionalProperties") is False:
+        raise UsageError(f"the tool has no argument {name!r}; it has {', '.join(properties) or 'none'}")
+    return typed(text, schema.get("additionalProperties", True), schema)
+
+
+def read_json(text: str) -> Any:
+    """The value that a JSON text spells."""
+    try:
+        return decode(text.encode())
+    except ParseError as error:
+        raise Mistyped(f"is no JSON: {text!r} ({error.message.removeprefix('Parse error: ')})") from None
+
+
+def typed(text: str, schema: Any, root: Mapping[str, Any] | None = None) -> Any:
+    """The value that a word stands for where `schema` says what is wanted."""
+    root = {} if root is None else root
+    kinds = _kinds(schema, root, 0)
+    if kinds == {"string"}:
+        return text
+    if "array" in kinds and "string" not in kinds and not text.lstrip().startswith("["):
+        return [typed(text, _resolved(schema, root).get("items", True), root)]
+    for kind in ("null", "boolean", "integer", "number", "array", "object"):
+        if not kinds or kind in kinds:
+            fits, value = _read_as(kind, text, guess="integer" in kinds or not kinds)
+            if fits:
+                return value
+    if not kinds or "string" in kinds:
+        return text
+    wanted = " or ".join(_KINDS.get(kind, kind) for kind in sorted(kinds))
+    raise Mistyped(f"must be {wanted}, not {text!r}")
+
+
+def _read_as(kind: str, text: str, *, guess: bool) -> tuple[bool, Any]:
+    """Whether a word can be read as this kind, and its value."""
+    if kind == "boolean" and not guess and text.lower() in (*_WORDS, "1", "0"):
+        return True, _WORDS.get(text.lower(), text == "1")
+    try:
+        value = decode(text.encode())
+    except ParseError:
+        return False, None
+    if kind == "integer" and isinstance(value, float) and value.is_integer():
+        return True, int(value)
+    fits = {
+        "null": value is None,
+        "boolean": isinstance(value, bool),
+        "integer": isinstance(value, int) and not isinstance(value, bool),
+        "number": isinstance(value, int | float) and not isinstance(value, bool),
+        "array": is_array(value),
+        "object": is_object(value),
+    }
+    return fits[kind], value
+
+
+def _kinds(schema: Any, root: Mapping[str, Any], depth: int) -> set[str]:
+    """The JSON types that a schema allows; none if it does not say."""
+    schema = _resolved(schema, root)
+    if depth > 20:  # A schema that refers to itself says nothing here.
+        return set()
+    named = schema.get("type")
+    if named is not None:
+        return {str(kind) for kind in named} if is_array(named) else {str(named)}
+    kinds: set[str] = set()
+    for branch in (*schema.get("anyOf", ()), *schema.get("oneOf", ()), *schema.get("allOf", ())):
+        kinds |= _kinds(branch, root, depth + 1)
+    values = [schema["const"]] if "const" in schema else schema.get("enum", ())
+    if values and all(isinstance(value, str) for value in values):
+        kinds.add("string")
+    return kinds
+
+
+def _resolved(schema: Any, root: Mapping[str, Any]) -> dict[str, Any]:
+    for _ in range(20):
+        if not is_object(schema):
+            return {}
+        reference = schema.get("$ref")
+        if not isinstance(reference, str) or not reference.startswith("#/"):
+            return schema
+        target: Any = root
+        for part in reference[2:].split("/"):
+            target = target.get(part.replace("~1", "/").replace("~0", "~")) if is_object(target) else None
+        schema = target
+    return {}

@@ -1,0 +1,196 @@
+"""The commands and their options. What they do is imported when they run."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+__all__ = ["app"]
+
+# rich_markup_mode=None: rich would take longer to load than the whole help takes to show.
+app = typer.Typer(
+    help="Serve, call and look into MCP servers.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+keys = typer.Typer(help="Keys that seal the state of calls.", no_args_is_help=True)
+app.add_typer(keys, name="keys")
+
+Target = Annotated[
+    str, typer.Argument(help="A URL, a Python file (FILE[:NAME]), or a command that serves stdio.")
+]
+Header = Annotated[list[str] | None, typer.Option(help="'Name: value', sent with every HTTP request.")]
+Era = Annotated[
+    Literal["auto", "modern", "legacy"], typer.Option(help="Which protocol to speak: find out, 2026, 2025.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+KeysFile = Annotated[
+    Path | None, typer.Option(help="A file with one key in a line; the first seals, all open.")
+]
+LogLevel = Literal["debug", "info", "warning", "error", "critical"]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"ekiden {version('ekiden')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Serve, call and look into MCP servers."""
+
+
+@app.command()
+def run(
+    server: Annotated[str, typer.Argument(metavar="FILE[:NAME]", help="A Python file with a Server.")],
+    stdio: Annotated[bool, typer.Option("--stdio", help="Serve stdin and stdout instead of HTTP.")] = False,
+    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port; 0 takes any.", min=0, max=65535)] = 8000,
+    path: Annotated[str, typer.Option(help="The path of the endpoint.")] = "/mcp",
+    workers: Annotated[int, typer.Option(help="How many processes serve.", min=1)] = 1,
+    store: Annotated[
+        str | None, typer.Option(help="sqlite:///FILE, for a server that names no store itself.")
+    ] = None,
+    reload: Annotated[bool, typer.Option("--reload", help="Start anew when a Python file changes.")] = False,
+    keys_file: KeysFile = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="A name besides localhost that clients may call; '*' is any.")
+    ] = None,
+    allow_origin: Annotated[list[str] | None, typer.Option(help="A web origin whose pages may call.")] = None,
+    grace: Annotated[float, typer.Option(help="Seconds that running calls have at the end.", min=0)] = 10.0,
+    log_level: Annotated[LogLevel, typer.Option(help="What is logged to stderr.")] = "warning",
+) -> None:
+    """Serve the server of a Python file."""
+    from ekiden.cli.running import Job, RunOptions
+    from ekiden.cli.running import run as run_server
+
+    job = Job(
+        spec=server,
+        path=path,
+        allow_hosts=allow_host or [],
+        allow_origins=allow_origin or [],
+        grace=grace,
+        log_level=log_level,
+    )
+    run_server(
+        RunOptions(
+            job=job,
+            stdio=stdio,
+            host=host,
+            port=port,
+            workers=workers,
+            store=store,
+            reload=reload,
+            keys_file=keys_file,
+        )
+    )
+
+
+@app.command()
+def call(
+    target: Target,
+    tool: Annotated[str, typer.Argument(help="The tool's name.")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME=VALUE | NAME:=JSON]...", help="Its arguments.")
+    ] = None,
+    answers: Annotated[
+        Path | None, typer.Option(help="A JSON file of answers, by key or by a part of the message.")
+    ] = None,
+    answer: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="One answer; the value may be @accept, @decline or @cancel."),
+    ] = None,
+    root: Annotated[list[str] | None, typer.Option(help="A folder or URI to tell the server of.")] = None,
+    header: Header = None,
+    era: Era = "auto",
+    timeout: Annotated[float | None, typer.Option(help="Seconds for the whole call.", min=0)] = None,
+    max_rounds: Annotated[int, typer.Option(help="How often the server may ask.", min=0)] = 100,
+    save_to: Annotated[Path, typer.Option(help="Where images and sounds go.")] = Path(),
+    json: Json = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tell of every round.")] = False,
+) -> None:
+    """Call a tool. What it asks is asked at the terminal."""
+    from ekiden.cli.calling import CallOptions
+    from ekiden.cli.calling import call as call_tool
+    from ekiden.cli.targets import Connection
+
+    options = CallOptions(
+        connection=Connection(target=target, headers=header or [], era=era, timeout=timeout),
+        tool=tool,
+        arguments=arguments or [],
+        answers=answers,
+        answer=answer or [],
+        roots=root or [],
+        max_rounds=max_rounds,
+        save_to=save_to,
+        json=json,
+        verbose=verbose,
+    )
+    raise typer.Exit(call_tool(options))
+
+
+@app.command()
+def tools(target: Target, header: Header = None, era: Era = "auto", json: Json = False) -> None:
+    """List the tools of a server."""
+    _list("tools", target, header, era, json)
+
+
+@app.command()
+def prompts(target: Target, header: Header = None, era: Era = "auto", json: Json = False) -> None:
+    """List the prompts of a server."""
+    _list("prompts", target, header, era, json)
+
+
+@app.command()
+def resources(target: Target, header: Header = None, era: Era = "auto", json: Json = False) -> None:
+    """List the resources and resource templates of a server."""
+    _list("resources", target, header, era, json)
+
+
+def _list(
+    what: Literal["tools", "prompts", "resources"],
+    target: str,
+    header: list[str] | None,
+    era: str,
+    as_json: bool,
+) -> None:
+    from ekiden.cli.listing import show_list
+    from ekiden.cli.targets import Connection
+
+    show_list(what, Connection(target=target, headers=header or [], era=era), as_json=as_json)
+
+
+@keys.command("new")
+def new() -> None:
+    """Make a key, fit for EKIDEN_KEYS and key files."""
+    from ekiden.server.keys import new_key
+
+    typer.echo(new_key())
+
+
+@keys.callback()
+def _keys() -> None:
+    """Keys that seal the state of calls."""
+
+
+@app.command()
+def token(
+    source: Annotated[str, typer.Argument(metavar="FILE_OR_-", help="Where the token is; - is stdin.")],
+    keys_file: KeysFile = None,
+    show_values: Annotated[
+        bool, typer.Option("--show-values", help="Show answers and what steps returned, too.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Open a requestState with the keys of its server, and show what it says."""
+    from ekiden.cli.tokens import show_token
+
+    show_token(source, keys_file, show_values=show_values, as_json=json)

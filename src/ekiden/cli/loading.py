@@ -1,0 +1,120 @@
+"""The server in a user's Python file."""
+
+import contextlib
+import importlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Generator
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from ekiden.errors import UsageError
+
+if TYPE_CHECKING:
+    from ekiden.server.server import Server
+
+__all__ = ["load_server", "split_spec"]
+
+
+def split_spec(spec: str) -> tuple[Path, str | None]:
+    """`FILE` or `FILE:NAME` as its two halves."""
+    file, colon, name = spec.rpartition(":")
+    if colon and name.isidentifier() and not Path(spec).exists():
+        return Path(file), name
+    return Path(spec), None
+
+
+def load_server(spec: str) -> "Server":
+    """The server that `FILE[:NAME]` stands for: the one of that name, or the only one."""
+    path, name = split_spec(spec)
+    if not path.is_file():
+        raise UsageError(f"there is no file {path}")
+    from ekiden.server.server import Server
+
+    with _no_running(Server):
+        module = _import(path)
+    found: dict[int, str] = {}
+    for key, value in vars(module).items():
+        if isinstance(value, Server):
+            found.setdefault(id(value), key)  # One server may have several names.
+    names = list(found.values())
+    if name is not None:
+        named: Any = getattr(module, name, None)
+        if isinstance(named, Server):
+            return named
+        raise UsageError(f"{path} has no Server named {name!r}; it has {_listed(names)}")
+    if len(names) != 1:
+        hint = f"; choose one: {path}:{names[0]}" if names else ""
+        raise UsageError(f"{path} has {_listed(names)}{hint}")
+    server: Server = getattr(module, names[0])
+    return server
+
+
+@contextlib.contextmanager
+def _no_running(kind: "type[Server]") -> Generator[None, None, None]:
+    """A file that calls `server.run()` while it is loaded would serve before it is known what it serves."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise UsageError("it calls server.run() when it is loaded; put that under if __name__ == '__main__':")
+
+    run = kind.run
+    kind.run = refuse  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        kind.run = run  # type: ignore[method-assign]
+
+
+def _listed(names: list[str]) -> str:
+    if not names:
+        return "no Server object"
+    return f"{len(names)} server{'s' if len(names) > 1 else ''} ({', '.join(names)})"
+
+
+def _import(path: Path) -> ModuleType:
+    """Import a file as `python FILE` would find its neighbours, or as a part of its package."""
+    path = path.resolve()
+    parts, root = [path.stem], path.parent
+    while (root / "__init__.py").is_file():
+        parts.insert(0, root.name)
+        root = root.parent
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    try:
+        if len(parts) > 1:
+            return importlib.import_module(".".join(parts))
+        return _import_alone(path)
+    except Exception as error:
+        raise UsageError(f"{path.name} cannot be loaded: {_told(error, path)}") from error
+    except SystemExit as error:
+        raise UsageError(f"{path.name} cannot be loaded: it exits with {error.code!r}") from error
+
+
+def _import_alone(path: Path) -> ModuleType:
+    # A file may be named like a module that is loaded: `http.py`, `token.py`.
+    name = path.stem if path.stem not in sys.modules else f"ekiden_file_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # Annotations are looked up here.
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _told(error: Exception, path: Path) -> str:
+    """The user's own error in one line, with the line of the user's file that led to it."""
+    if isinstance(error, SyntaxError):
+        where = f"line {error.lineno} of {Path(error.filename or path).name}"
+        return f"{type(error).__name__}: {error.msg} ({where})"
+    said = " ".join(f"{type(error).__name__}: {error}".split())
+    lines = [
+        frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)
+    ]
+    return f"{said} (line {lines[-1]})" if lines else said

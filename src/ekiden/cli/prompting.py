@@ -1,0 +1,120 @@
+"""Questions at the terminal, one at a time, with questionary.
+
+Esc leaves a question (`Left`), wherever it is; Ctrl-C is an interrupt as it is everywhere else. All of
+it is drawn on stderr where that is a terminal, so that stdout can be piped.
+"""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from prompt_toolkit.output import Output
+    from questionary import Question
+
+__all__ = ["Left", "Terminal"]
+
+Choice = tuple[Any, str]
+"""A value, and what the user reads for it."""
+
+
+class Left(Exception):
+    """The user left the question with Esc."""
+
+
+class Terminal:
+    """The user, at a keyboard."""
+
+    @staticmethod
+    def is_there() -> bool:
+        """Whether anybody can answer: a question that nobody sees is never asked."""
+        return sys.stdin.isatty() and (sys.stderr.isatty() or sys.stdout.isatty())
+
+    async def text(self, message: str, default: str, validate: Callable[[str], str | None]) -> str:
+        """A line of text; `validate` says what is wrong with it."""
+        import questionary
+
+        question = questionary.text(
+            message,
+            default=default,
+            validate=_as_verdict(validate),
+            validate_while_typing=False,  # Nobody wants to be told that half an address is none.
+            output=self._output(),
+        )
+        return str(await self._ask(question))
+
+    async def pick(self, message: str, choices: Sequence[Choice], default: Any = None) -> Any:
+        """One of several values."""
+        import questionary
+
+        listed = [questionary.Choice(title, value=at) for at, (_, title) in enumerate(choices)]
+        first = next((at for at, (value, _) in enumerate(choices) if value == default), 0)
+        picked: int = await self._ask(
+            questionary.select(message, choices=listed, default=listed[first], output=self._output())
+        )
+        return choices[picked][0]
+
+    async def pick_many(self, message: str, choices: Sequence[Choice], default: Sequence[Any]) -> list[Any]:
+        """Any number of several values."""
+        import questionary
+
+        listed = [
+            questionary.Choice(title, value=at, checked=value in default)
+            for at, (value, title) in enumerate(choices)
+        ]
+        picked: list[int] = await self._ask(
+            questionary.checkbox(message, choices=listed, output=self._output())
+        )
+        return [choices[at][0] for at in picked]
+
+    async def confirm(self, message: str, default: bool) -> bool:
+        """Yes or no."""
+        import questionary
+
+        return bool(await self._ask(questionary.confirm(message, default=default, output=self._output())))
+
+    async def _ask(self, question: "Question") -> Any:
+        _bind(question)
+        try:
+            return await question.unsafe_ask_async()
+        except EOFError:  # Ctrl-D
+            raise Left from None
+        except KeyboardInterrupt:
+            # The terminal is raw while a question is open, so Ctrl-C came as a key. As a signal it
+            # cancels the call in good order.
+            signal.raise_signal(signal.SIGINT)
+            await asyncio.Event().wait()
+
+    @staticmethod
+    def _output() -> "Output":
+        from prompt_toolkit.output import create_output
+
+        return create_output(stdout=sys.stderr if sys.stderr.isatty() else sys.__stdout__)
+
+
+def _bind(question: "Question") -> None:
+    """Add the keys that every question has."""
+    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent, merge_key_bindings
+    from prompt_toolkit.keys import Keys
+
+    keys = KeyBindings()
+
+    @keys.add(Keys.Escape, eager=True)
+    def leave(event: KeyPressEvent) -> None:
+        event.app.exit(exception=Left())
+
+    @keys.add(Keys.ControlC, eager=True)
+    @keys.add(Keys.SIGINT, eager=True)
+    def interrupt(event: KeyPressEvent) -> None:
+        event.app.exit(exception=KeyboardInterrupt())
+
+    application = question.application
+    own = [] if application.key_bindings is None else [application.key_bindings]
+    application.key_bindings = merge_key_bindings([*own, keys])
+
+
+def _as_verdict(validate: Callable[[Any], str | None]) -> Callable[[Any], bool | str]:
+    """questionary wants True for a value that is fine."""
+    return lambda value: True if (problem := validate(value)) is None else problem

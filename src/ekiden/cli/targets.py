@@ -1,0 +1,91 @@
+"""What a command can be pointed at: a URL, a Python file, or a command that serves stdio."""
+
+import asyncio
+import contextlib
+import shlex
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import msgspec
+
+from ekiden.cli.keys import provide_key
+from ekiden.cli.loading import load_server, split_spec
+from ekiden.errors import UsageError
+
+if TYPE_CHECKING:
+    from ekiden.cli.asking import Responder
+    from ekiden.client.client import Client
+
+__all__ = ["Connection", "opened"]
+
+
+class Connection(msgspec.Struct, frozen=True, kw_only=True):
+    """What to speak to, and how."""
+
+    target: str
+    headers: Sequence[str] = ()
+    era: str = "auto"
+    timeout: float | None = None
+    """Seconds for all that is done with the server; a file is loaded before they begin."""
+
+
+@asynccontextmanager
+async def opened(
+    connection: Connection, responder: "Responder | None" = None, **options: Any
+) -> "AsyncGenerator[Client]":
+    """A client of the target. A server in a file runs in this process, and prints to stderr."""
+    from ekiden.client.client import Client
+
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(contextlib.redirect_stdout(sys.stderr))
+        target = _resolve(connection.target)
+        await stack.enter_async_context(asyncio.timeout(connection.timeout))
+        if hasattr(target, "running"):
+            await stack.enter_async_context(target.running())
+        if responder is not None:
+            options |= {
+                "elicit": responder.elicit,
+                "elicit_url": responder.elicit,
+                "sample": responder.sample,
+                "roots": responder.roots,
+            }
+        if connection.headers:
+            options["http_client"] = await stack.enter_async_context(_http_client(connection.headers))
+        client = Client(
+            target,
+            mode=cast("Literal['auto', 'modern', 'legacy']", connection.era),
+            name="ekiden-cli",
+            **options,
+        )
+        yield await stack.enter_async_context(client)
+
+
+def _resolve(target: str) -> Any:
+    if target.startswith(("http://", "https://")):
+        return target
+    path, name = split_spec(target)
+    if path.suffix == ".py" and (path.is_file() or len(shlex.split(target)) == 1):
+        if not path.is_file():
+            raise UsageError(f"there is no file {path}")
+        # A file of another SDK is a program: importing it could serve our own stdin.
+        if name is None and "ekiden" not in path.read_text(errors="replace"):
+            return path
+        provide_key()
+        return load_server(target)
+    try:
+        return shlex.split(target)
+    except ValueError as error:
+        raise UsageError(f"the command {target!r} cannot be read: {error}") from None
+
+
+def _http_client(headers: Sequence[str]) -> Any:
+    import httpx2
+
+    pairs = [header.partition(":") for header in headers]
+    if wrong := [header for header, (_, colon, _) in zip(headers, pairs, strict=True) if not colon]:
+        raise UsageError(f"--header {wrong[0]!r} is not 'Name: value'")
+    named = {name.strip(): value.strip() for name, _, value in pairs}
+    # A tool may be silent for long: only --timeout counts.
+    return httpx2.AsyncClient(headers=named, timeout=httpx2.Timeout(30.0, read=None))
