@@ -97,7 +97,7 @@ def find_keys(keys: Iterable[bytes | str] | Path | None) -> KeyRing:
         return KeyRing(keys)
     _log.warning(
         "No keys are set, so requestState is sealed with a key of this process: no other worker can go "
-        "on with a round, and a restart loses every open one. Set EKIDEN_KEYS to base64 of 32 random bytes."
+        "on with a round, and a restart loses every open one. Set EKIDEN_KEYS (`ekiden keys new` makes one)."
     )
     return KeyRing([secrets.token_bytes(_LEAST)])
 
