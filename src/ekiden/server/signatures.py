@@ -8,7 +8,7 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, NotRequired
+from typing import Any, Final, NotRequired
 
 import docstring_parser
 import msgspec
@@ -65,6 +65,18 @@ def read_signature(function: Callable[..., Any], *, what: str) -> Signature:
     )
 
 
+_PLAIN: Final = (str, int, bool, float)
+"""Types that a JSON value has or has not: there is nothing to convert."""
+
+
+def _bare(hint: Any) -> Any:
+    """A hint without its description; constraints stay, and make it more than a bare type."""
+    metadata = getattr(hint, "__metadata__", ())
+    if metadata and all(isinstance(entry, FieldInfo) and not entry.metadata for entry in metadata):
+        return hint.__origin__
+    return hint
+
+
 def _annotated(function: Callable[..., Any]) -> Any:
     """What bears the annotations: of a partial the function in it, of an object its `__call__`."""
     while isinstance(function, functools.partial):
@@ -116,6 +128,8 @@ class HintedParameters:
         self._show_defaults(fields, defaults)
         self.names = tuple(fields)
         self.required = tuple(name for name in fields if name not in defaults)
+        described = {name: _bare(hint) for name, hint in fields.items()}
+        self._plain = described if all(kind in _PLAIN for kind in described.values()) else None
 
     def _show_defaults(self, fields: dict[str, Any], defaults: dict[str, Any]) -> None:
         for name, default in defaults.items():
@@ -135,6 +149,8 @@ class HintedParameters:
         Strict, as the published schema is: a string of digits is no integer. 1.0 is one, though, as
         in JSON Schema.
         """
+        if self._is_plain_call(arguments):
+            return dict(arguments)
         try:
             bound: dict[str, Any] = self._validate_json(encode(arguments), strict=True)
         except ValidationError as error:
@@ -143,6 +159,13 @@ class HintedParameters:
                 raise ArgumentsInvalid(explain(error)) from None
             return self._bind_spelled(spelled)
         return bound
+
+    def _is_plain_call(self, arguments: Mapping[str, Any]) -> bool:
+        """Whether nothing but their types is asked of the arguments, and those are right at a glance."""
+        plain = self._plain
+        if plain is None or any(name not in arguments for name in self.required):
+            return False
+        return all(plain.get(name) is type(value) for name, value in arguments.items())
 
     def _bind_spelled(self, arguments: bytes) -> dict[str, Any]:
         try:
