@@ -473,9 +473,9 @@ async def test_three_kinds_in_one_round_by_hand() -> None:
             "multi",
             confirm={"action": "accept", "content": {"ok": True}},
             summarize=said("short"),
-            roots={"roots": [{"uri": "file:///work/repo-a/"}]},
+            roots={"roots": [{"uri": "file:///projects/repo-a/"}]},
         )
-        assert done == complete(2, "accept short file:///work/repo-a/")
+        assert done == complete(2, "accept short file:///projects/repo-a/")
 
 
 async def test_three_kinds_of_which_one_answer_is_missing_by_hand() -> None:
@@ -703,6 +703,8 @@ async def test_the_tutorials_roots() -> None:
     async with talk(server) as client:
         asked = await client.say(1, "roots", {})
         assert asked["result"]["inputRequests"]["client_roots"]["method"] == "roots/list"
-        answer = {"roots": [{"uri": "file:///work/repo-a/"}, {"uri": "file:///work/repo-b/", "name": "b"}]}
+        answer = {
+            "roots": [{"uri": "file:///projects/repo-a/"}, {"uri": "file:///projects/repo-b/", "name": "b"}]
+        }
         done = await client.go_on(2, "roots", {}, client_roots=answer)
-        assert done == complete(2, "file:///work/repo-a/ file:///work/repo-b/")
+        assert done == complete(2, "file:///projects/repo-a/ file:///projects/repo-b/")
