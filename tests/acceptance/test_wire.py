@@ -558,7 +558,7 @@ async def test_a_step_of_a_handler_that_asks_by_hand_runs_once() -> None:
             return len(ran)
 
         worked = await ctx.step(work)
-        if ctx.request_state != "xxx":
+        if ctx.request_state != "x" * 3:
             return InputRequired(request_state=(ctx.request_state or "") + "x")
         return str(worked)
 
