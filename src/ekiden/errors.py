@@ -14,6 +14,7 @@
     │   ├── MissingCapability          -32021  the client did not declare what the request needs
     │   └── UnsupportedVersion         -32022
     ├── TransportError           the connection failed: nothing is wrong with the message
+    ├── StoreUnavailable         the store cannot be reached or written to right now: nothing was changed
     ├── StepFailed               a step raised, now or in an earlier round: catch it as you would the original
     └── ToolError                raised by a tool's author: the text is shown to the model
 
@@ -37,6 +38,7 @@ __all__ = [
     "ProtocolError",
     "RegistrationError",
     "StepFailed",
+    "StoreUnavailable",
     "ToolError",
     "TransportError",
     "UnsupportedVersion",
@@ -76,6 +78,10 @@ class StepFailed(EkidenError):
 
 class TransportError(EkidenError):
     """The connection to the peer failed or was closed."""
+
+
+class StoreUnavailable(EkidenError):
+    """The store cannot be reached or written to right now. Nothing was changed: try again."""
 
 
 class ToolError(EkidenError):

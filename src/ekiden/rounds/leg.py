@@ -30,13 +30,16 @@ from ekiden.rounds.journal import Entry, Journal
 from ekiden.rounds.ledger import RoundMemory
 from ekiden.rounds.outcome import Outcome
 
-__all__ = ["Ended", "Leg", "Restart", "Step", "Suspended", "current_step"]
+__all__ = ["BACKGROUND", "Ended", "Leg", "Restart", "Step", "Suspended", "current_step"]
 
 _log = logging.getLogger("ekiden.rounds")
 
 _IDLE_PASSES: Final = 4
 """Passes of the event loop without an effect after which a leg is at rest. A branch that is started
 in a task group inside a task group inside a gather comes to its first effect within three."""
+
+BACKGROUND: Final = "b:background"
+"""The pause of a handler that wants to go on as a task."""
 
 _PATIENCE: Final = 100
 """Effects that an ended handler may try before it is taken to be deaf, and put to sleep."""
@@ -106,6 +109,10 @@ class Leg:
         self.fresh = fresh
         """Whether the handler is beyond what earlier legs did. Before that, its progress is no news."""
         self.on_fresh: Callable[[], None] | None = None
+        self.can_background = False
+        """Whether the call can become a task."""
+        self.wishes: tuple[float | None, float | None] = (None, None)
+        """The time to live and the poll interval that the handler wants for its task."""
         self.trace: list[str] | None = None
         """If a list, every effect notes its name here."""
         self._responses = responses
@@ -446,6 +453,18 @@ class Leg:
                 if not self._over:
                     self._pauses.pop(name, None)
                 raise
+
+    async def background(self, ttl: float | None = None, poll: float | None = None) -> None:
+        """Go on as a task, once nothing is asked any more; where there are no tasks, just go on."""
+        if self._over:
+            await self._refuse()
+        self._not_in_a_step("become a task")
+        self._quiet = 0
+        if self.can_background:
+            future = self._pauses[BACKGROUND] = self._loop.create_future()
+            self.wishes = (ttl, poll)
+            self._stir()
+            await future
 
     async def sleep(self, seconds: float, key: str | None = None) -> None:
         """Wait until a moment that is the same in every leg."""

@@ -204,6 +204,13 @@ class Context(Generic[StateT]):
         """End the round with state only. The client comes straight back, to any worker."""
         await self._leg.pause(key)
 
+    async def background(self, *, ttl: float | None = None, poll_interval: float | None = None) -> None:
+        """From here on go on as a task, where the client has tasks: the call is answered with its id.
+
+        Needs `@server.tool(task="deferred")`. `ttl` and `poll_interval` are seconds.
+        """
+        await self._leg.background(ttl, poll_interval)
+
     async def sleep(self, seconds: float, *, key: str | None = None) -> None:
         """Wait until a moment that is the same in every round."""
         await self._leg.sleep(seconds, key)

@@ -7,7 +7,7 @@ handler takes no `Context` and brings no state never comes here.
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
@@ -15,7 +15,7 @@ from ekiden.errors import InternalError, InvalidParams, MissingCapability, NonDe
 from ekiden.rounds.asks import declares
 from ekiden.rounds.claims import Claims
 from ekiden.rounds.journal import Entry, Journal, fingerprint
-from ekiden.rounds.leg import Ended, Leg, Restart, Suspended, mixed_styles
+from ekiden.rounds.leg import BACKGROUND, Ended, Leg, Restart, Suspended, mixed_styles
 from ekiden.rounds.outcome import Failed, Interim, Outcome
 from ekiden.server.context import Context
 from ekiden.server.handlers import Handler
@@ -28,6 +28,9 @@ from ekiden.telemetry.spans import link_to
 from ekiden.transports.port import Stream
 from ekiden.wire.json import canonical, is_object
 from ekiden.wire.modern import Request
+
+if TYPE_CHECKING:
+    from ekiden.server.tasks import Tasks
 
 __all__ = ["Call", "Conclude", "Flows"]
 
@@ -64,6 +67,8 @@ class Flows:
         limits = sealer.limits
         self.watch: Callable[[Leg], None] | None = None
         """Told of every leg before it runs; for tests."""
+        self.tasks: Tasks | None = None
+        """Where there is a store for them."""
         self.parking = ParkingLot(most=limits.parked_calls, seconds=limits.answer_seconds)
 
     async def run(self, call: Call) -> Outcome:
@@ -72,6 +77,11 @@ class Flows:
         token = call.request.params.get("requestState", _ABSENT)
         if token is _ABSENT:
             claims = self._sealer.first(call.request)
+            if call.handler.task in ("optional", "required") and self.tasks is not None:
+                required = call.handler.task == "required"
+                task = await self.tasks.from_start(call.request, claims, required=required)
+                if task is not None:
+                    return task
             return await self._round(call, claims, responses, first=True)
         claims = await self._sealer.open(token, call.request)
         if claims.trace is not None:
@@ -122,6 +132,8 @@ class Flows:
             memory=memory,
             parked=call.handler.parked,
         )
+        if call.handler.task != "never" and self.tasks is not None:
+            leg.can_background = self.tasks.wanted_by(call.request)
         if self.watch is not None:
             self.watch(leg)
         context = Context(call.request, call.stream, call.state, leg, claims, responses)
@@ -208,6 +220,10 @@ class Flows:
     ) -> Outcome:
         claims.journal = leg.journal.entries
         if isinstance(ended, Suspended):
+            if BACKGROUND in ended.pauses:
+                ended.pauses.remove(BACKGROUND)
+                if not ended.asks and not ended.pauses and self.tasks is not None:
+                    return await self.tasks.create(call.request, claims, claims.journal, leg.wishes)
             requests = {key: ask.request() for key, ask in ended.asks.items()}
             claims.asked = {key: ask.digest for key, ask in ended.asks.items()}
             claims.pauses = ended.pauses
