@@ -19,11 +19,12 @@ if TYPE_CHECKING:
         ProtocolError,
         RegistrationError,
         StepFailed,
+        StoreUnavailable,
         ToolError,
         TransportError,
         UsageError,
     )
-    from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome
+    from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome, Task
     from ekiden.server.catalog import Cache
     from ekiden.server.context import Context
     from ekiden.server.endpoint import CallNext, Middleware
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from ekiden.server.manual import InputRequired
     from ekiden.server.sealing import RoundLimits
     from ekiden.server.server import Server
+    from ekiden.server.task_work import CancelledTask
+    from ekiden.tasks.runner import TaskLimits
     from ekiden.transports.asgi import Limits
     from ekiden.wire.modern import Request
 
@@ -41,6 +44,7 @@ __all__ = [
     "CallNext",
     "CallTimeout",
     "Cancelled",
+    "CancelledTask",
     "CannotAnswer",
     "Client",
     "ClientLimits",
@@ -66,6 +70,9 @@ __all__ = [
     "Server",
     "ServerError",
     "StepFailed",
+    "StoreUnavailable",
+    "Task",
+    "TaskLimits",
     "TooManyRounds",
     "ToolError",
     "TransportError",
@@ -98,6 +105,9 @@ _HOMES = {
     "Outcome": "ekiden.rounds.outcome",
     "Request": "ekiden.wire.modern",
     "Server": "ekiden.server.server",
+    "CancelledTask": "ekiden.server.task_work",
+    "Task": "ekiden.rounds.outcome",
+    "TaskLimits": "ekiden.tasks.runner",
 }
 
 

@@ -116,8 +116,7 @@ def finish(record: TaskRecord, fence: int, ending: Ending, *, now: float, messag
         return
     record.state = _owned(record, fence, "complete" if ending.error is None else "fail")
     record.result, record.error = ending.result, ending.error
-    if message is not None:
-        record.message = message
+    record.message = message
     _close(record, now)
 
 

@@ -324,7 +324,8 @@ class _Run:
                         raise
                     await self._stop(work)
                 return
-            ending, message = ending_of(ended), self._message
+            ending = ending_of(ended)
+            message = self._message if isinstance(ended, Failed) else None  # How far it came.
             await self._runner.insist(
                 lambda: self._store.finish(self.id, self.fence, ending, unsaved, now=now, message=message)
             )
