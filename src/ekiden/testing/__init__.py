@@ -2,6 +2,7 @@
 
 - `ScriptedClient` answers by question: one call, however many rounds it has.
 - `Replicas` runs every round of a call in another instance of the server.
+- `TaskStoreContract` is what every store of tasks must do, as tests to inherit.
 - `check_replay` runs a call straight through and again round by round, and reports the first
   difference.
 
@@ -12,6 +13,7 @@ from ekiden.testing.answers import CANCEL, DECLINE, Unanswered
 from ekiden.testing.client import CallFailed, Round, ScriptedClient
 from ekiden.testing.replay import ReplayDiffers, check_replay
 from ekiden.testing.replicas import Replicas
+from ekiden.testing.task_contract import TaskStoreContract
 
 __all__ = [
     "CANCEL",
@@ -21,6 +23,7 @@ __all__ = [
     "Replicas",
     "Round",
     "ScriptedClient",
+    "TaskStoreContract",
     "Unanswered",
     "check_replay",
 ]
