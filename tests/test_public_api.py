@@ -31,6 +31,7 @@ PUBLIC = [
     "ProtocolError",
     "RegistrationError",
     "Request",
+    "Retry",
     "RoundLimits",
     "Server",
     "ServerError",

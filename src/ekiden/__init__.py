@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome, Task
+    from ekiden.rounds.retry import Retry
     from ekiden.server.catalog import Cache
     from ekiden.server.context import Context
     from ekiden.server.endpoint import CallNext, Middleware
@@ -66,6 +67,7 @@ __all__ = [
     "ProtocolError",
     "RegistrationError",
     "Request",
+    "Retry",
     "RoundLimits",
     "Server",
     "ServerError",
@@ -108,6 +110,7 @@ _HOMES = {
     "CancelledTask": "ekiden.server.task_work",
     "Task": "ekiden.rounds.outcome",
     "TaskLimits": "ekiden.tasks.runner",
+    "Retry": "ekiden.rounds.retry",
 }
 
 

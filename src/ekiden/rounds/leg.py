@@ -29,6 +29,7 @@ from ekiden.rounds.eagerly import EagerTask
 from ekiden.rounds.journal import Entry, Journal
 from ekiden.rounds.ledger import RoundMemory
 from ekiden.rounds.outcome import Outcome
+from ekiden.rounds.retry import Retry
 
 __all__ = ["BACKGROUND", "Ended", "Leg", "Restart", "Step", "Suspended", "current_step"]
 
@@ -53,9 +54,14 @@ class Step(Protocol):
 
     name: str
     digest: str
+    retry: Retry | None
 
     async def perform(self) -> Entry:
-        """Run it; what it raised is an entry too."""
+        """Run it, as often as its policy says; what it raised is an entry too."""
+        ...
+
+    async def attempt(self) -> tuple[Entry, bool]:
+        """Run it once; whether what it raised is worth another try."""
         ...
 
     def recall(self, entry: Entry) -> Any:

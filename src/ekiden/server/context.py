@@ -18,6 +18,7 @@ from ekiden.errors import UsageError
 from ekiden.rounds.asks import declares
 from ekiden.rounds.claims import Claims
 from ekiden.rounds.leg import Leg, current_step
+from ekiden.rounds.retry import Retry
 from ekiden.server import questions
 from ekiden.server.forms import Answer, form_for
 from ekiden.server.manual import read_response
@@ -151,6 +152,7 @@ class Context(Generic[StateT]):
         *args: *Ts,
         key: str | None = None,
         raises: Sequence[type[Exception]] = (),
+        retry: Retry | None = None,
     ) -> T: ...
     @overload
     async def step(
@@ -159,6 +161,7 @@ class Context(Generic[StateT]):
         *args: *Ts,
         key: str | None = None,
         raises: Sequence[type[Exception]] = (),
+        retry: Retry | None = None,
     ) -> T: ...
     async def step(  # type: ignore[misc]  # mypy does not see that *Any takes every *Ts
         self,
@@ -166,13 +169,15 @@ class Context(Generic[StateT]):
         *args: Any,
         key: str | None = None,
         raises: Sequence[type[Exception]] = (),
+        retry: Retry | None = None,
     ) -> Any:
         """Run a function once in the whole call, not once in every round, and get its value.
 
         A plain function runs in a thread. An exception comes back as `StepFailed`, in this round
         and in every later one; those whose classes are in `raises` come back as themselves.
+        With a `retry` policy it is tried again first.
         """
-        return await self._leg.step(FunctionStep(function, args, raises), key)
+        return await self._leg.step(FunctionStep(function, args, raises, retry), key)
 
     @property
     def step_key(self) -> str:

@@ -132,13 +132,18 @@ class Tasks:
 
     async def _keep(self, record: TaskRecord, journal: Mapping[str, Entry]) -> TaskRecord:
         await self.start(self._state)
-        here = self.runner.has_room
-        if here:  # Claimed as it is made: that saves a transaction.
-            record.state, record.fence, record.attempts = "running", 1, 1
-            record.due = record.created + self.limits.lease_seconds
-        kept = await self.store.insert(record, journal)
-        if here and kept is record:
-            self.runner.adopt(Held(record, dict(journal)))
+        if not self.runner.promise():
+            return await self.store.insert(record, journal)
+        # Claimed as it is made: that saves a transaction.
+        record.state, record.fence, record.attempts = "running", 1, 1
+        record.due = record.created + self.limits.lease_seconds
+        held: Held | None = None
+        try:
+            kept = await self.store.insert(record, journal)
+            if kept.id == record.id:
+                held = Held(record, dict(journal))
+        finally:
+            self.runner.keep_promise(held)
         return kept
 
     # The methods

@@ -15,7 +15,7 @@ from ekiden.errors import InternalError, MissingCapability
 from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer, declares
 from ekiden.rounds.journal import Entry, Journal
 from ekiden.rounds.ledger import RoundMemory
-from ekiden.rounds.leg import Ended, Leg, Suspended, current_step
+from ekiden.rounds.leg import Ended, Leg, Step, Suspended, current_step
 from ekiden.rounds.outcome import Failed
 from ekiden.tasks.moves import Suspension
 from ekiden.tasks.record import Question
@@ -259,3 +259,31 @@ class TaskLeg(Leg):
         if self._over:
             await self._refuse()
         self._quiet = 0
+
+    async def _first_time(self, step: Step, name: str) -> Entry:
+        """Run a step until it is done, or until its policy gives up; the waits are durable."""
+        tries = f"r:{name[2:]}"
+        if (failed := self.journal.find(tries)) is not None:
+            await self._until(failed.value[1])
+        while (entry := await super()._first_time(step, name)).kind == "again":
+            await self._until(entry.value[1])
+        return entry
+
+    async def _perform(self, step: Step, name: str, in_order: bool) -> Entry:
+        if step.retry is None:
+            return await super()._perform(step, name, in_order)
+        current_step.set(f"{self._flow}:{name[2:]}")
+        entry, again = await step.attempt()
+        entry.in_order = in_order
+        tries = f"r:{name[2:]}"
+        known = self.journal.entries.get(tries)
+        failures = 1 if known is None else known.value[0] + 1
+        key = name
+        if again and failures < step.retry.attempts:
+            until = self.clock() + step.retry.delay(failures)
+            key, entry = tries, Entry("again", step.digest, [failures, until], False)
+        assert self._memory is not None
+        await self._memory.commit({**self._drawn, key: entry})
+        self._drawn.clear()
+        self.journal.add(key, entry)
+        return entry

@@ -90,6 +90,7 @@ class Runner:
         self._audience = audience
         self._clock = clock
         self._runs: dict[str, _Run] = {}
+        self._promised = 0
         self._wake = asyncio.Event()
         self._planned = 0.0
         self._loops: list[asyncio.Task[None]] = []
@@ -123,9 +124,23 @@ class Runner:
             self._unwatch = None
 
     @property
-    def has_room(self) -> bool:
-        """Whether one more task can run here now."""
-        return bool(self._loops) and not self._stopping and len(self._runs) < self.limits.concurrency
+    def _room(self) -> int:
+        return self.limits.concurrency - len(self._runs) - self._promised
+
+    def promise(self) -> bool:
+        """Keep room for one more task, if there is any; `keep_promise` when it is known whether it comes."""
+        if not self._loops or self._stopping or self._room <= 0:
+            return False
+        self._promised += 1
+        return True
+
+    def keep_promise(self, held: Held | None) -> None:
+        """Run the task for which room was kept, if it came."""
+        self._promised -= 1
+        if held is None:
+            self._wake.set()
+        else:
+            self.adopt(held)
 
     def adopt(self, held: Held) -> None:
         """Run a task that is claimed already."""
@@ -178,17 +193,21 @@ class Runner:
     async def _fill(self) -> float:
         """Claim what is due, as far as there is room; seconds until the next look."""
         now = self._clock()
-        room = self.limits.concurrency - len(self._runs)
-        if room <= 0:
+        if self._room <= 0:
             return self.limits.sweep_seconds  # Whoever ends wakes us.
         ids = [
             task_id
-            for task_id in await self.store.due(self._audience, now=now, limit=room + len(self._runs))
+            for task_id in await self.store.due(self._audience, now=now, limit=self._room + len(self._runs))
             if task_id not in self._runs
         ]
         lease = self.limits.lease_seconds
-        claims = [self.store.claim(task_id, now=now, lease=lease) for task_id in ids[:room]]
-        claimed = [held for held in await asyncio.gather(*claims) if held is not None]
+        ids = ids[: max(self._room, 0)]
+        self._promised += len(ids)
+        try:
+            claims = [self.store.claim(task_id, now=now, lease=lease) for task_id in ids]
+            claimed = [held for held in await asyncio.gather(*claims) if held is not None]
+        finally:
+            self._promised -= len(ids)
         for held in claimed:
             self.adopt(held)
         upcoming = await self.store.next_due(self._audience)

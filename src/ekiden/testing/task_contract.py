@@ -10,6 +10,7 @@ Needs a runner that awaits async tests, such as pytest-asyncio in its auto mode.
 
 import abc
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -154,13 +155,14 @@ class TaskStoreContract(abc.ABC):
             before = await other.load("task")
             assert await one.append("task", held.fence, {"s:1": _step(1)}) is None
             leaves = Suspension(asked=(_question("a"),))
-            for attempt in (
+            attempts: tuple[Callable[[], Awaitable[object]], ...] = (
                 lambda: one.publish("task", held.fence, leaves, {"s:2": _step(2)}, now=1011.0),
                 lambda: one.suspend("task", held.fence, leaves, {"s:2": _step(2)}, now=1011.0),
                 lambda: one.finish("task", held.fence, Ending(result=b"{}"), {"s:2": _step(2)}, now=1011.0),
                 lambda: one.release("task", held.fence, now=1011.0),
                 lambda: one.stop("task", held.fence, now=1011.0, lease=10.0, tidy=False),
-            ):
+            )
+            for attempt in attempts:
                 try:
                     await attempt()
                 except LostClaim:
@@ -347,8 +349,8 @@ class TaskStoreContract(abc.ABC):
         async with self.opened() as (one, other):
             heard: asyncio.Queue[tuple[str, Signal]] = asyncio.Queue()
             ends = [
-                store.watch(lambda signal, name=name: heard.put_nowait((name, signal)))
-                for name, store in (("one", one), ("other", other))
+                one.watch(lambda signal: heard.put_nowait(("one", signal))),
+                other.watch(lambda signal: heard.put_nowait(("other", signal))),
             ]
             await asyncio.sleep(0)
             await one.insert(new_record(), {})
