@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ekiden.client.calls import PendingCall
     from ekiden.client.client import Client
-    from ekiden.client.failures import CallTimeout, CannotAnswer, InvalidResult, ServerError, TooManyRounds
+    from ekiden.client.failures import (
+        CallCancelled,
+        CallTimeout,
+        CannotAnswer,
+        InvalidResult,
+        ServerError,
+        TooManyRounds,
+    )
     from ekiden.client.target import ClientLimits
+    from ekiden.client.tasks import TaskHandle, TaskSnapshot
     from ekiden.errors import (
         EkidenError,
         InvalidParams,
@@ -42,6 +50,7 @@ __all__ = [
     "Accepted",
     "Answer",
     "Cache",
+    "CallCancelled",
     "CallNext",
     "CallTimeout",
     "Cancelled",
@@ -74,7 +83,9 @@ __all__ = [
     "StepFailed",
     "StoreUnavailable",
     "Task",
+    "TaskHandle",
     "TaskLimits",
+    "TaskSnapshot",
     "TooManyRounds",
     "ToolError",
     "TransportError",
@@ -82,7 +93,10 @@ __all__ = [
 ]
 
 _HOMES = {
+    "CallCancelled": "ekiden.client.failures",
     "CallTimeout": "ekiden.client.failures",
+    "TaskHandle": "ekiden.client.tasks",
+    "TaskSnapshot": "ekiden.client.tasks",
     "CannotAnswer": "ekiden.client.failures",
     "Client": "ekiden.client.client",
     "ClientLimits": "ekiden.client.target",

@@ -23,6 +23,7 @@ from ekiden.client.legacy import LegacySession
 from ekiden.client.modern import ModernSession
 from ekiden.client.session import Ask, EraChanged, Hooks, Session
 from ekiden.client.target import ClientLimits, Target, connect, is_url, origin_of
+from ekiden.client.tasks import TaskHandle, TaskSnapshot, TaskTalk, read_handle, read_snapshot, with_tasks
 from ekiden.client.tools import KnownTools
 from ekiden.errors import TransportError, UsageError
 from ekiden.transports.link import HttpRefused, Link
@@ -50,7 +51,14 @@ T = TypeVar("T")
 Progress = Callable[[float, float | None, str | None], None]
 
 _SAFE = frozenset(
-    {"server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list"}
+    {
+        "server/discover",
+        "tools/list",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+        "tasks/get",
+    }
 )
 """Requests that change nothing, whatever the server does: they are sent again when a connection drops."""
 
@@ -101,6 +109,7 @@ class Client:
         self._cache = ResultCache()
         self._tools = KnownTools(mirrors=is_url(target))
         self._watchers: set[Callable[[dict[str, Any]], None]] = set()
+        self._talk = TaskTalk(self._request, self._answerer, self._finish_tool)
 
     async def __aenter__(self) -> Client:
         await self._connect()
@@ -117,7 +126,7 @@ class Client:
         try:
             self._session = await eras.find_session(
                 lambda: ModernSession(
-                    link, self._answerer.capabilities, self._info, log_level=self._log_level
+                    link, with_tasks(self._answerer.capabilities), self._info, log_level=self._log_level
                 ),
                 lambda: LegacySession(
                     link,
@@ -220,6 +229,7 @@ class Client:
         max_rounds: int | None = None,
         timeout: float | None = None,  # noqa: ASYNC109
         meta: Mapping[str, Any] | None = None,
+        on_status: Callable[[TaskSnapshot], None] | None = None,
     ) -> CallToolResult: ...
     @overload
     async def call_tool(
@@ -232,6 +242,7 @@ class Client:
         max_rounds: int | None = None,
         timeout: float | None = None,  # noqa: ASYNC109
         meta: Mapping[str, Any] | None = None,
+        on_status: Callable[[TaskSnapshot], None] | None = None,
     ) -> T: ...
     async def call_tool(
         self,
@@ -243,17 +254,16 @@ class Client:
         max_rounds: int | None = None,
         timeout: float | None = None,  # noqa: ASYNC109  a deadline for all rounds, not for one await
         meta: Mapping[str, Any] | None = None,
+        on_status: Callable[[TaskSnapshot], None] | None = None,
     ) -> Any:
-        """Call a tool to its end, answering what it asks.
+        """Call a tool to its end, answering what it asks; also where it becomes a task.
 
         `result_type` reads `structuredContent` into that type; a tool that failed is then an exception.
+        `on_status` is told how a task is doing. If the caller leaves, the task is cancelled.
         """
-        from mcp_types import CallToolResult
-
         params = _params({"name": name, "arguments": dict(arguments or {})}, meta)
-        result = await self._drive("tools/call", params, name, progress, max_rounds, timeout)
-        self._tools.check(name, result)
-        typed = _typed(CallToolResult, result)
+        result = await self._drive("tools/call", params, name, progress, max_rounds, timeout, on_status)
+        typed = self._finish_tool(name, result)
         return typed if result_type is None else _read_structured(typed, result_type, name)
 
     async def get_prompt(
@@ -305,15 +315,28 @@ class Client:
             params["context"] = {"arguments": dict(arguments)}
         return _typed(CompleteResult, await self._request(Ask("completion/complete", params))).completion
 
+    def _finish_tool(self, name: str | None, result: dict[str, Any]) -> CallToolResult:
+        from mcp_types import CallToolResult
+
+        if name is not None:
+            self._tools.check(name, result)
+        return _typed(CallToolResult, result)
+
     # By hand
 
     async def start_tool(
         self, name: str, arguments: Mapping[str, Any] | None = None, *, progress: Progress | None = None
-    ) -> CallToolResult | PendingCall:
-        """Call a tool for one round: its result, or a call that waits for answers."""
+    ) -> CallToolResult | PendingCall | TaskHandle:
+        """Call a tool for one round: its result, a call that waits for answers, or a task."""
         params = {"name": name, "arguments": dict(arguments or {})}
-        ended: CallToolResult | PendingCall = await self._hand("tools/call", params, params, None, progress)
+        ended: CallToolResult | PendingCall | TaskHandle = await self._hand(
+            "tools/call", params, params, None, progress
+        )
         return ended
+
+    def task(self, handle: str) -> TaskHandle:
+        """Take up a task again: by its id, or by what `TaskHandle.to_json` wrote."""
+        return TaskHandle(self._talk, *read_handle(handle))
 
     async def resume(
         self,
@@ -321,12 +344,12 @@ class Client:
         responses: Mapping[str, Any] | None = None,
         *,
         progress: Progress | None = None,
-    ) -> CallToolResult | PendingCall:
+    ) -> CallToolResult | PendingCall | TaskHandle:
         """One more round of a pending call, with the given responses, or those of the callbacks."""
         if responses is None:
             responses = await respond(pending, self._answerer, self._max_rounds)
         sent = pending.retry(responses)
-        ended: CallToolResult | PendingCall = await self._hand(
+        ended: CallToolResult | PendingCall | TaskHandle = await self._hand(
             pending.method, pending.params, sent, pending, progress
         )
         return ended
@@ -344,7 +367,12 @@ class Client:
         result = await self._round(method, sent, str(params["name"]), progress)
         if result.get("resultType") == "input_required":
             return read_pending(method, params, result, before)
+        if result.get("resultType") == "task":
+            return self._task(result, str(params["name"]))
         return _typed(CallToolResult, result)
+
+    def _task(self, result: dict[str, Any], tool: str) -> TaskHandle:
+        return TaskHandle(self._talk, read_snapshot(result).task_id, tool)
 
     # Rounds
 
@@ -356,12 +384,18 @@ class Client:
         progress: Progress | None,
         max_rounds: int | None,
         timeout: float | None,  # noqa: ASYNC109
+        on_status: Callable[[TaskSnapshot], None] | None = None,
     ) -> dict[str, Any]:
         seconds = self._timeout if timeout is None else timeout
         deadline = asyncio.timeout(seconds)
         try:
             async with deadline:
-                return await self._rounds(method, params, name, progress, max_rounds or self._max_rounds)
+                ended = await self._rounds(method, params, name, progress, max_rounds or self._max_rounds)
+                if ended.get("resultType") == "task":
+                    if timeout is None:
+                        deadline.reschedule(None)  # It is a task because it takes longer than a request.
+                    return await self._task(ended, name).drive(on_status)
+                return ended
         except TimeoutError:
             if not deadline.expired():
                 raise
@@ -417,9 +451,10 @@ class Client:
                 raise
             _log.debug("The connection dropped; %s is sent again", ask.method)
             result = await self.session.request(ask)
-        if result.get("resultType", "complete") not in ("complete", "input_required"):
+        kind = result.get("resultType", "complete")
+        if kind not in ("complete", "input_required") and not (kind == "task" and ask.method == "tools/call"):
             raise InvalidResult(f"The server sent a result of an unknown type: {result['resultType']!r}")
-        if not retried and result.get("resultType") != "input_required":
+        if not retried and kind == "complete":
             self._cache.put(ask.method, ask.params, result)
         return result
 

@@ -20,6 +20,7 @@ from ekiden.errors import (
     MissingCapability,
     NonDeterminismError,
     ProtocolError,
+    StoreUnavailable,
     ToolError,
     UsageError,
 )
@@ -85,6 +86,9 @@ class Dispatcher:
             return await self._answers[request.method](request, stream)
         except ProtocolError as error:
             return Failed(error)
+        except StoreUnavailable as error:
+            _log.error("%s %s: %s", request.method, request.name or "", error)
+            return Failed(InternalError("The server's store is not available right now: try again later"))
         except BaseException as error:
             if _ends_more_than_a_call(error):
                 raise

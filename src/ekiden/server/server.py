@@ -307,6 +307,16 @@ class Server:
 
     # Serving
 
+    @property
+    def has_tasks(self) -> bool:
+        """Whether any tool can become a task."""
+        return self._registry.has_tasks
+
+    @property
+    def shares_tasks(self) -> bool:
+        """Whether workers in other processes see this server's tasks."""
+        return self._store is not None and self._store.shared and not isinstance(self._store, MemoryStore)
+
     def asgi(
         self,
         *,

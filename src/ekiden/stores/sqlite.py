@@ -78,6 +78,10 @@ class SQLiteStore:
         """Forget what has expired."""
         await self._run(_purge, now)
 
+    async def migrate(self) -> None:
+        """Make the tables, or bring them up to date. Opening the file does the same."""
+        await self._file.open()
+
     async def close(self) -> None:
         """Close the file."""
         self.tasks.close()

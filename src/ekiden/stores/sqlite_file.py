@@ -179,7 +179,7 @@ class SQLiteFile:
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Look at what is committed."""
         if self._writer is None:
-            await self.write(_nothing)  # Makes the file, and brings its schema up to date.
+            await self.open()
         try:
             with self._reading:
                 return work(self._reader or self._open_reader())
@@ -194,6 +194,10 @@ class SQLiteFile:
         return self._reader
 
     # Opening and closing
+
+    async def open(self) -> None:
+        """Make the file, and bring its schema up to date."""
+        await self.write(_nothing)
 
     def _open_writer(self) -> sqlite3.Connection:
         try:
