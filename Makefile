@@ -18,7 +18,7 @@ setup: $(VENV)/.ready ## Make the development environment
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade pip
-	$(BIN)/pip install --quiet --constraint constraints.txt --group dev --editable ".[auth]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --group dev --editable ".[auth,postgres]"
 	@touch $@
 
 # The peers live in environments of their own: what they need must not leak into what we need.

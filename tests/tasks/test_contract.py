@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ekiden.stores.memory import MemoryStore
+from ekiden.stores.postgres import PostgresStore
 from ekiden.stores.sqlite import SQLiteStore
 from ekiden.tasks.store import TaskStore
 from ekiden.testing import TaskStoreContract
@@ -27,6 +28,21 @@ class TestSQLite(TaskStoreContract):
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[tuple[TaskStore, TaskStore], None]:
         one, other = SQLiteStore(self.folder / "tasks.db"), SQLiteStore(self.folder / "tasks.db")
+        try:
+            yield one.tasks, other.tasks
+        finally:
+            await one.close()
+            await other.close()
+
+
+class TestPostgres(TaskStoreContract):
+    @pytest.fixture(autouse=True)
+    def _url(self, database: str) -> None:
+        self.url = database
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[tuple[TaskStore, TaskStore], None]:
+        one, other = PostgresStore(self.url), PostgresStore(self.url)
         try:
             yield one.tasks, other.tasks
         finally:

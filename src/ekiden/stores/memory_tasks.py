@@ -133,6 +133,6 @@ class MemoryTasks(TaskStore):
         wanted = [r for r in records if audience in (None, r.audience) and state in (None, r.state)]
         return sorted(wanted, key=lambda record: record.created, reverse=True)[:limit]
 
-    def watch(self, watcher: Watcher) -> Callable[[], None]:
+    def watch(self, watcher: Watcher, *, works: bool = False) -> Callable[[], None]:
         """Be told of changes."""
         return self._watchers.add(watcher)

@@ -216,7 +216,7 @@ class SQLiteTasks(TaskStore):
 
         return await self._file.read(work)
 
-    def watch(self, watcher: Watcher) -> Callable[[], None]:
+    def watch(self, watcher: Watcher, *, works: bool = False) -> Callable[[], None]:
         """Be told of changes, those of other processes too."""
         remove = self._watchers.add(watcher)
         self._wake.listen(self._watchers.tell)

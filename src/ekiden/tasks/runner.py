@@ -34,6 +34,9 @@ _SOON: Final = 0.02
 """Seconds before the next look where the last one found something due that could not be had."""
 
 
+_MOST_FOREIGN: Final = 1000
+
+
 class TaskLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How long tasks live and how they are run."""
 
@@ -91,6 +94,8 @@ class Runner:
         self._clock = clock
         self._runs: dict[str, _Run] = {}
         self._promised = 0
+        self._foreign: set[str] = set()
+        """Tasks whose tools are not here; a rolling upgrade has such for a while."""
         self._wake = asyncio.Event()
         self._planned = 0.0
         self._loops: list[asyncio.Task[None]] = []
@@ -103,7 +108,7 @@ class Runner:
         """Begin to look for work."""
         self._stopping = False
         self._wake = asyncio.Event()
-        self._unwatch = self.store.watch(self._on_signal)
+        self._unwatch = self.store.watch(self._on_signal, works=self.limits.concurrency > 0)
         self._loops = [asyncio.create_task(self._dispatch()), asyncio.create_task(self._renew())]
 
     async def stop(self, grace: float = 10.0) -> None:
@@ -197,8 +202,10 @@ class Runner:
             return self.limits.sweep_seconds  # Whoever ends wakes us.
         ids = [
             task_id
-            for task_id in await self.store.due(self._audience, now=now, limit=self._room + len(self._runs))
-            if task_id not in self._runs
+            for task_id in await self.store.due(
+                self._audience, now=now, limit=self._room + len(self._runs) + len(self._foreign)
+            )
+            if task_id not in self._runs and task_id not in self._foreign
         ]
         lease = self.limits.lease_seconds
         ids = ids[: max(self._room, 0)]
@@ -213,12 +220,14 @@ class Runner:
         upcoming = await self.store.next_due(self._audience)
         if upcoming is None:
             return self.limits.sweep_seconds
-        soonest = 0.0 if claimed else _SOON
+        soonest = 0.0 if claimed else self.limits.sweep_seconds if self._foreign else _SOON
         return min(max(upcoming - self._clock(), soonest), self.limits.sweep_seconds)
 
     async def sweep(self) -> None:
         """Fail what has expired, and forget what expired long ago."""
         now = self._clock()
+        if len(self._foreign) > _MOST_FOREIGN:
+            self._foreign.clear()
         if ids := await self.store.overdue(now=now, limit=100):
             error = _spell_error(InternalError("The task expired"))
             await self.store.expire(ids, error, now=now, message="The task's time to live is over.")
@@ -257,6 +266,10 @@ class Runner:
         """The time."""
         return self._clock()
 
+    def leave_to_others(self, task_id: str) -> None:
+        """Do not claim this task: its tool is not here."""
+        self._foreign.add(task_id)
+
     def find(self, record: TaskRecord) -> Work | None:
         """The tool of a task, if this server has it."""
         return self._find(record)
@@ -290,8 +303,9 @@ class _Run:
         work = runner.find(record)
         if work is None:
             _log.warning("Task %s wants tool %r, which is not here; put back", self.id, record.tool)
+            runner.leave_to_others(self.id)
             await self._store.release(
-                self.id, self.fence, now=runner.now(), after=runner.limits.lease_seconds
+                self.id, self.fence, now=runner.now(), after=runner.limits.sweep_seconds
             )
         elif record.state == "tidying":
             await self._tidy(work)

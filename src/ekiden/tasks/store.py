@@ -108,8 +108,11 @@ class TaskStore(abc.ABC):
         """Tasks for the operator's eye, the newest first."""
 
     @abc.abstractmethod
-    def watch(self, watcher: Watcher) -> Callable[[], None]:
-        """Be told of changes, in the event loop that is running now; call what is returned to end that."""
+    def watch(self, watcher: Watcher, *, works: bool = False) -> Callable[[], None]:
+        """Be told of changes, in the event loop that is running now; call what is returned to end that.
+
+        `works` says that the watcher runs tasks: a store may tell only one such that a task is due.
+        """
 
     # What is done to tasks
 

@@ -17,7 +17,7 @@ from typing import Any
 from ekiden.rounds.journal import Entry
 from ekiden.tasks.moves import Ending, LostClaim, Suspension
 from ekiden.tasks.record import Question, TaskRecord
-from ekiden.tasks.store import Held, Signal, TaskStore
+from ekiden.tasks.store import Held, TaskStore
 
 __all__ = ["TaskStoreContract", "new_record"]
 
@@ -345,20 +345,24 @@ class TaskStoreContract(abc.ABC):
             assert [record.id for record in await other.listing(state="running")] == ["2"]
 
     async def test_changes_are_signalled_to_every_process(self) -> None:
-        """Until nobody wants to know any more."""
+        """Until nobody wants to know any more. A signal may be lost or doubled, but not every time."""
         async with self.opened() as (one, other):
-            heard: asyncio.Queue[tuple[str, Signal]] = asyncio.Queue()
+            heard: set[tuple[str, str]] = set()
             ends = [
-                one.watch(lambda signal: heard.put_nowait(("one", signal))),
-                other.watch(lambda signal: heard.put_nowait(("other", signal))),
+                one.watch(lambda signal: heard.add(("one", signal.task_id)), works=True),
+                other.watch(lambda signal: heard.add(("other", signal.task_id))),
             ]
-            await asyncio.sleep(0)
-            await one.insert(new_record(), {})
             async with asyncio.timeout(_PATIENCE):
-                told = {await heard.get() for _ in range(2)}
-            assert told == {("one", Signal("task", 1000.0)), ("other", Signal("task", 1000.0))}
+                number = 0
+                while {who for who, _ in heard} != {"one", "other"}:
+                    number += 1
+                    await one.insert(new_record(f"task {number}"), {})
+                    await asyncio.sleep(0.05)
+            assert {task_id for _, task_id in heard} <= {f"task {n + 1}" for n in range(number)}
             for end in ends:
                 end()
-            await one.cancel("task", now=1001.0, tidy=False)
             await asyncio.sleep(0.05)
-            assert heard.empty()
+            heard.clear()
+            await one.cancel("task 1", now=1001.0, tidy=False)
+            await asyncio.sleep(0.1)
+            assert heard == set()
