@@ -25,6 +25,9 @@ __all__ = ["MODERN_ERRORS", "ModernSession"]
 MODERN_ERRORS: Final = frozenset({-32020, -32021, -32022})
 """Error codes that only a modern server sends."""
 
+_OLD_ERRORS: Final = frozenset({-32000, -32001, -32600})
+"""How servers of 2025 refuse a request that comes without their session, or with a version that they lack."""
+
 
 class _Listener:
     def __init__(self, hooks: Hooks) -> None:
@@ -72,8 +75,9 @@ class ModernSession:
     async def discover(self) -> dict[str, Any]:
         """Ask the server who it is and what it can do."""
         result = await self.request(Ask("server/discover", {}))
-        self.capabilities = result.get("capabilities") or {}
-        self.instructions = result.get("instructions")
+        capabilities, instructions = result.get("capabilities"), result.get("instructions")
+        self.capabilities = capabilities if is_object(capabilities) else {}
+        self.instructions = instructions if isinstance(instructions, str) else None
         return result
 
     async def request(self, ask: Ask) -> dict[str, Any]:
@@ -82,13 +86,15 @@ class ModernSession:
         if _wants_other_version(message):
             message = await self._send(ask)
         if "error" in message:
-            raise error_from(message)
+            error = error_from(message)
+            if message.get("status") in (400, 404) and error.code in _OLD_ERRORS:
+                raise EraChanged(error)
+            raise error
         result = message.get("result")
         if not is_object(result):
             raise InvalidResult("The server's result is no object")
-        answered: dict[str, Any] = result.get("_meta") or {}
-        info = answered.get(SERVER_INFO)
-        if is_object(info):
+        answered = result.get("_meta")
+        if is_object(answered) and is_object(info := answered.get(SERVER_INFO)):
             self.server_info = info
         return result
 
@@ -107,8 +113,11 @@ class ModernSession:
             )
         except HttpRefused as refused:
             if refused.status in (400, 404, 405):
-                raise EraChanged from refused
+                raise EraChanged(refused) from None
             raise
+
+    async def leave(self) -> None:
+        """There is nothing to let go of."""
 
     async def close(self) -> None:
         """There is nothing to end."""

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from ekiden.errors import TransportError
+from ekiden.errors import TooMuch
 
 __all__ = ["KEEP_ALIVE", "Decoder", "Event", "event"]
 
@@ -36,6 +36,7 @@ class Decoder:
         self._buffer = bytearray()
         self._data: list[bytes] = []
         self._size = 0
+        self._searched = 0
         self._name = "message"
         self._id: str | None = None
         self._retry_ms: int | None = None
@@ -47,11 +48,16 @@ class Decoder:
         self._buffer += chunk
         start = 0
         data = self._buffer
+        cr = data.find(b"\r", self._searched)
         while True:
             if self._skip_lf and start < len(data):
                 start += data[start] == 0x0A
                 self._skip_lf = False
-            end = _line_end(data, start)
+            end = data.find(b"\n", max(start, self._searched))
+            if 0 <= cr < start:
+                cr = data.find(b"\r", start)
+            if cr >= 0 and (end < 0 or cr < end):
+                end = cr
             if end < 0:
                 break
             line = bytes(data[start:end])
@@ -60,8 +66,9 @@ class Decoder:
             if (complete := self._line(line)) is not None:
                 yield complete
         del self._buffer[:start]
+        self._searched = len(self._buffer)  # None of these ends a line: they are not looked at again.
         if len(self._buffer) + self._size > self._limit:
-            raise TransportError(f"The server sent an event of more than {self._limit} bytes")
+            raise TooMuch(f"The server sent an event of more than {self._limit} bytes")
 
     def _line(self, line: bytes) -> Event | None:
         if not self._begun:
@@ -89,10 +96,3 @@ class Decoder:
         if not had_data and retry is None:
             return None
         return Event(data, self._id, retry, name)
-
-
-def _line_end(data: bytearray, start: int) -> int:
-    lf, cr = data.find(b"\n", start), data.find(b"\r", start)
-    if lf < 0 or cr < 0:
-        return max(lf, cr)
-    return min(lf, cr)
