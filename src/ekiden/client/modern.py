@@ -10,7 +10,7 @@ from ekiden.errors import TransportError
 from ekiden.transports.link import HttpRefused, Link, Outgoing
 from ekiden.wire import jsonrpc, versions
 from ekiden.wire.headers import encode_value
-from ekiden.wire.json import is_array, is_object
+from ekiden.wire.json import Raw, encode, is_array, is_object
 from ekiden.wire.meta import (
     CLIENT_CAPABILITIES,
     CLIENT_INFO,
@@ -68,6 +68,8 @@ class ModernSession:
         }
         if log_level is not None:
             self._meta[LOG_LEVEL] = log_level
+        self._spelled = Raw(encode(self._meta))
+        """The same, as it stands in nearly every request."""
         self.server_info: dict[str, Any] = {}
         self.capabilities: dict[str, Any] = {}
         self.instructions: str | None = None
@@ -100,9 +102,11 @@ class ModernSession:
 
     async def _send(self, ask: Ask) -> dict[str, Any]:
         request_id = next(self._ids)
-        meta: dict[str, Any] = {**(ask.params.get("_meta") or {}), **self._meta}
+        meta: Raw | dict[str, Any] = self._spelled
         if ask.hooks.progress is not None:
-            meta[PROGRESS_TOKEN] = request_id
+            meta = {**(ask.params.get("_meta") or {}), **self._meta, PROGRESS_TOKEN: request_id}
+        elif "_meta" in ask.params:
+            meta = {**ask.params["_meta"], **self._meta}
         headers = {"MCP-Protocol-Version": self.version, "Mcp-Method": ask.method, **ask.headers}
         if ask.name is not None:
             headers["Mcp-Name"] = encode_value(ask.name)

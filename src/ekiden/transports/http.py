@@ -29,6 +29,8 @@ _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _SAME_REQUEST: Final = frozenset({307, 308})
 """Redirects that are followed: the others turn a POST into a GET, which is no message."""
 _MOST_REDIRECTS: Final = 5
+_MOST_HEADS: Final = 256
+"""Heads that are remembered."""
 
 
 class Response(Protocol):
@@ -292,6 +294,8 @@ class HttpClient:
         self._ssl = (ssl_context or ssl.create_default_context()) if parts.scheme == "https" else None
         self._target = _target(parts)
         self._host = _host(parts)
+        self._heads: dict[tuple[object, ...], bytes] = {}
+        """Heads that were sent before: those of one tool are the same in every call."""
         self._idle: list[_Connection] = []
         self._open: set[_Connection] = set()
 
@@ -332,13 +336,22 @@ class HttpClient:
         return exchange
 
     def _spell(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> bytes:
-        lines = [f"{method} {target} HTTP/1.1\r\nhost: {self._host}\r\ncontent-length: {len(body)}\r\n"]
+        key = (method, target, *headers.items())
+        head = self._heads.get(key)
+        if head is None:
+            head = self._spell_head(method, target, headers)
+            if len(self._heads) >= _MOST_HEADS:
+                self._heads.clear()
+            self._heads[key] = head
+        return b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body)
+
+    def _spell_head(self, method: str, target: str, headers: Mapping[str, str]) -> bytes:
+        lines = [f"{method} {target} HTTP/1.1\r\nhost: {self._host}\r\n"]
         for name, value in headers.items():
             if "\r" in value or "\n" in value:
                 raise UsageError(f"header {name} must not contain a line break")
             lines.append(f"{name}: {value}\r\n")
-        lines.append("\r\n")
-        return "".join(lines).encode("latin-1") + body
+        return "".join(lines).encode("latin-1")
 
     async def _connection(self) -> _Connection:
         while self._idle:

@@ -5,7 +5,7 @@ a validator would take is counted first, keyword by keyword, and given up when i
 to the value. A schema that is short even with its references written out is not counted.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from ekiden.wire.json import is_array, is_object
@@ -57,7 +57,7 @@ class Effort:
             return 0
         if id(schema) not in sizes:
             sizes[id(schema)] = _AT_MOST  # What comes by here again while this is open is a circle.
-            inner: list[Any] = list(schema.values()) if is_object(schema) else schema
+            inner = list(_inner(schema))
             if is_object(schema):
                 inner.extend(
                     self._targets[schema[word]] for word in _REFERENCES if isinstance(schema.get(word), str)
@@ -149,7 +149,8 @@ def _nodes(value: Any) -> Iterator[Any]:
     while waiting:
         node = waiting.pop()
         yield node
-        if is_object(node):
-            waiting.extend(node.values())
-        elif is_array(node):
-            waiting.extend(node)
+        waiting.extend(_inner(node))
+
+
+def _inner(node: Any) -> Iterable[Any]:
+    return node.values() if is_object(node) else node if is_array(node) else ()
