@@ -122,6 +122,15 @@ class Exchange:
             self.error = error
             self._settle()
 
+    @property
+    def ends_with_connection(self) -> bool:
+        """Whether the head names no other end of the body."""
+        return (
+            self.status != 0
+            and "content-length" not in self.headers
+            and "transfer-encoding" not in self.headers
+        )
+
     def _settle(self) -> None:
         if not self.head.done():
             self.head.set_result(None)
@@ -237,7 +246,11 @@ class _Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
         self._pool.forget(self)
-        if self._exchange is not None:
+        if self._exchange is None:
+            return
+        if exc is None and self._exchange.ends_with_connection:
+            self._exchange.on_complete()
+        else:
             self._exchange.on_error(
                 TransportError("The connection was closed before the response was complete")
             )

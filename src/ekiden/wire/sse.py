@@ -1,5 +1,6 @@
 """Server-sent events: one JSON-RPC message per event, and comments that keep a stream alive."""
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -11,6 +12,9 @@ __all__ = ["KEEP_ALIVE", "Decoder", "Event", "event"]
 
 KEEP_ALIVE: Final = b": keep-alive\n\n"
 """A comment: proxies see traffic, clients see nothing."""
+
+_NOTHING: Final = re.compile(rb"(?:(?::[^\r\n]*+)?[\r\n])++")
+"""Comments and empty lines in a row: a server that sends nothing else costs next to nothing."""
 
 
 def event(message: bytes) -> bytes:
@@ -53,6 +57,8 @@ class Decoder:
             if self._skip_lf and start < len(data):
                 start += data[start] == 0x0A
                 self._skip_lf = False
+            if self._is_idle and (nothing := _NOTHING.match(data, start)) is not None:
+                start = nothing.end()
             end = data.find(b"\n", max(start, self._searched))
             if 0 <= cr < start:
                 cr = data.find(b"\r", start)
@@ -69,6 +75,11 @@ class Decoder:
         self._searched = len(self._buffer)  # None of these ends a line: they are not looked at again.
         if len(self._buffer) + self._size > self._limit:
             raise TooMuch(f"The server sent an event of more than {self._limit} bytes")
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether nothing of an event has come yet, so that an empty line means nothing."""
+        return self._begun and not self._data and self._retry_ms is None and self._name == "message"
 
     def _line(self, line: bytes) -> Event | None:
         if not self._begun:
