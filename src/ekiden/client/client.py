@@ -6,7 +6,8 @@ this process. What a server asks is answered by the callbacks, and only what has
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
@@ -321,13 +322,14 @@ class Client:
         resources: bool = False,
         uris: tuple[str, ...] = (),
         reconnect: bool = True,
-    ) -> AsyncIterator[dict[str, Any]]:
+    ) -> AsyncGenerator[dict[str, Any], None]:
         """The changes that the server tells of, as they come. A stream that is lost is opened again."""
         from ekiden.client.listening import changes
 
         wanted = {"toolsListChanged": tools, "promptsListChanged": prompts, "resourcesListChanged": resources}
-        async for change in changes(self._connection, wanted, uris, reconnect=reconnect):
-            yield change
+        async with aclosing(changes(self._connection, wanted, uris, reconnect=reconnect)) as stream:
+            async for change in stream:
+                yield change
 
 
 def _tool_call(

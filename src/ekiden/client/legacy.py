@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from ekiden.client.answering import Answerer
 from ekiden.client.failures import CannotAnswer, InvalidResult, ServerError, error_from
-from ekiden.client.modern import MODERN_ERRORS
 from ekiden.client.session import Ask, Era, EraChanged, Hooks
 from ekiden.errors import EkidenError, InternalError, MethodNotFound, TransportError
 from ekiden.rounds.asks import ELICIT, LIST_ROOTS, SAMPLE
@@ -30,8 +29,8 @@ _log = logging.getLogger("ekiden.client")
 
 _URL_REQUIRED: Final = -32042
 _URL_ROUNDS: Final = 10
-_REFUSALS: Final = frozenset({-32000, -32001, -32600}) | MODERN_ERRORS
-"""How a request is refused whose session is gone, or whose server has become a modern one."""
+_LOST: Final = frozenset({-32000, -32001, -32600})
+"""How a request is refused whose session is gone. Any other refusal may be that of a modern server."""
 _GOODBYE_SECONDS: Final = 2.0
 """How long a word of parting may take: nobody waits for the answer to it."""
 
@@ -124,8 +123,8 @@ class LegacySession:
             raise
         if "error" in message:
             error = error_from(message)
-            if message.get("status") in (400, 404) and error.code in _REFUSALS:
-                raise EraChanged(error, was_lost=error.code not in MODERN_ERRORS)
+            if message.get("status") in (400, 404):
+                raise EraChanged(error, was_lost=error.code in _LOST)
             raise error
         result = message.get("result")
         if not is_object(result):

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, Final
 
 from ekiden.client.connection import Connection
@@ -32,7 +32,7 @@ _PENDING: Final = 1000
 
 async def changes(
     connection: Connection, wanted: Mapping[str, bool], uris: tuple[str, ...], *, reconnect: bool
-) -> AsyncIterator[dict[str, Any]]:
+) -> AsyncGenerator[dict[str, Any], None]:
     """Notifications of the wanted kinds, until the server ends the subscription."""
     queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue(_PENDING)
     methods = {_METHODS[name] for name, want in wanted.items() if want} | ({_UPDATED} if uris else set[str]())
@@ -47,8 +47,9 @@ async def changes(
         stream = _legacy(connection, uris, hear, queue)
     else:
         stream = _modern(connection, wanted, uris, hear, queue, reconnect=reconnect)
-    async for change in stream:
-        yield change
+    async with contextlib.aclosing(stream):
+        async for change in stream:
+            yield change
 
 
 async def _modern(
@@ -59,7 +60,7 @@ async def _modern(
     queue: "asyncio.Queue[dict[str, Any]]",
     *,
     reconnect: bool,
-) -> AsyncIterator[dict[str, Any]]:
+) -> AsyncGenerator[dict[str, Any], None]:
     notifications: dict[str, Any] = {name: True for name, want in wanted.items() if want}
     if uris:
         notifications["resourceSubscriptions"] = list(uris)
@@ -102,7 +103,7 @@ async def _legacy(
     uris: tuple[str, ...],
     hear: Callable[[dict[str, Any]], None],
     queue: "asyncio.Queue[dict[str, Any]]",
-) -> AsyncIterator[dict[str, Any]]:
+) -> AsyncGenerator[dict[str, Any], None]:
     connection.watchers.add(hear)
     try:
         for uri in uris:
@@ -119,7 +120,7 @@ async def _legacy(
 
 async def _drain(
     queue: "asyncio.Queue[dict[str, Any]]", holding: "asyncio.Task[None]"
-) -> AsyncIterator[dict[str, Any]]:
+) -> AsyncGenerator[dict[str, Any], None]:
     """What arrives while `holding` runs, and what is left when it has ended."""
     while True:
         getting = asyncio.ensure_future(queue.get())

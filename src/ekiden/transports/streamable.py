@@ -192,7 +192,12 @@ def _plain(status: int, kind: str, body: bytes, request_id: RequestId) -> dict[s
             message = jsonrpc.parse_from_server(body)
         except ProtocolError as error:
             problem = str(error)
-    if message is not None and "error" in message and message.get("id", request_id) in (request_id, None):
+    # A refusal belongs to the request whatever id it bears: some servers could not read one, or make one up.
+    if (
+        message is not None
+        and "error" in message
+        and (status >= 400 or message.get("id") in (request_id, None))
+    ):
         return {**message, "status": status}
     if status >= 400:
         raise HttpRefused(status, message)
