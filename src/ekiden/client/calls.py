@@ -8,7 +8,7 @@ import msgspec
 
 from ekiden.client.answering import Answerer
 from ekiden.client.failures import InvalidResult, TooManyRounds
-from ekiden.errors import UsageError
+from ekiden.errors import ParseError, UsageError
 from ekiden.wire.json import decode, encode, is_object
 
 __all__ = ["PendingCall", "pace", "read_pending", "respond"]
@@ -50,10 +50,12 @@ class PendingCall(msgspec.Struct):
         """A call that `to_json` wrote."""
         try:
             fields = decode(text.encode())
+            if not is_object(fields) or "format" not in fields:
+                raise UsageError("this is no pending call")
             if fields.pop("format") != _FORMAT:
                 raise UsageError("this pending call was written by another version of ekiden")
             return msgspec.convert(fields, cls)
-        except (KeyError, AttributeError, msgspec.ValidationError) as error:
+        except (ParseError, msgspec.ValidationError) as error:
             raise UsageError(f"this is no pending call: {error}") from None
 
 
