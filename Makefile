@@ -39,7 +39,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	$(NPM) install --prefix .peers/node --no-audit --no-fund --no-package-lock --silent
 	@touch $@
 
-demo: $(VENV)/.ready ## Start a server and call a tool over HTTP
+demo: $(VENV)/.ready ## A call goes on while its workers are killed
 	@$(BIN)/python examples/demo.py
 
 test: $(VENV)/.ready .peers/mcp/.ready .peers/node/.ready ## Run the tests (also against the official clients)
