@@ -95,7 +95,8 @@ class ChannelLink:
         named: Any = subscription if subscription is not None else params.get("progressToken")
         if isinstance(named, int | str) and named in self._waiting:
             return self._waiting[named].listener
-        if message["method"] == "notifications/message" and len(self._waiting) == 1:
+        if self.listener is None and self._waiting:
+            # A log message does not name its request. Any of them passes it on to the same ears.
             return next(iter(self._waiting.values())).listener
         return self.listener
 
