@@ -27,6 +27,8 @@ _log = logging.getLogger("ekiden.client")
 
 _URL_REQUIRED: Final = -32042
 _URL_ROUNDS: Final = 10
+_GOODBYE_SECONDS: Final = 2.0
+"""How long a word of parting may take: nobody waits for the answer to it."""
 
 
 class LegacySession:
@@ -76,7 +78,7 @@ class LegacySession:
             self._link.session_headers["MCP-Protocol-Version"] = self.version
         await self._link.send(encode({"jsonrpc": "2.0", "method": "notifications/initialized"}))
         if isinstance(self._link, StreamableLink):
-            self._link.listen(_Listener(self, Hooks()))
+            await self._link.listen(_Listener(self, Hooks()))
         elif isinstance(self._link, ChannelLink):
             self._link.listener = _Listener(self, Hooks())
         if self._log_level is not None and "logging" in self.capabilities:
@@ -108,6 +110,10 @@ class LegacySession:
             if refused.status in (400, 404):
                 raise EraChanged from refused
             raise
+        except asyncio.CancelledError:
+            if isinstance(self._link, StreamableLink) and method != "initialize":
+                await self._cancel(self._link, request_id)
+            raise
         if "error" in message:
             if message.get("status") == 404:
                 raise EraChanged
@@ -116,6 +122,14 @@ class LegacySession:
         if not is_object(result):
             raise InvalidResult("The server's result is no object")
         return result
+
+    async def _cancel(self, link: StreamableLink, request_id: int) -> None:
+        """Tell the server: in 2025 the end of a stream said nothing about its request."""
+        try:
+            async with asyncio.timeout(_GOODBYE_SECONDS):
+                await link.send(jsonrpc.notification("notifications/cancelled", {"requestId": request_id}))
+        except (TransportError, TimeoutError):
+            _log.debug("The server could not be told that request %r is cancelled", request_id)
 
     async def _visit(self, error: ServerError) -> bool:
         """Have the user open the pages that an error names; whether all were agreed to."""
