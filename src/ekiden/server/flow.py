@@ -22,10 +22,12 @@ from ekiden.server.handlers import Handler
 from ekiden.server.manual import InputRequired, capabilities_for, spelled_requests
 from ekiden.server.once import Once, RoundClaim
 from ekiden.server.parked import ParkingLot
+from ekiden.server.push import PushedCalls
 from ekiden.server.sealing import Sealer
 from ekiden.telemetry.counts import record
 from ekiden.telemetry.spans import link_to
 from ekiden.transports.port import Stream
+from ekiden.wire import versions
 from ekiden.wire.json import canonical, is_object
 from ekiden.wire.modern import Request
 
@@ -64,10 +66,13 @@ class Flows:
         limits = sealer.limits
         self.watch: Callable[[Leg], None] | None = None
         """Told of every leg before it runs; for tests."""
+        self._pushed = PushedCalls(sealer, clock)
         self.parking = ParkingLot(most=limits.parked_calls, seconds=limits.answer_seconds)
 
     async def run(self, call: Call) -> Outcome:
-        """One round of a call."""
+        """One round of a call, or all of it where the client can be asked while it runs."""
+        if call.request.meta.protocol_version in versions.LEGACY:
+            return await self._pushed.run(call)
         responses = _responses(call.request.params)
         token = call.request.params.get("requestState", _ABSENT)
         if token is _ABSENT:

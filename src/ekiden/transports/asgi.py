@@ -16,6 +16,7 @@ from ekiden.errors import ProtocolError
 from ekiden.rounds.outcome import Outcome
 from ekiden.transports.eager import Started
 from ekiden.transports.guard import Guard
+from ekiden.transports.handshaken import SessionHTTP
 from ekiden.transports.port import Endpoint
 from ekiden.transports.reply import Attendant, Event, Receive, Reply, Scope, Send, respond
 from ekiden.wire import jsonrpc
@@ -58,6 +59,10 @@ class StreamableHTTP:
         self._digits = len(str(limits.body))
         self._admitted: set[tuple[Any, ...]] = set()
         self._familiar = Familiar()
+        self.handshaken = SessionHTTP(
+            endpoint.sessions, silence_seconds=limits.silence_seconds, stall_seconds=limits.stall_seconds
+        )
+        """Serves the clients of 2025."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection scope."""
@@ -67,6 +72,9 @@ class StreamableHTTP:
         pairs: list[tuple[bytes, bytes]] = scope["headers"]
         headers = dict(pairs)
         if (refusal := self._refusal(scope, headers)) is not None:
+            if refusal[0] == 405 and self.handshaken.allows(scope["method"], headers):
+                await self.handshaken.serve(scope["method"], scope["path"], pairs, b"", receive, send)
+                return
             await Reply(send, headers, self._limits.stall_seconds).refuse(*refusal)
             return
         first: Started[Event] = Started(receive())
@@ -76,13 +84,13 @@ class StreamableHTTP:
             if (body := await self._slow_body(first, receive, reply)) is None:
                 return
         if len(headers) != len(pairs):
-            await self._long_way(body, headers, pairs, receive, send)
+            await self._long_way(body, headers, pairs, scope["path"], receive, send)
         elif (ready := self._ready(body, headers)) is not None:
             await respond(send, ready[1], self.endpoint.dialect, ready[0])
         elif (request := self._usual(body, headers)) is not None:
             await self._answer(request, receive, Reply(send, headers, self._limits.stall_seconds))
         else:
-            await self._long_way(body, headers, pairs, receive, send)
+            await self._long_way(body, headers, pairs, scope["path"], receive, send)
 
     def _ready(self, body: bytes, headers: Headers) -> tuple[RequestId, Outcome] | None:
         """The answer to a request that was answered before, if it lies ready."""
@@ -104,10 +112,14 @@ class StreamableHTTP:
         body: bytes,
         headers: Headers,
         pairs: list[tuple[bytes, bytes]],
+        path: str,
         receive: Receive,
         send: Send,
     ) -> None:
-        """A message that is unusual, or wrong, in which case the client is told how."""
+        """A message of 2025, or one that is unusual, or wrong, in which case the client is told how."""
+        if self.handshaken.takes(headers, body):
+            await self.handshaken.serve("POST", path, pairs, body, receive, send)
+            return
         reply = Reply(send, headers, self._limits.stall_seconds)
         request_id: RequestId | None = None
         try:
@@ -144,6 +156,7 @@ class StreamableHTTP:
                 await send({"type": "lifespan.startup.complete"})
             else:
                 await self.endpoint.stop()
+                await self.handshaken.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
