@@ -7,13 +7,13 @@ called again with the answers, as a client of 2026 would call it.
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ekiden.errors import InternalError, InvalidRequest, UsageError
+from ekiden.errors import InvalidRequest
 from ekiden.rounds.asks import declares
 from ekiden.rounds.claims import Claims
-from ekiden.rounds.leg import Suspended, mixed_styles
+from ekiden.rounds.leg import mixed_styles
 from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.rounds.pushing import CannotAsk, Push, undeclared
 from ekiden.server.context import Context
@@ -83,9 +83,7 @@ class PushedCalls:
         context: Context[Any] = Context(call.request, call.stream, call.state, push, claims, responses)
         if call.handler.context is not None:
             call.arguments[call.handler.context] = context
-        ended = await call.conclude(push.run(call.handler.call(**call.arguments)))
-        if isinstance(ended, Suspended):
-            raise UsageError(f"{call.title} was suspended, which a pushed call never is")
+        ended = await _ended(call, push.run(call.handler.call(**call.arguments)))
         if isinstance(ended, InputRequired):
             if push.style == "asks":
                 raise mixed_styles(call.title)
@@ -134,10 +132,18 @@ class PushedCalls:
                 await call.stream.notify("notifications/elicitation/complete", {"elicitationId": page})
 
 
+async def _ended(call: "Call", run: Coroutine[Any, Any, Any]) -> Outcome | InputRequired:
+    try:
+        value = await run
+        return value if isinstance(value, InputRequired) else call.ending.complete(value)
+    except BaseException as error:
+        return call.ending.failed(error)
+
+
 def _refused(method: str, error: CannotAsk) -> Outcome:
     if method == "tools/call":
         return as_tool_error(str(error))
-    return Failed(InvalidRequest(str(error)) if str(error) else InternalError("Internal error"))
+    return Failed(InvalidRequest(str(error)))
 
 
 def as_tool_error(text: str) -> Complete:
