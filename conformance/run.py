@@ -40,6 +40,7 @@ class Suite(NamedTuple):
 
 SUITES = (
     Suite("server 2026-07-28", "server", "all", "2026-07-28"),
+    Suite("server 2025-11-25", "server", "all", "2025-11-25"),
     Suite("client 2026-07-28", "client", "all", "2026-07-28"),
     Suite("client 2025-11-25", "client", "all", "2025-11-25"),
     Suite("client extensions", "client", "extensions", None),

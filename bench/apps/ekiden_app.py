@@ -7,6 +7,7 @@ from pydantic import BaseModel
 from bench.apps.serving import arguments, serve
 from bench.apps.tools import tools
 from ekiden import CallNext, Context, Outcome, Request, Server
+from ekiden.transports.http1 import Connections
 
 KEYS: Final = [b"the key of a benchmark is no secret at all"]
 
@@ -37,13 +38,15 @@ async def pass_on(request: Request, call_next: CallNext) -> Outcome:
 def main() -> None:
     parser = arguments()
     parser.add_argument("--middleware", action="store_true")
+    parser.add_argument("--mounted", action="store_true")
     options = parser.parse_args()
     server = Server("bench", version="1", keys=KEYS)
     for tool in tools(options.tools, (confirm, survey)):
         server.add_tool(tool)
     if options.middleware:
         server.middleware(pass_on)
-    serve(server.asgi(), options.port)
+    application = server.asgi()
+    serve(application, options.port, "httptools" if options.mounted else Connections(application))
 
 
 if __name__ == "__main__":

@@ -17,14 +17,14 @@ def arguments() -> argparse.ArgumentParser:
     return parser
 
 
-def serve(application: Any, port: int) -> None:
+def serve(application: Any, port: int, http: Any = "httptools") -> None:
     """Serve on uvicorn with uvloop and httptools until terminated."""
     uvicorn.run(
         application,
         host="127.0.0.1",
         port=port,
         loop="uvloop",
-        http="httptools",
+        http=http,
         lifespan="on",
         access_log=False,
         server_header=False,

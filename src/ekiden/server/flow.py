@@ -83,40 +83,38 @@ class Flows:
         """One round of a call."""
         params = call.request.params
         responses = _responses(params)
-        first = "requestState" not in params
-        if first:
-            claims = self._sealer.first(call.request)
-        else:
-            claims = await self._sealer.open(params["requestState"], call.request)
-            if claims.trace is not None:
-                link_to(claims.trace)
-            if claims.parked is not None:
-                return await self._resume(call, claims, responses)
-        if call.handler.parked:
-            self.parking.check_room()
-            return await self._attempt(call, claims, responses, None, first)
-        # The first call has no token that a repeat could bring again.
+        if "requestState" not in params:
+            # The first call has no token that a repeat could bring again: nothing to remember it by.
+            return await self._attempt(call, self._sealer.first(call.request), responses, None, first=True)
+        claims = await self._sealer.open(params["requestState"], call.request)
+        if claims.trace is not None:
+            link_to(claims.trace)
+        if claims.parked is not None:
+            return await self._resume(call, claims, responses)
         memory = None
-        if not first and call.handler.once is not False:
+        if call.handler.once is not False and not call.handler.parked:
             memory = self._once.claim(claims.flow, claims.round, responses)
-            if (recorded := memory.recorded()) is not None:
+            if (recorded := await memory.recorded(now=call.handler.once is True)) is not None:
                 return recorded
-            if call.handler.once is True:
-                try:
-                    await memory.own()
-                except Ended as ended:
-                    return ended.outcome
         for pause in claims.pauses:
             claims.journal[pause] = Entry("pause", "", None, True)
         while True:
             try:
-                return await self._attempt(call, claims, responses, memory, first)
+                return await self._attempt(call, claims, responses, memory, first=False)
             except Restart as restart:
                 claims.journal.update(restart.draws)
 
     async def _attempt(
-        self, call: Call, claims: Claims, responses: Mapping[str, Any], memory: RoundClaim | None, first: bool
+        self,
+        call: Call,
+        claims: Claims,
+        responses: Mapping[str, Any],
+        memory: RoundClaim | None,
+        *,
+        first: bool,
     ) -> Outcome:
+        if call.handler.parked:
+            self.parking.check_room()
         request, handler = call.request, call.handler
         leg = Leg(
             call.title,

@@ -82,10 +82,17 @@ class RoundClaim:
     def _answers(self) -> str:
         return fingerprint(canonical(self._responses))
 
-    def recorded(self) -> Outcome | None:
-        """How the round ended before, where that is known at once."""
+    async def recorded(self, *, now: bool) -> Outcome | None:
+        """How the round ended before. `now` claims it, to know for certain; else a glance must do."""
         known = self._once.ledger.peek(self._round_id)
-        return None if known is None or known[0] != self._answers else decode_outcome(known[1])
+        if known is not None and known[0] == self._answers:
+            return decode_outcome(known[1])
+        if now:
+            try:
+                await self.own()
+            except Ended as ended:
+                return ended.outcome
+        return None
 
     async def own(self) -> Claimed:
         """Own the round, waiting for another owner to end; `Ended` if it has ended before."""

@@ -1,4 +1,4 @@
-"""Running a server by itself: uvicorn with uvloop and httptools, and a shutdown that drains."""
+"""Running a server by itself: uvicorn with uvloop, our own HTTP/1.1, and a shutdown that drains."""
 
 import asyncio
 import gc
@@ -10,6 +10,7 @@ import uvicorn
 
 from ekiden.errors import UsageError
 from ekiden.transports.asgi import StreamableHTTP
+from ekiden.transports.http1 import Connections
 
 __all__ = ["serve_http"]
 
@@ -57,7 +58,7 @@ async def serve_http(
         application,
         host=host,
         port=port,
-        http="httptools",
+        http=Connections(application),  # type: ignore[arg-type]  # makes protocols, as their class would
         lifespan="on",
         access_log=False,
         server_header=False,

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from ekiden.errors import InvalidRequest, ProtocolError
 from ekiden.transports.events import Connection, EventStream
 from ekiden.transports.exchange import Exchange
-from ekiden.transports.reply import Receive, Send
+from ekiden.transports.reply import Incoming, Receive, Send
 from ekiden.transports.sessions import ClientSession, SessionKeeper, SessionsFull
 from ekiden.wire import jsonrpc, versions
 from ekiden.wire.handshake import Response, read_incoming
@@ -50,16 +50,7 @@ class Relay(Protocol):
         """The other worker that a session id names, if any."""
         ...
 
-    async def forward(
-        self,
-        owner: str,
-        method: str,
-        path: str,
-        headers: Sequence[tuple[bytes, bytes]],
-        body: bytes,
-        receive: Receive,
-        send: Send,
-    ) -> bool:
+    async def forward(self, owner: str, incoming: Incoming, receive: Receive, send: Send) -> bool:
         """Have the owner answer; False if it is not there any more, and nothing was sent."""
         ...
 
@@ -107,8 +98,9 @@ class SessionHTTP:
 
     # Which requests are ours
 
-    def takes(self, headers: Headers, body: bytes) -> bool:
+    def takes(self, incoming: Incoming) -> bool:
         """Whether a POST is of a client of 2025. One that names its version in `_meta` is of 2026."""
+        headers, body = incoming.headers, incoming.body
         version = headers.get(_VERSION, b"").strip()
         if version == _MODERN:
             return False
@@ -118,61 +110,52 @@ class SessionHTTP:
             return False
         if version.decode("latin-1") in self._keeper.spoken or (self._keeper.stateless and not version):
             return True
-        return b'"initialize"' in body and _is_handshake(body)
+        return b'"initialize"' in body and _is_handshake(incoming)
 
-    def allows(self, method: str, headers: Headers) -> bool:
-        """Whether another method than POST means anything: GET and DELETE do, in a session."""
-        return method in ("GET", "DELETE") and _SESSION in headers and not self._keeper.stateless
+    def allows(self, incoming: Incoming) -> bool:
+        """Whether what is refused for its method means something: GET and DELETE do, in a session."""
+        is_method = incoming.refusal is not None and incoming.refusal[0] == 405
+        return (
+            is_method
+            and incoming.method in ("GET", "DELETE")
+            and _SESSION in incoming.headers
+            and not self._keeper.stateless
+        )
 
     # Requests
 
-    async def serve(
-        self,
-        method: str,
-        path: str,
-        pairs: Sequence[tuple[bytes, bytes]],
-        body: bytes,
-        receive: Receive,
-        send: Send,
-    ) -> None:
+    async def serve(self, incoming: Incoming, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
-        headers: Headers = dict(pairs)
+        headers = incoming.headers
         session_id = headers.get(_SESSION, b"").decode("latin-1").strip()
-        owner = None if self.relay is None or not session_id else self.relay.owner(session_id)
-        if self.relay is not None and owner is not None:
-            if not await self.relay.forward(owner, method, path, pairs, body, receive, send):
+        version = headers.get(_VERSION, b"").strip().decode("latin-1")
+        if self.relay is not None and (owner := self.relay.owner(session_id)) is not None:
+            if not await self.relay.forward(owner, incoming, receive, send):
                 await _refuse(send, 404, _GONE)
-        elif (version := headers.get(_VERSION, b"").strip().decode("latin-1")) and not self._speaks(version):
+        elif version and version not in self._keeper.spoken:
             await _refuse(send, 400, f"Unsupported protocol version: {version[:50]}")
         elif self._keeper.stateless:
-            await self._stateless(method, version, headers, body, receive, send)
-        elif not session_id and method == "POST" and _is_handshake(body):
-            await self._open(headers, body, send)
+            await self._stateless(version, incoming, receive, send)
+        elif not session_id and _is_handshake(incoming):
+            await self._open(incoming, send)
         elif not session_id:
             await _refuse(send, 400, "Mcp-Session-Id is required: begin with `initialize`")
         elif (session := self._keeper.find(session_id, headers)) is None:
             await _refuse(send, 404, _GONE)
         else:
-            await self._in_session(session, method, headers, body, receive, send)
+            await self._in_session(session, incoming, receive, send)
 
-    def _speaks(self, version: str) -> bool:
-        return version in self._keeper.spoken
-
-    async def _stateless(
-        self, method: str, version: str, headers: Headers, body: bytes, receive: Receive, send: Send
-    ) -> None:
-        if method != "POST":
-            await _refuse(send, 405, "This server keeps no sessions: send JSON-RPC messages by POST")
-        elif _is_handshake(body):
-            await self._open(headers, body, send)
+    async def _stateless(self, version: str, incoming: Incoming, receive: Receive, send: Send) -> None:
+        if _is_handshake(incoming):
+            await self._open(incoming, send)
         else:
             session = self._keeper.passing(version or "2025-03-26")
-            await self._post(session, None, headers, body, receive, send)
+            await self._post(session, None, incoming, receive, send)
 
-    async def _open(self, headers: Headers, body: bytes, send: Send) -> None:
-        message = jsonrpc.read(decode(body))
+    async def _open(self, incoming: Incoming, send: Send) -> None:
+        message = jsonrpc.read(decode(incoming.body))
         try:
-            session, response = self._keeper.open(message, headers)
+            session, response = self._keeper.open(message, incoming.headers)
         except SessionsFull as full:
             await _refuse(send, 503, str(full), (b"retry-after", b"10"))
         except ProtocolError as error:
@@ -182,23 +165,17 @@ class SessionHTTP:
             await _respond(send, 200, response, _JSON, *named)
 
     async def _in_session(
-        self,
-        session: ClientSession,
-        method: str,
-        headers: Headers,
-        body: bytes,
-        receive: Receive,
-        send: Send,
+        self, session: ClientSession, incoming: Incoming, receive: Receive, send: Send
     ) -> None:
         session.hold()
         try:
-            if method == "DELETE":
+            if incoming.method == "DELETE":
                 session.end()
-                await _respond(send, 204, b"")
-            elif method == "GET":
-                await self._get(session, headers, receive, send)
+                await _respond(send, 200, b"")
+            elif incoming.method == "GET":
+                await self._get(session, incoming.headers, receive, send)
             else:
-                await self._post(session, self._streams_of(session), headers, body, receive, send)
+                await self._post(session, self._streams_of(session), incoming, receive, send)
         finally:
             session.let_go()
 
@@ -218,20 +195,20 @@ class SessionHTTP:
         self,
         session: ClientSession,
         streams: _Streams | None,
-        headers: Headers,
-        body: bytes,
+        incoming: Incoming,
         receive: Receive,
         send: Send,
     ) -> None:
+        headers = incoming.headers
         try:
-            incoming, batch = read_incoming(body, session.version)
+            messages, batch = read_incoming(incoming.body, session.version)
         except ProtocolError as error:
             await _respond(send, 400, jsonrpc.error_response(None, error), _JSON)
             return
         exchange = Exchange(
             _passing_stream if streams is None else streams.new, can_stream=_takes_stream(headers)
         )
-        broken = self._take(session, incoming, exchange, headers)
+        broken = self._take(session, messages, exchange, headers)
         if broken is not None and not batch:
             await _respond(send, 400, jsonrpc.error_response(broken.request_id, broken), _JSON)
         elif exchange.done and not exchange.responses:
@@ -242,13 +219,13 @@ class SessionHTTP:
     def _take(
         self,
         session: ClientSession,
-        incoming: Sequence[Message | Response | EnvelopeError],
+        messages: Sequence[Message | Response | EnvelopeError],
         exchange: Exchange,
         headers: Headers,
     ) -> EnvelopeError | None:
         """Begin to answer what is a request, and take notice of all else."""
         broken: EnvelopeError | None = None
-        for message in incoming:
+        for message in messages:
             if isinstance(message, EnvelopeError):
                 broken = message
                 exchange.responses.append(jsonrpc.error_response(message.request_id, message))
@@ -293,6 +270,7 @@ class SessionHTTP:
 
     async def _carry(self, stream: EventStream, after: int, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": list(_SSE)})
+        await send({"type": "http.response.body", "body": b"", "more_body": True})  # The head goes now.
         connection = Connection(
             stream,
             send,
@@ -365,9 +343,9 @@ def _passing_stream() -> EventStream:
     return EventStream(0, primed=False)
 
 
-def _is_handshake(body: bytes) -> bool:
+def _is_handshake(incoming: Incoming) -> bool:
     try:
-        value: Any = decode(body)
+        value: Any = decode(incoming.body)
         return not is_array(value) and value.get("method") == "initialize" and "id" in value
     except (ProtocolError, AttributeError):
         return False
@@ -384,12 +362,11 @@ def _takes_json(headers: Headers) -> bool:
 
 
 async def _respond(send: Send, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
-    length = () if status == 204 else ((b"content-length", b"%d" % len(body)),)
-    await send({"type": "http.response.start", "status": status, "headers": [*length, *headers]})
+    length = (b"content-length", b"%d" % len(body))
+    await send({"type": "http.response.start", "status": status, "headers": [length, *headers]})
     await send({"type": "http.response.body", "body": body})
 
 
 async def _refuse(send: Send, status: int, reason: str, *headers: tuple[bytes, bytes]) -> None:
-    allow = ((b"allow", b"POST"),) if status == 405 else ()
     body = jsonrpc.error_response(None, InvalidRequest(reason))
-    await _respond(send, status, body, _JSON, *allow, *headers)
+    await _respond(send, status, body, _JSON, *headers)
