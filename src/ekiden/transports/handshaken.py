@@ -248,7 +248,7 @@ class SessionHTTP:
         receive: Receive,
         send: Send,
     ) -> None:
-        if exchange.can_stream and not _takes_json(headers):
+        if exchange.can_stream and _prefers_stream(headers):
             exchange.begin()
         await exchange.settled(self._silence_seconds)
         if exchange.stream is None and exchange.responses:
@@ -356,9 +356,10 @@ def _takes_stream(headers: Headers) -> bool:
     return accept is None or any(kind in accept for kind in (b"text/event-stream", b"*/*", b"text/*"))
 
 
-def _takes_json(headers: Headers) -> bool:
-    accept = headers.get(b"accept")
-    return accept is None or any(kind in accept for kind in (b"application/json", b"*/*", b"application/*"))
+def _prefers_stream(headers: Headers) -> bool:
+    """Whether the client takes no JSON, or names it after a stream."""
+    before, named, _ = headers.get(b"accept", b"").partition(b"text/event-stream")
+    return bool(named) and not any(kind in before for kind in (b"application/json", b"*/*", b"application/*"))
 
 
 async def _respond(send: Send, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
