@@ -334,8 +334,7 @@ class Sessions:
         self.limits = limits
         self.stateless = stateless
         self.spoken = (*versions.LEGACY, versions.DRAFT) if draft else versions.LEGACY
-        self.worker = ""
-        """What the ids of our sessions begin with, where there are several workers."""
+        self.prefix = ""
         self._principal = principal
         self._dialects: dict[str, Legacy] = {version: Legacy(version) for version in versions.LEGACY}
         if draft:
@@ -348,7 +347,7 @@ class Sessions:
 
     def new_id(self) -> str:
         """An id that nobody can guess."""
-        return self.worker + secrets.token_urlsafe(24)
+        return self.prefix + secrets.token_urlsafe(24)
 
     def offers(self, method: str, *, kept: bool) -> bool:
         """Whether a method is answered in a session."""

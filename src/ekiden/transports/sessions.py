@@ -83,6 +83,9 @@ class ClientSession(Protocol):
 class SessionKeeper(Protocol):
     """The sessions of a server."""
 
+    prefix: str
+    """What the ids of new sessions begin with: the name of this worker, where there are several."""
+
     @property
     def spoken(self) -> Container[str]:
         """The versions that begin with a handshake."""
