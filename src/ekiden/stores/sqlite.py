@@ -109,7 +109,7 @@ class SQLiteStore:
                     raise
             time.sleep(0.01)
 
-    def peek(self, round_id: str, answers: str) -> bytes | None:
+    def peek(self, round_id: str) -> tuple[str, bytes] | None:
         """Not without waiting for the disk."""
         return None
 
