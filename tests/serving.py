@@ -22,6 +22,7 @@ import uvicorn
 
 from ekiden import Server
 from ekiden.transports.asgi import StreamableHTTP
+from ekiden.transports.http1 import Connections
 
 PATIENCE = 10.0
 """Seconds after which anything that has not happened is taken never to happen."""
@@ -213,16 +214,19 @@ def no_complaints() -> Generator[None, None, None]:
 
 @asynccontextmanager
 async def served(
-    what: Any, *, quiet: bool = True, grace: int = 5, **asgi_options: Any
+    what: Any, *, quiet: bool = True, grace: int = 5, mounted: bool = False, **asgi_options: Any
 ) -> AsyncGenerator[str, None]:
     """Serve a `Server` or an ASGI application in this process; yields its base URL.
 
-    `quiet`: the test fails if uvicorn or asyncio log an error meanwhile.
+    `quiet`: the test fails if uvicorn or asyncio log an error meanwhile. `mounted`: a server is served
+    as any ASGI application would be, and not as `Server.run` does it.
     """
-    application = what.asgi(**asgi_options) if isinstance(what, Server) else what
+    application: Any = what.asgi(**asgi_options) if isinstance(what, Server) else what
+    own = isinstance(application, StreamableHTTP) and not mounted
+    http: Any = Connections(application) if own else "httptools"
     config = uvicorn.Config(
         application,
-        http="httptools",
+        http=http,
         lifespan="on" if isinstance(application, StreamableHTTP) else "auto",
         access_log=False,
         log_config=None,

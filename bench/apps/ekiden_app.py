@@ -1,4 +1,8 @@
-"""ekiden, as its README has it. `--middleware` puts one that only passes on around every request."""
+"""ekiden, as its README has it.
+
+`--middleware` puts one that only passes on around every request. `--mounted` serves it as an ASGI
+application on the uvicorn of the others, and not as `Server.run` does.
+"""
 
 from typing import Final
 
@@ -37,13 +41,17 @@ async def pass_on(request: Request, call_next: CallNext) -> Outcome:
 def main() -> None:
     parser = arguments()
     parser.add_argument("--middleware", action="store_true")
+    parser.add_argument("--mounted", action="store_true")
     options = parser.parse_args()
     server = Server("bench", version="1", keys=KEYS)
     for tool in tools(options.tools, (confirm, survey)):
         server.add_tool(tool)
     if options.middleware:
         server.middleware(pass_on)
-    serve(server.asgi(), options.port)
+    if options.mounted:
+        serve(server.asgi(), options.port)
+    else:
+        server.run(port=options.port, log_level="warning")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@
     │   ├── MissingCapability          -32021  the client did not declare what the request needs
     │   └── UnsupportedVersion         -32022
     ├── TransportError           the connection failed: nothing is wrong with the message
+    │   └── TooMuch              the peer sends more than is taken of it
     ├── StoreUnavailable         the store cannot be reached or written to right now: nothing was changed
     ├── StepFailed               a step raised, now or in an earlier round: catch it as you would the original
     └── ToolError                raised by a tool's author: the text is shown to the model
@@ -39,6 +40,7 @@ __all__ = [
     "RegistrationError",
     "StepFailed",
     "StoreUnavailable",
+    "TooMuch",
     "ToolError",
     "TransportError",
     "UnsupportedVersion",
@@ -78,6 +80,10 @@ class StepFailed(EkidenError):
 
 class TransportError(EkidenError):
     """The connection to the peer failed or was closed."""
+
+
+class TooMuch(TransportError):
+    """The peer sent more than is taken of it: a message, a line, a head or a stream is too large."""
 
 
 class StoreUnavailable(EkidenError):

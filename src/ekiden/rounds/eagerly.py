@@ -1,17 +1,17 @@
 """A task that begins at once.
 
-Most legs end without a wait: their effects are answered from the journal. To start a task for them and
-come back to it in the next pass of the loop would cost more than the leg itself. From Python 3.12
-on asyncio can begin a task at once; before, it is done here by hand, with the same two functions
-that asyncio uses.
+Most legs end without a wait: their effects are answered from the journal, or the first thing that they
+wait for is an answer, which ends the round. To start a task for them and come back to it in the next
+pass of the loop would cost more than the leg itself. So the coroutine is begun here, by hand, as the
+current task and in the context of the task that goes on with it if it waits after all.
 """
 
 import asyncio
-import sys
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import copy_context
+from typing import Any
 
 from asyncio.tasks import _enter_task, _leave_task  # pyright: ignore[reportPrivateUsage]  # isort: skip
-from collections.abc import Coroutine, Generator
-from typing import Any
 
 __all__ = ["EagerTask", "Rest"]
 
@@ -19,49 +19,66 @@ __all__ = ["EagerTask", "Rest"]
 class EagerTask:
     """A coroutine in a task of its own, begun already. If `done`, it has ended without a wait."""
 
-    __slots__ = ("_coroutine", "_error", "_value", "_waits_for", "done", "task")
+    __slots__ = ("_context", "_coroutine", "_factory", "_loop", "alone", "done", "error", "task", "waits_for")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self._loop = loop
         self._coroutine = coroutine
-        self._error: BaseException | None = None
-        self._value: Any = None
-        self._waits_for: Any = None
+        self._context = copy_context()
+        self.error: BaseException | None = None
+        self.waits_for: Any = None
+        """What it waits for; once it is done, its value."""
         self.done = False
-        if sys.version_info >= (3, 12):
-            self.task = asyncio.Task(coroutine, loop=loop, eager_start=True)
-            self.done = self.task.done()
-        else:
-            self.task = loop.create_task(self._go_on())
-            self._begin(loop)
+        self.alone = True
+        """Whether it has started no other task before its first wait: then nothing else of it can run."""
+        self.task: asyncio.Task[Any] = loop.create_task(self._go_on(), context=self._context)
+        self._factory = loop.get_task_factory()
+        loop.set_task_factory(self._spawn)
+        try:
+            self._advance(coroutine.send, None)
+        finally:
+            loop.set_task_factory(self._factory)
 
-    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+    def cancel(self) -> None:
+        """Cancel it here and now, while it waits and its task has not yet gone on with it."""
+        self._advance(self._coroutine.throw, asyncio.CancelledError)
+
+    def _advance(self, resume: Callable[[Any], Any], sent: Any) -> None:
+        loop = self._loop
         caller = asyncio.current_task(loop)
         if caller is not None:
             _leave_task(loop, caller)
         _enter_task(loop, self.task)
         try:
-            self._waits_for = self._coroutine.send(None)
+            self.waits_for = self._context.run(resume, sent)
         except StopIteration as stop:
-            self.done, self._value = True, stop.value
+            self.done, self.waits_for = True, stop.value
         except BaseException as error:
-            self.done, self._error = True, error
+            self.done, self.error = True, error
         finally:
             _leave_task(loop, self.task)
             if caller is not None:
                 _enter_task(loop, caller)
 
+    def _spawn(self, loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
+        self.alone = False
+        make: Callable[..., Any] | None = self._factory
+        if make is None:
+            return asyncio.Task(coroutine, loop=loop, **options)
+        return make(loop, coroutine, **options)
+
     async def _go_on(self) -> Any:
-        return None if self.done else await Rest(self._coroutine, self._waits_for)
+        return None if self.done else await Rest(self._coroutine, self.waits_for)
 
     def exception(self) -> BaseException | None:
         """What it raised; a cancellation counts."""
-        if sys.version_info < (3, 12) and self.done:
-            return self._error
+        if self.done:
+            return self.error
         return asyncio.CancelledError() if self.task.cancelled() else self.task.exception()
 
     def result(self) -> Any:
         """What it returned."""
-        return self._value if sys.version_info < (3, 12) and self.done else self.task.result()
+        return self.waits_for if self.done else self.task.result()
 
 
 class Rest:

@@ -50,8 +50,8 @@ class Ledger(Protocol):
     shared: bool
     """Whether other processes, and this one after a crash, see the same ledger."""
 
-    def peek(self, round_id: str, answers: str) -> bytes | None:
-        """How a round ended with these answers, where that can be told without waiting; else None."""
+    def peek(self, round_id: str) -> tuple[str, bytes] | None:
+        """The answers that a round was run with, and how it ended, where that can be told without waiting."""
         ...
 
     async def claim(self, round_id: str, answers: str, *, now: float, lease: float, expires: float) -> Claim:

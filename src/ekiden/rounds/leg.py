@@ -153,14 +153,25 @@ class Leg:
 
     async def run(self, handler: Coroutine[Any, Any, Any]) -> Any:
         """Run the handler: its value, what it raised, or `Suspended`."""
-        self._loop = asyncio.get_running_loop()
-        self._settled: asyncio.Future[None] = self._loop.create_future()
-        main = EagerTask(self._loop, handler)
-        self._main, self._eager = main.task, main
+        loop = self._loop = asyncio.get_running_loop()
+        main = self._eager = EagerTask(loop, handler)
+        self._main = main.task
+        if not main.done:
+            if main.alone and self._waits_in(main.waits_for):
+                self._rest_at_once(main)
+            else:
+                self._stir()
         if main.done:
             return await self._conclude()
+        self._settled: asyncio.Future[None] = loop.create_future()
         self._main.add_done_callback(self._on_done)
+        if self._parked and self._ending is not None:
+            return self._ending
         return await self._until_settled()
+
+    def _waits_in(self, future: Any) -> bool:
+        """Whether this is what an ask or a pause waits for."""
+        return any(future is asked for _, asked in self._asks.values()) or future in self._pauses.values()
 
     def read(self, responses: Mapping[str, Any]) -> dict[str, Any]:
         """The answers to what a parked handler waits for; one that is none at all is an error."""
@@ -197,23 +208,30 @@ class Leg:
         return await self._conclude()
 
     async def _conclude(self) -> Any:
-        assert self._eager is not None
-        if isinstance(self._ending, Suspended):
-            return self._ending
-        if self._ending is not None:
-            raise self._ending
-        error = self._eager.exception()
-        if error is None:
+        main, ending = self._eager, self._ending
+        assert main is not None
+        if type(ending) is Suspended:
+            if not self._parked:
+                self._forget(main)
+            return ending
+        if ending is not None:
+            raise ending  # type: ignore[misc]  # what is no Suspended is an exception
+        error = main.exception()
+        try:
+            if error is not None:
+                raise _escaped(error)
             if self._afterwards or self.journal.entries:
                 await self._finish()
-            self._end()
-            return self._eager.result()
-        self._end()
-        if isinstance(error, asyncio.CancelledError):
-            raise RuntimeError("the handler let a cancellation escape that was not its own")
-        if not isinstance(error, Exception):
-            raise RuntimeError(f"the handler raised {type(error).__name__}, which is no Exception") from error
-        raise error
+            return main.result()
+        finally:
+            self._close()
+            self._forget(main)
+            del error
+
+    def _forget(self, main: EagerTask) -> None:
+        """Let go of what refers back to us, so that nothing of a leg is left to the garbage collector."""
+        main.error = self._eager = self._main = None
+        self._asks.clear()
 
     async def _finish(self) -> None:
         """The handler returned: do what it wanted done afterwards, and see that it left nothing out."""
@@ -225,7 +243,6 @@ class Leg:
                 raise self._ending from None
             raise
         for key in self.journal.missing_steps():
-            self._end()
             raise self._vanished(key, "it returned without it")
 
     async def stop(self) -> None:
@@ -241,10 +258,12 @@ class Leg:
         if self._late is not None:
             self._late.cancel()
         if self._ending is not None and not main.cancelled():
-            error = main.exception()
-            what = "returned a value" if error is None else f"raised {error!r}"
-            _log.warning("%s %s while its round was ending; that is dropped", self.handler, what)
+            self._dropped(main.exception())
         self._settle()
+
+    def _dropped(self, error: BaseException | None) -> None:
+        what = "returned a value" if error is None else f"raised {error!r}"
+        _log.warning("%s %s while its round was ending; that is dropped", self.handler, what)
 
     def _settle(self) -> None:
         if not self._settled.done():
@@ -255,7 +274,7 @@ class Leg:
     def _stir(self) -> None:
         """Something happened. If anything waits for the other side, look whether all is at rest."""
         self._quiet = 0
-        if not self._watching and not self._busy and (self._asks or self._pauses):
+        if self._main is not None and not self._watching and not self._busy and (self._asks or self._pauses):
             self._watching = True
             self._loop.call_soon(self._pass)
 
@@ -271,29 +290,50 @@ class Leg:
                 self._rest()
 
     def _rest(self) -> None:
-        self._keep_unread()
-        self._ending = Suspended({key: ask for key, (ask, _) in self._asks.items()}, list(self._pauses))
+        """Nothing can go on before the other side has answered."""
+        self._suspend()
         if self._parked:
             self._settle()
-            return
-        if (key := self.journal.overtaken_step()) is not None:
+        else:
+            self._end()
+            self._late = self._loop.call_later(self._unwind_seconds, self._abandon)
+
+    def _rest_at_once(self, main: EagerTask) -> None:
+        """The same, where nobody but the handler's own task runs, and that waits here and now."""
+        self._suspend()
+        if not self._parked:
+            self._close()
+            main.cancel()
+            if not main.done:
+                self._late = self._loop.call_later(self._unwind_seconds, self._abandon)
+            elif not isinstance(main.error, asyncio.CancelledError):
+                self._dropped(main.error)
+
+    def _suspend(self) -> None:
+        if self._asked:
+            self._keep_unread()
+        self._ending = Suspended({key: ask for key, (ask, _) in self._asks.items()}, list(self._pauses))
+        if not self._parked and (key := self.journal.overtaken_step()) is not None:
             self._ending = self._vanished(key, "it went on beyond it")
-        self._end()
-        self._late = self._loop.call_later(self._unwind_seconds, self._abandon)
 
     def _keep_unread(self) -> None:
         """Answers that the handler has not come to in this leg are kept for the next."""
-        for key, digest in (self._asked or {}).items():
+        assert self._asked is not None
+        for key, digest in self._asked.items():
             if key in self._responses and key not in self._unfit and f"a:{key}" not in self.journal.entries:
                 self.journal.entries[f"a:{key}"] = Entry("answer", digest, self._responses[key], False)
 
-    def _end(self) -> None:
+    def _close(self) -> None:
         """No effect counts any more: cancel whoever waits for one."""
         self._over = True
         for _, future in self._asks.values():
             future.cancel()
         for pause in self._pauses.values():
             pause.cancel()
+
+    def _end(self) -> None:
+        """The leg is over, whatever the handler is at."""
+        self._close()
         if self._main is not None and not self._main.done():
             self._main.cancel()
 
@@ -507,7 +547,10 @@ class Leg:
         if self.trace is not None:
             self.trace.append(name if key is None else f"{name} ({derived})")
         count, first = self._counts.get(name, (0, None))
-        task = asyncio.current_task()
+        # In its first moments a handler is alone, and its task has no name yet.
+        task = None if self._main is None else asyncio.current_task()
+        if task is self._main:
+            task = None
         self._counts[name] = (count + 1, first if count else task)
         if not count:
             return name
@@ -565,6 +608,17 @@ def mixed_styles(handler: str) -> UsageError:
         f"{handler} asks with `ctx` and also keeps its own state with `InputRequired` or "
         "`ctx.input_responses`: one call can do only one of them"
     )
+
+
+def _escaped(error: BaseException) -> BaseException:
+    """What a handler raised, as its caller may see it: never what would end more than the call."""
+    if isinstance(error, asyncio.CancelledError):
+        return RuntimeError("the handler let a cancellation escape that was not its own")
+    if not isinstance(error, Exception):
+        wrong = RuntimeError(f"the handler raised {type(error).__name__}, which is no Exception")
+        wrong.__cause__ = error
+        return wrong
+    return error
 
 
 def _malformed(key: str, problem: MalformedAnswer) -> InvalidParams:

@@ -25,20 +25,22 @@ from ekiden.errors import (
     UsageError,
 )
 from ekiden.rounds.asks import declares
-from ekiden.rounds.leg import Ended, Restart, Suspended
+from ekiden.rounds.leg import Ended, Restart
 from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.server.catalog import Catalog
 from ekiden.server.completions import completion_result, read_reference
-from ekiden.server.flow import Call, Conclude, Flows
+from ekiden.server.flow import Call, Ending, Flows
 from ekiden.server.handlers import Handler
 from ekiden.server.manual import InputRequired
 from ekiden.server.registry import Registry
 from ekiden.server.resources import Resource
 from ekiden.server.schemas import ArgumentsInvalid
+from ekiden.server.sessions import session_answers
 from ekiden.server.signatures import HintedParameters
 from ekiden.server.subscriptions import read_filter
 from ekiden.server.tools import OutputInvalid, Tool
 from ekiden.transports.port import Stream
+from ekiden.wire import versions
 from ekiden.wire.headers import check_mirrored_params
 from ekiden.wire.json import is_object
 from ekiden.wire.meta import SUBSCRIPTION_ID
@@ -74,6 +76,7 @@ class Dispatcher:
             "resources/read": self._read_resource,
             "completion/complete": self._complete,
             "subscriptions/listen": self._listen,
+            **session_answers,
             **({} if (tasks := flows.tasks) is None else _task_methods(tasks)),
             **{method: _as_answer(ready) for method, ready in self.ready.items()},
         }
@@ -100,7 +103,7 @@ class Dispatcher:
         if tool is None:
             raise InvalidParams(f"Unknown tool: {request.name}")
         arguments = _arguments(request)
-        if tool.mirrored and request.headers is not None:
+        if tool.mirrored and request.headers is not None and request.meta.protocol_version == versions.MODERN:
             check_mirrored_params(request.headers, tool.mirrored, arguments)
         try:
             bound = tool.parameters.bind(arguments)
@@ -110,17 +113,16 @@ class Dispatcher:
             try:
                 return Complete(tool.result(await tool.handler.call(**bound)))
             except BaseException as error:
-                return _direct(_tool_failure(tool, error), tool.key)
-        conclude = functools.partial(_conclude_tool, tool)
-        return await self._perform(tool.handler, bound, request, stream, conclude, f"Tool {tool.key!r}")
+                return _direct(_tool_failure(tool, error), tool.title)
+        return await self._perform(tool.handler, bound, request, stream, _ToolEnding(tool), tool.title)
 
     async def _get_prompt(self, request: Request, stream: Stream) -> Outcome:
         prompt = self._registry.prompts.get(request.name or "")
         if prompt is None:
             raise InvalidParams(f"Unknown prompt: {request.name}")
         bound = _bind(prompt.parameters, _arguments(request), f"prompt {prompt.key!r}")
-        conclude = functools.partial(_conclude, prompt.result)
-        return await self._perform(prompt.handler, bound, request, stream, conclude, f"Prompt {prompt.key!r}")
+        ending = _PlainEnding(prompt.result)
+        return await self._perform(prompt.handler, bound, request, stream, ending, f"Prompt {prompt.key!r}")
 
     async def _read_resource(self, request: Request, stream: Stream) -> Outcome:
         uri = request.name or ""
@@ -129,9 +131,9 @@ class Dispatcher:
             bound = _bind(resource.parameters, values, f"resource {uri!r}")
         except InvalidParams:
             raise _unknown_resource(uri) from None
-        conclude = functools.partial(_conclude, functools.partial(resource.result, uri=uri))
+        ending = _PlainEnding(functools.partial(resource.result, uri=uri))
         title = f"Resource {resource.key!r}"
-        return await self._perform(resource.handler, bound, request, stream, conclude, title)
+        return await self._perform(resource.handler, bound, request, stream, ending, title)
 
     async def _perform(
         self,
@@ -139,16 +141,23 @@ class Dispatcher:
         arguments: dict[str, Any],
         request: Request,
         stream: Stream,
-        conclude: Conclude,
+        ending: Ending,
         title: str,
     ) -> Outcome:
         """Call a handler that may ask. One that cannot, because it has no context, is called directly."""
         if handler.is_direct and _is_first(request.params):
-            return _direct(await conclude(handler.call(**arguments)), title)
+            try:
+                value = await handler.call(**arguments)
+                return _direct(value if isinstance(value, InputRequired) else ending.complete(value), title)
+            except BaseException as error:
+                return _direct(ending.failed(error), title)
         for needed in handler.needs:
             if not declares(request.meta.capabilities, needed):
                 raise MissingCapability(needed)
-        return await self._flows.run(Call(request, stream, self.state, handler, arguments, title, conclude))
+        call = Call(request, stream, self.state, handler, arguments, title, ending)
+        if request.meta.protocol_version in versions.LEGACY:
+            return await self._flows.pushed.run(call)
+        return await self._flows.run(call)
 
     def _find_resource(self, uri: str) -> tuple[Resource, dict[str, str]]:
         resource = self._registry.resources.get(uri)
@@ -212,7 +221,7 @@ class Dispatcher:
 
 
 def _task_methods(tasks: "Tasks") -> dict[str, Answer]:
-    tasks.use(lambda tool: functools.partial(_conclude_tool, tool))
+    tasks.use(_ToolEnding)
     return {"tasks/get": tasks.get, "tasks/update": tasks.update, "tasks/cancel": tasks.cancel}
 
 
@@ -227,8 +236,8 @@ def _is_first(params: dict[str, Any]) -> bool:
     return "requestState" not in params and "inputResponses" not in params
 
 
-def _direct(ended: Outcome | Suspended | InputRequired, title: str) -> Outcome:
-    if isinstance(ended, Suspended | InputRequired):
+def _direct(ended: Outcome | InputRequired, title: str) -> Outcome:
+    if isinstance(ended, InputRequired):
         raise UsageError(f"{title} returned InputRequired but takes no Context to read the answers with")
     return ended
 
@@ -241,15 +250,30 @@ def _ends_more_than_a_call(error: BaseException) -> bool:
     return isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit)
 
 
-async def _conclude_tool(tool: Tool, run: Awaitable[Any]) -> Outcome | Suspended | InputRequired:
+class _ToolEnding(msgspec.Struct):
     """How a tool ends."""
-    try:
-        value = await run
-        if isinstance(value, Suspended | InputRequired):
-            return value
-        return Complete(tool.result(value))
-    except BaseException as error:
-        return _tool_failure(tool, error)
+
+    tool: Tool
+
+    def complete(self, value: Any) -> Outcome:
+        return Complete(self.tool.result(value))
+
+    def failed(self, error: BaseException) -> Outcome | InputRequired:
+        return _tool_failure(self.tool, error)
+
+
+class _PlainEnding(msgspec.Struct):
+    """How a prompt or a resource ends: what it raises is an internal error."""
+
+    result: Callable[[Any], dict[str, Any]]
+
+    def complete(self, value: Any) -> Outcome:
+        return Complete(self.result(value))
+
+    def failed(self, error: BaseException) -> Outcome | InputRequired:
+        if isinstance(error, InputRequired):
+            return error
+        raise error
 
 
 def _tool_failure(tool: Tool, error: BaseException) -> Outcome | InputRequired:
@@ -267,17 +291,6 @@ def _tool_failure(tool: Tool, error: BaseException) -> Outcome | InputRequired:
         return _tool_error(f"Tool {tool.key!r} failed: its result does not fit its output schema")
     _log.error("Tool %r raised", tool.key, exc_info=error)
     return _tool_error(f"Tool {tool.key!r} failed")
-
-
-async def _conclude(
-    result: Callable[[Any], dict[str, Any]], run: Awaitable[Any]
-) -> Outcome | Suspended | InputRequired:
-    """How a prompt or a resource ends: what it raises is an internal error."""
-    try:
-        value = await run
-    except InputRequired as manual:
-        return manual
-    return value if isinstance(value, Suspended | InputRequired) else Complete(result(value))
 
 
 def _arguments(request: Request) -> dict[str, Any]:

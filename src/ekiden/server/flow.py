@@ -4,17 +4,18 @@ This is where a leg meets the world: keys, the store, the clock, the parking lot
 handler takes no `Context` and brings no state never comes here.
 """
 
+import functools
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
 from ekiden.errors import InternalError, InvalidParams, MissingCapability, NonDeterminismError
 from ekiden.rounds.asks import declares
 from ekiden.rounds.claims import Claims
-from ekiden.rounds.journal import Entry, Journal, fingerprint
+from ekiden.rounds.journal import Entry, Journal
 from ekiden.rounds.leg import BACKGROUND, Ended, Leg, Restart, Suspended, mixed_styles
 from ekiden.rounds.outcome import Failed, Interim, Outcome
 from ekiden.server.context import Context
@@ -22,24 +23,34 @@ from ekiden.server.handlers import Handler
 from ekiden.server.manual import InputRequired, capabilities_for, spelled_requests
 from ekiden.server.once import Once, RoundClaim
 from ekiden.server.parked import ParkingLot
+from ekiden.server.push import PushedCalls
 from ekiden.server.sealing import Sealer
 from ekiden.telemetry.counts import record
 from ekiden.telemetry.spans import link_to
 from ekiden.transports.port import Stream
-from ekiden.wire.json import canonical, is_object
+from ekiden.wire.json import is_object
 from ekiden.wire.modern import Request
 
 if TYPE_CHECKING:
     from ekiden.server.tasks import Tasks
 
-__all__ = ["Call", "Conclude", "Flows"]
+__all__ = ["Call", "Ending", "Flows"]
 
 _log = logging.getLogger("ekiden.rounds")
 
-Conclude: TypeAlias = Callable[[Awaitable[Any]], Awaitable[Outcome | Suspended | InputRequired]]
-"""How a kind of handler turns its value, or what it raised, into an outcome."""
 
-_ABSENT: Final = object()
+class Ending(Protocol):
+    """How a kind of handler ends: what its value, or what it raised, means to the client."""
+
+    def complete(self, value: Any) -> Outcome:
+        """The outcome of a handler that returned."""
+        ...
+
+    def failed(self, error: BaseException) -> Outcome | InputRequired:
+        """The outcome of one that raised; what is not its own to explain is raised again."""
+        ...
+
+
 _GIVE_UP: Final = 10
 """Interim results after which clients give up by default; all official SDKs agree on it."""
 
@@ -54,7 +65,7 @@ class Call(msgspec.Struct):
     arguments: dict[str, Any]
     title: str
     """The handler in words, for logs and errors."""
-    conclude: Conclude
+    ending: Ending
 
 
 class Flows:
@@ -67,49 +78,44 @@ class Flows:
         limits = sealer.limits
         self.watch: Callable[[Leg], None] | None = None
         """Told of every leg before it runs; for tests."""
+        self.pushed = PushedCalls(sealer, clock)
+        """Runs the calls of clients that can be asked while they wait."""
         self.tasks: Tasks | None = None
         """Where there is a store for them."""
         self.parking = ParkingLot(most=limits.parked_calls, seconds=limits.answer_seconds)
 
     async def run(self, call: Call) -> Outcome:
         """One round of a call."""
-        responses = _responses(call.request.params)
-        token = call.request.params.get("requestState", _ABSENT)
-        if token is _ABSENT:
-            claims = self._sealer.first(call.request)
-            if call.handler.task in ("optional", "required") and self.tasks is not None:
-                required = call.handler.task == "required"
-                task = await self.tasks.from_start(call.request, claims, required=required)
-                if task is not None:
-                    return task
-            return await self._round(call, claims, responses, first=True)
-        claims = await self._sealer.open(token, call.request)
+        params = call.request.params
+        responses = _responses(params)
+        if "requestState" not in params:
+            return await self._begin(call, responses)
+        claims = await self._sealer.open(params["requestState"], call.request)
         if claims.trace is not None:
             link_to(claims.trace)
         if claims.parked is not None:
             return await self._resume(call, claims, responses)
-        return await self._round(call, claims, responses, first=False)
-
-    async def _round(
-        self, call: Call, claims: Claims, responses: Mapping[str, Any], *, first: bool
-    ) -> Outcome:
-        memory = self._memory(call, claims, responses, first=first)
-        if memory is not None and (recorded := memory.recorded()) is not None:
-            return recorded
+        memory = None
+        if call.handler.once is not False and not call.handler.parked:
+            memory = self._once.claim(claims.flow, claims.round, responses)
+            if (recorded := await memory.recorded(now=call.handler.once is True)) is not None:
+                return recorded
         for pause in claims.pauses:
             claims.journal[pause] = Entry("pause", "", None, True)
-        if call.handler.parked:
-            self.parking.check_room()
-        if memory is not None and call.handler.once is True:
-            try:
-                await memory.own()
-            except Ended as ended:
-                return ended.outcome
         while True:
             try:
-                return await self._attempt(call, claims, responses, memory, first=first)
+                return await self._attempt(call, claims, responses, memory, first=False)
             except Restart as restart:
                 claims.journal.update(restart.draws)
+
+    async def _begin(self, call: Call, responses: Mapping[str, Any]) -> Outcome:
+        claims = self._sealer.first(call.request)
+        if self.tasks is not None and call.handler.task in ("optional", "required"):
+            task = await self.tasks.from_start(call.request, claims, required=call.handler.task == "required")
+            if task is not None:
+                return task
+        # The first call has no token that a repeat could bring again: nothing to remember it by.
+        return await self._attempt(call, claims, responses, None, first=True)
 
     async def _attempt(
         self,
@@ -120,27 +126,32 @@ class Flows:
         *,
         first: bool,
     ) -> Outcome:
+        if call.handler.parked:
+            self.parking.check_room()
+        request, handler = call.request, call.handler
         leg = Leg(
             call.title,
             Journal(dict(claims.journal)),
             responses=responses,
-            asked=None if first and call.handler.once is not True else claims.asked,
+            asked=None if first and handler.once is not True else claims.asked,
             fresh=first,
-            capabilities=call.request.meta.capabilities,
+            capabilities=request.meta.capabilities,
             clock=self._clock,
             flow=claims.flow,
             memory=memory,
-            parked=call.handler.parked,
+            parked=handler.parked,
         )
-        if call.handler.task != "never" and self.tasks is not None:
-            leg.can_background = self.tasks.wanted_by(call.request)
+        if self.tasks is not None and handler.task != "never":
+            leg.can_background = self.tasks.wanted_by(request)
+        if not first:
+            leg.on_fresh = functools.partial(self._arrived, call.title, time.perf_counter())
         if self.watch is not None:
             self.watch(leg)
-        context = Context(call.request, call.stream, call.state, leg, claims, responses)
-        arguments = call.arguments
-        if call.handler.context is not None:
-            arguments[call.handler.context] = context
-        run = self._timed(leg, call.handler.call(**arguments), first=first)
+        context = Context(request, call.stream, call.state, leg, claims, responses)
+        if handler.context is None:
+            run = leg.run(handler.call(**call.arguments))
+        else:
+            run = leg.run(handler.call(**call.arguments, **{handler.context: context}))
         return await self._end(call, claims, leg, context, run, memory)
 
     async def _resume(self, call: Call, claims: Claims, responses: Mapping[str, Any]) -> Outcome:
@@ -152,32 +163,16 @@ class Flows:
         run = parked.leg.resume(values, call.request.meta.capabilities)
         return await self._end(call, claims, parked.leg, context, run, None)
 
-    def _memory(
-        self, call: Call, claims: Claims, responses: Mapping[str, Any], *, first: bool
-    ) -> RoundClaim | None:
-        # The first call has no token that a repeat could bring again, and a parked one is resumed once.
-        if first or call.handler.once is False or call.handler.parked:
-            return None
-        return self._once.claim(claims.flow, claims.round, fingerprint(canonical(responses)))
-
-    async def _timed(self, leg: Leg, handler: Coroutine[Any, Any, Any], *, first: bool) -> Any:
-        """Run the leg; say how long it took to come to where it was before."""
-        if first:
-            return await leg.run(handler)
-        started = time.perf_counter()
-
-        def arrived() -> None:
-            seconds = time.perf_counter() - started
-            record("ekiden.round.rerun.duration", seconds, {"handler": leg.handler})
-            if seconds > self._sealer.limits.rerun_seconds:
-                _log.warning(
-                    "%s spent %.0f ms on what earlier rounds did already; put its slow parts into ctx.step",
-                    leg.handler,
-                    seconds * 1000,
-                )
-
-        leg.on_fresh = arrived
-        return await leg.run(handler)
+    def _arrived(self, title: str, started: float) -> None:
+        """A handler has come to where it was before."""
+        seconds = time.perf_counter() - started
+        record("ekiden.round.rerun.duration", seconds, {"handler": title})
+        if seconds > self._sealer.limits.rerun_seconds:
+            _log.warning(
+                "%s spent %.0f ms on what earlier rounds did already; put its slow parts into ctx.step",
+                title,
+                seconds * 1000,
+            )
 
     async def _end(
         self,
@@ -189,7 +184,12 @@ class Flows:
         memory: RoundClaim | None,
     ) -> Outcome:
         try:
-            ended = await call.conclude(run)
+            try:
+                ended = await run
+                if not isinstance(ended, Suspended | InputRequired):
+                    ended = call.ending.complete(ended)
+            except BaseException as error:
+                ended = call.ending.failed(error)
             outcome = await self._outcome(call, claims, leg, context, ended)
         except Restart:
             raise
@@ -206,7 +206,7 @@ class Flows:
             if memory is not None:
                 await memory.release()
             raise
-        if memory is not None:
+        if memory is not None and memory.is_claimed:
             await memory.finish(outcome)
         return outcome
 

@@ -6,17 +6,19 @@ the owner recorded.
 """
 
 import asyncio
+import functools
 import logging
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from ekiden.errors import InternalError, InvalidParams, ProtocolError
-from ekiden.rounds.journal import Entry
+from ekiden.rounds.journal import Entry, fingerprint
 from ekiden.rounds.ledger import Busy, Claim, Claimed, Ledger, Recorded, Refused
 from ekiden.rounds.leg import Ended
 from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome, Task
+from ekiden.wire.json import canonical
 from ekiden.wire.tasks import TaskView
 
 __all__ = ["Once", "RoundClaim"]
@@ -40,7 +42,7 @@ class Once:
         self._ended: dict[str, asyncio.Event] = {}
         self._purged_at = clock()
 
-    def claim(self, flow: str, number: int, answers: str) -> "RoundClaim":
+    def claim(self, flow: str, number: int, answers: Mapping[str, Any]) -> "RoundClaim":
         """A claim on a round; nothing is touched before it is first needed."""
         return RoundClaim(self, f"{flow}.{number}", answers)
 
@@ -64,21 +66,39 @@ class Once:
 class RoundClaim:
     """Implements `ekiden.rounds.ledger.RoundMemory` for one round."""
 
-    def __init__(self, once: Once, round_id: str, answers: str) -> None:
+    def __init__(self, once: Once, round_id: str, responses: Mapping[str, Any]) -> None:
         self._once = once
         self._round_id = round_id
-        self._answers = answers
-        self._single = asyncio.Lock()
+        self._responses = responses
+        self._single: asyncio.Lock | None = None
         self._claimed: Claimed | None = None
         self._renewal: asyncio.Task[None] | None = None
 
-    def recorded(self) -> Outcome | None:
-        """How the round ended before, where that is known at once."""
-        outcome = self._once.ledger.peek(self._round_id, self._answers)
-        return None if outcome is None else decode_outcome(outcome)
+    @property
+    def is_claimed(self) -> bool:
+        """Whether the round is ours: it is claimed when a step first needs it."""
+        return self._claimed is not None
+
+    @functools.cached_property
+    def _answers(self) -> str:
+        return fingerprint(canonical(self._responses))
+
+    async def recorded(self, *, now: bool) -> Outcome | None:
+        """How the round ended before. `now` claims it, to know for certain; else a glance must do."""
+        known = self._once.ledger.peek(self._round_id)
+        if known is not None and known[0] == self._answers:
+            return decode_outcome(known[1])
+        if now:
+            try:
+                await self.own()
+            except Ended as ended:
+                return ended.outcome
+        return None
 
     async def own(self) -> Claimed:
         """Own the round, waiting for another owner to end; `Ended` if it has ended before."""
+        if self._single is None:
+            self._single = asyncio.Lock()
         async with self._single:
             while self._claimed is None:
                 match await self._try():

@@ -13,7 +13,7 @@ from ekiden.rounds.journal import Entry
 from ekiden.rounds.leg import Ended, Suspended
 from ekiden.rounds.outcome import Failed, Outcome
 from ekiden.server.context import Context
-from ekiden.server.flow import Conclude
+from ekiden.server.flow import Ending
 from ekiden.server.handlers import Handler
 from ekiden.server.manual import InputRequired
 from ekiden.server.schemas import ArgumentsInvalid
@@ -42,19 +42,19 @@ class CancelledTask(msgspec.Struct, frozen=True):
 class ToolWork:
     """Implements `ekiden.tasks.runner.Work`."""
 
-    def __init__(self, tool: Tool, record: TaskRecord, state: Any, conclude: Conclude) -> None:
+    def __init__(self, tool: Tool, record: TaskRecord, state: Any, ending: Ending) -> None:
         self.title = f"Tool {tool.key!r}"
         self.capabilities: Mapping[str, Any] = record.meta.get(CLIENT_CAPABILITIES, {})
         self.tidies = tool.on_cancel is not None
         self._tool = tool
         self._record = record
         self._state = state
-        self._conclude = conclude
+        self._ending = ending
 
     async def run(self, leg: TaskLeg, say: Callable[[str], None]) -> Outcome | Suspended:
         """Run the handler to the end of a leg; what it raises is how the task ends."""
         try:
-            ended = await self._conclude(leg.run(self._call(leg, say)))
+            ended = await self._ended(leg, say)
         except (NonDeterminismError, Ended, asyncio.CancelledError):
             raise
         except ProtocolError as error:
@@ -68,6 +68,15 @@ class ToolWork:
             _log.error("%s returned InputRequired in a task: there it must ask with `ctx`", self.title)
             return Failed(InternalError("Internal error"))
         return ended
+
+    async def _ended(self, leg: TaskLeg, say: Callable[[str], None]) -> Outcome | Suspended | InputRequired:
+        try:
+            value = await leg.run(self._call(leg, say))
+            return value if isinstance(value, Suspended | InputRequired) else self._ending.complete(value)
+        except ArgumentsInvalid:
+            raise
+        except BaseException as error:
+            return self._ending.failed(error)
 
     def _call(self, leg: TaskLeg, say: Callable[[str], None]) -> Any:
         record = self._record

@@ -13,7 +13,7 @@ from ekiden.rounds.asks import declares
 from ekiden.rounds.claims import Claims
 from ekiden.rounds.journal import Entry, fingerprint
 from ekiden.rounds.outcome import Complete, Outcome, Task
-from ekiden.server.flow import Conclude
+from ekiden.server.flow import Ending
 from ekiden.server.registry import Registry
 from ekiden.server.subscriptions import Change, Filter, Subscription
 from ekiden.server.task_work import ToolWork
@@ -50,7 +50,7 @@ class Tasks:
         self._audience = audience
         self._principal = principal
         self._clock = clock
-        self._conclude: Callable[[Tool], Conclude] | None = None
+        self._ending: Callable[[Tool], Ending] | None = None
         self._state: Any = None
         self._started = False
         self._listeners: dict[str, set[Subscription]] = {}
@@ -58,9 +58,9 @@ class Tasks:
 
     # Coming and going
 
-    def use(self, conclude: Callable[[Tool], Conclude]) -> None:
+    def use(self, ending: Callable[[Tool], Ending]) -> None:
         """How a tool's end becomes an outcome; the dispatcher knows."""
-        self._conclude = conclude
+        self._ending = ending
 
     async def start(self, state: Any) -> None:
         """Begin to run tasks, if there are tools for them. `state` is what the lifespan yielded."""
@@ -80,9 +80,9 @@ class Tasks:
 
     def _find(self, record: TaskRecord) -> ToolWork | None:
         tool = self._registry.tools.get(record.tool)
-        if tool is None or tool.handler.task == "never" or self._conclude is None:
+        if tool is None or tool.handler.task == "never" or self._ending is None:
             return None
-        return ToolWork(tool, record, self._state, self._conclude(tool))
+        return ToolWork(tool, record, self._state, self._ending(tool))
 
     # Becoming a task
 

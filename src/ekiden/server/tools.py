@@ -52,6 +52,8 @@ class Tool:
         if not _NAME.fullmatch(self.key):
             raise RegistrationError(f"{self.key!r} is no tool name: use 1 to 128 of A-Z a-z 0-9 _ . -")
         what = f"tool {self.key!r}"
+        self.title = f"Tool {self.key!r}"
+        """The tool in words, for logs and errors."""
         signature = read_signature(function, what=what)
         self.handler = Handler(function, signature.context, **(rounds or {}))
         self.on_cancel = on_cancel

@@ -37,10 +37,10 @@ class MemoryStore:
         self._journals: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
         self._bytes = 0
 
-    def peek(self, round_id: str, answers: str) -> bytes | None:
+    def peek(self, round_id: str) -> tuple[str, bytes] | None:
         """How a round ended."""
         known = self._rounds.get(round_id)
-        return known.outcome if known is not None and known.answers == answers else None
+        return None if known is None or known.outcome is None else (known.answers, known.outcome)
 
     async def claim(self, round_id: str, answers: str, *, now: float, lease: float, expires: float) -> Claim:
         """Try to own a round."""

@@ -32,7 +32,7 @@ class PostgresStore:
         """Make the tables, or bring them up to date."""
         await self._database.migrate()
 
-    def peek(self, round_id: str, answers: str) -> bytes | None:
+    def peek(self, round_id: str) -> tuple[str, bytes] | None:
         """Not without waiting for the network."""
         return None
 

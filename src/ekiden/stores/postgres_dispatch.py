@@ -18,6 +18,7 @@ import msgspec
 import procrastinate
 import psycopg
 from procrastinate.exceptions import ConnectorException
+from procrastinate.jobs import Status
 
 from ekiden.errors import StoreUnavailable
 from ekiden.stores.postgres_database import Connection, PostgresDatabase
@@ -140,7 +141,7 @@ class PostgresDispatch:
                 queue=_QUEUE, seconds_since_heartbeat=_STALLED_SECONDS
             )
             for job in stalled:
-                await self._app.job_manager.finish_job(job, procrastinate.jobs.Status.FAILED, delete_job=True)
+                await self._app.job_manager.finish_job(job, Status.FAILED, delete_job=True)
         except ConnectorException as error:
             raise StoreUnavailable(f"the database cannot be reached: {error}") from error
 

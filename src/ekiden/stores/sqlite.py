@@ -41,7 +41,7 @@ class SQLiteStore:
     async def _run(self, work: Callable[..., T], *arguments: Any) -> T:
         return await self._file.write(lambda connection: work(connection, *arguments))
 
-    def peek(self, round_id: str, answers: str) -> bytes | None:
+    def peek(self, round_id: str) -> tuple[str, bytes] | None:
         """Not without waiting for the disk."""
         return None
 

@@ -13,18 +13,19 @@ from typing import Any, Final
 import msgspec
 
 from ekiden.errors import ProtocolError
-from ekiden.rounds.outcome import Outcome
+from ekiden.rounds.outcome import Complete, Outcome
 from ekiden.transports.eager import Started
 from ekiden.transports.guard import Guard
+from ekiden.transports.handshaken import SessionHTTP
 from ekiden.transports.port import Endpoint
-from ekiden.transports.reply import Attendant, Event, Receive, Reply, Scope, Send, respond
+from ekiden.transports.reply import Attendant, Event, Incoming, Receive, Reply, Scope, Send, respond_json
 from ekiden.wire import jsonrpc
 from ekiden.wire.familiar import Familiar
 from ekiden.wire.headers import Headers, reject_duplicates
 from ekiden.wire.jsonrpc import EnvelopeError, RequestId
 from ekiden.wire.modern import Request, accept, accept_at_once
 
-__all__ = ["Limits", "StreamableHTTP"]
+__all__ = ["Incoming", "Limits", "StreamableHTTP"]
 
 _log = logging.getLogger("ekiden.http")
 
@@ -54,10 +55,14 @@ class StreamableHTTP:
         self.endpoint = endpoint
         self._path = path
         self._guard = guard
-        self._limits = limits
+        self.limits = limits
         self._digits = len(str(limits.body))
         self._admitted: set[tuple[Any, ...]] = set()
         self._familiar = Familiar()
+        self.handshaken = SessionHTTP(
+            endpoint.sessions, silence_seconds=limits.silence_seconds, stall_seconds=limits.stall_seconds
+        )
+        """Serves the clients of 2025."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection scope."""
@@ -66,29 +71,42 @@ class StreamableHTTP:
             return
         pairs: list[tuple[bytes, bytes]] = scope["headers"]
         headers = dict(pairs)
-        if (refusal := self._refusal(scope, headers)) is not None:
-            await Reply(send, headers, self._limits.stall_seconds).refuse(*refusal)
-            return
-        first: Started[Event] = Started(receive())
-        body = self._whole_body(first) if first.done else None
-        if body is None:
-            reply = Reply(send, headers, self._limits.stall_seconds)
-            if (body := await self._slow_body(first, receive, reply)) is None:
-                return
-        if len(headers) != len(pairs):
-            await self._long_way(body, headers, pairs, receive, send)
-        elif (ready := self._ready(body, headers)) is not None:
-            await respond(send, ready[1], self.endpoint.dialect, ready[0])
-        elif (request := self._usual(body, headers)) is not None:
-            await self._answer(request, receive, Reply(send, headers, self._limits.stall_seconds))
-        else:
-            await self._long_way(body, headers, pairs, receive, send)
+        method, path = scope["method"], scope["path"]
+        refusal = self.refusal(method, path, scope.get("root_path", ""), headers)
+        incoming = Incoming(method, path, pairs, headers, refusal, b"")
+        if refusal is None:
+            first: Started[Event] = Started(receive())
+            body = self._whole_body(first) if first.done else None
+            if body is None:
+                reply = Reply(send, headers, self.limits.stall_seconds)
+                if (body := await self._slow_body(first, receive, reply)) is None:
+                    return
+            incoming.body = body
+        await self.exchange(incoming, receive, send)
 
-    def _ready(self, body: bytes, headers: Headers) -> tuple[RequestId, Outcome] | None:
-        """The answer to a request that was answered before, if it lies ready."""
+    def prepared(self, body: bytes, headers: Headers) -> bytes | None:
+        """The answer to a request that was answered before, if it lies ready: JSON, with status 200."""
         familiar = self._familiar.find(body, headers)
         outcome = None if familiar is None else self.endpoint.at_once(familiar[1])
-        return None if familiar is None or outcome is None else (familiar[0], outcome)
+        if familiar is None or type(outcome) is not Complete:
+            return None
+        return outcome.render(self.endpoint.dialect, familiar[0])
+
+    async def exchange(self, incoming: Incoming, receive: Receive, send: Send) -> None:
+        """Answer one request, whose body is here."""
+        body, headers = incoming.body, incoming.headers
+        if incoming.refusal is not None and self.handshaken.allows(incoming):
+            await self.handshaken.serve(incoming, receive, send)
+        elif incoming.refusal is not None:
+            await Reply(send, headers, self.limits.stall_seconds).refuse(*incoming.refusal)
+        elif len(headers) != len(incoming.pairs):
+            await self._long_way(incoming, receive, send)
+        elif (ready := self.prepared(body, headers)) is not None:
+            await respond_json(send, 200, ready)
+        elif (request := self._usual(body, headers)) is not None:
+            await self._answer(request, receive, Reply(send, headers, self.limits.stall_seconds))
+        else:
+            await self._long_way(incoming, receive, send)
 
     def _usual(self, body: bytes, headers: Headers) -> Request | None:
         try:
@@ -99,19 +117,16 @@ class StreamableHTTP:
             self._familiar.learn(body, headers, request)
         return request
 
-    async def _long_way(
-        self,
-        body: bytes,
-        headers: Headers,
-        pairs: list[tuple[bytes, bytes]],
-        receive: Receive,
-        send: Send,
-    ) -> None:
-        """A message that is unusual, or wrong, in which case the client is told how."""
-        reply = Reply(send, headers, self._limits.stall_seconds)
+    async def _long_way(self, incoming: Incoming, receive: Receive, send: Send) -> None:
+        """A message of 2025, or one that is unusual, or wrong, in which case the client is told how."""
+        headers, pairs = incoming.headers, incoming.pairs
+        if self.handshaken.takes(incoming):
+            await self.handshaken.serve(incoming, receive, send)
+            return
+        reply = Reply(send, headers, self.limits.stall_seconds)
         request_id: RequestId | None = None
         try:
-            message = jsonrpc.parse(body)
+            message = jsonrpc.parse(incoming.body)
             if (request_id := message.id) is None:
                 await reply.accepted()
                 return
@@ -144,43 +159,39 @@ class StreamableHTTP:
                 await send({"type": "lifespan.startup.complete"})
             else:
                 await self.endpoint.stop()
+                await self.handshaken.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
-    def _refusal(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
+    def refusal(self, method: str, path: str, root: str, headers: Headers) -> tuple[int, str] | None:
         """Why this request is refused before its body is read. What was admitted once is remembered."""
         length = headers.get(b"content-length", b"")
-        if len(length) >= self._digits and length.isdigit() and int(length[:20]) > self._limits.body:
-            return 413, f"Body too large: the limit is {self._limits.body} bytes"
+        if len(length) >= self._digits and length.isdigit() and int(length[:20]) > self.limits.body:
+            return 413, f"Body too large: the limit is {self.limits.body} bytes"
         get = headers.get
-        kind = (scope["method"], scope["path"], get(b"host"), get(b"origin"), get(b"content-type"))
+        kind = (method, path, get(b"host"), get(b"origin"), get(b"content-type"))
         if kind in self._admitted:
             return None
-        if (refusal := self._judge(scope, headers)) is None and len(self._admitted) < _REMEMBERED:
+        if (refusal := self._judge(method, path, root, headers)) is None and len(
+            self._admitted
+        ) < _REMEMBERED:
             self._admitted.add(kind)
         return refusal
 
-    def _judge(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
+    def _judge(self, method: str, path: str, root: str, headers: Headers) -> tuple[int, str] | None:
         if not self._guard.allows_host(headers.get(b"host")):
             return 421, "Host not allowed: add it to `allowed_hosts` to serve it"
         origin = headers.get(b"origin")
         if origin is not None and not self._guard.allows_origin(origin):
             return 403, "Origin not allowed: add it to `allowed_origins` to serve it"
-        if self._path is not None and not self._is_here(scope):
+        if self._path not in (None, path) and not (root and path == root + (self._path or "")):
             return 404, f"Not found: the MCP endpoint is {self._path}"
-        if scope["method"] != "POST":
+        if method != "POST":
             return 405, "Method not allowed: send JSON-RPC messages by POST"
         content_type = headers.get(b"content-type")
         if content_type != b"application/json" and not _is_json(content_type):
             return 415, "Unsupported media type: send application/json"
         return None
-
-    def _is_here(self, scope: Scope) -> bool:
-        path: str = scope["path"]
-        if path == self._path:
-            return True
-        root: str = scope.get("root_path", "")
-        return bool(root) and path == root + (self._path or "")
 
     def _whole_body(self, first: Started[Event]) -> bytes | None:
         """The body, if it came whole and in time, as it nearly always does."""
@@ -188,17 +199,17 @@ class StreamableHTTP:
         if event["type"] != "http.request" or event.get("more_body"):
             return None
         body: bytes = event.get("body", b"")
-        return body if len(body) <= self._limits.body else None
+        return body if len(body) <= self.limits.body else None
 
     async def _slow_body(self, first: Started[Event], receive: Receive, reply: Reply) -> bytes | None:
         """The body, or None where it was refused or never came."""
         try:
-            async with asyncio.timeout(self._limits.body_seconds):
-                return await _gathered(first, receive, self._limits.body)
+            async with asyncio.timeout(self.limits.body_seconds):
+                return await _gathered(first, receive, self.limits.body)
         except TimeoutError:
             await reply.refuse(408, "The request body took too long")
         except _TooLarge:
-            await reply.refuse(413, f"Body too large: the limit is {self._limits.body} bytes")
+            await reply.refuse(413, f"Body too large: the limit is {self.limits.body} bytes")
         return None
 
     async def _answer(self, request: Request, receive: Receive, reply: Reply) -> None:
@@ -210,7 +221,7 @@ class StreamableHTTP:
         if run.done:
             outcome = run.value
         else:
-            outcome = await Attendant(receive, reply, self._limits.silence_seconds).attend(run)
+            outcome = await Attendant(receive, reply, self.limits.silence_seconds).attend(run)
         if outcome is not None:
             await reply.finish(outcome, self.endpoint.dialect, request.id)
 

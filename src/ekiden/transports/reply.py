@@ -9,6 +9,8 @@ import contextlib
 from collections.abc import Callable, Coroutine, MutableMapping
 from typing import Any, Final, TypeAlias
 
+import msgspec
+
 from ekiden.errors import InvalidRequest, ProtocolError, TransportError
 from ekiden.rounds.outcome import Dialect, Failed, Outcome
 from ekiden.transports.eager import Started
@@ -17,7 +19,7 @@ from ekiden.wire.headers import Headers
 from ekiden.wire.jsonrpc import RequestId
 from ekiden.wire.modern import http_status
 
-__all__ = ["Attendant", "Event", "Receive", "Reply", "Scope", "Send", "respond"]
+__all__ = ["Attendant", "Event", "Incoming", "Receive", "Reply", "Scope", "Send", "respond_json"]
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Event: TypeAlias = MutableMapping[str, Any]
@@ -33,6 +35,19 @@ _SSE_HEADERS: Final = [
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 ]
+
+
+class Incoming(msgspec.Struct, gc=False):
+    """One HTTP request that is here as a whole."""
+
+    method: str
+    path: str
+    pairs: list[tuple[bytes, bytes]]
+    headers: Headers
+    """The same as a mapping: shorter, where a header was sent twice."""
+    refusal: tuple[int, str] | None
+    """Why it is refused, as status and reason; then its body may be missing."""
+    body: bytes
 
 
 class Attendant:
@@ -62,6 +77,7 @@ class Attendant:
             return None
         finally:
             self._timer.cancel()
+            self._reply.on_stalled = _nothing
             for standing_by in (self._watching, self._keep_alive):
                 if standing_by is not None:
                     standing_by.cancel()
@@ -99,10 +115,8 @@ def _nothing() -> None:
     return None
 
 
-async def respond(send: Send, outcome: Outcome, dialect: Dialect, request_id: RequestId) -> None:
-    """Send an outcome as plain JSON."""
-    body = outcome.render(dialect, request_id)
-    status = http_status(outcome.error.code) if type(outcome) is Failed else 200
+async def respond_json(send: Send, status: int, body: bytes) -> None:
+    """Send a response that is no stream."""
     headers = [(b"content-length", b"%d" % len(body)), _JSON]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
@@ -180,17 +194,18 @@ class Reply:
     async def finish(self, outcome: Outcome, dialect: Dialect, request_id: RequestId) -> None:
         """Send the response and end."""
         self._ended = True
+        body = outcome.render(dialect, request_id)
         if not self._streaming:
-            await respond(self._send, outcome, dialect, request_id)
+            status = http_status(outcome.error.code) if type(outcome) is Failed else 200
+            await respond_json(self._send, status, body)
             return
         assert self._writing is not None
-        body = outcome.render(dialect, request_id)
         async with self._writing:
             await self._send({"type": "http.response.body", "body": sse.event(body)})
 
     async def error(self, dialect: Dialect, request_id: RequestId | None, error: ProtocolError) -> None:
         """Answer with an error found before dispatch."""
-        await self._respond(http_status(error.code), dialect.error(request_id, error), _JSON)
+        await respond_json(self._send, http_status(error.code), dialect.error(request_id, error))
 
     async def accepted(self) -> None:
         """A notification was taken."""

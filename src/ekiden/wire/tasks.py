@@ -6,7 +6,7 @@ import msgspec
 
 from ekiden.wire.json import Raw, decode, encode
 
-__all__ = ["EXTENSION", "METHODS", "NEEDED", "NOTIFICATION", "TaskView", "as_dict"]
+__all__ = ["EXTENSION", "METHODS", "NEEDED", "NOTIFICATION", "TaskView", "as_dict", "legacy_task"]
 
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
 NEEDED: Final[dict[str, Any]] = {"extensions": {EXTENSION: {}}}
@@ -34,4 +34,20 @@ class TaskView(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True)
 def as_dict(task: TaskView) -> dict[str, Any]:
     """A task as the parameters of a notification."""
     spelled: dict[str, Any] = decode(encode(task))
+    return spelled
+
+
+def legacy_task(task: TaskView) -> dict[str, Any]:
+    """A task as 2025-11-25 spells it: other names for the times, and nothing of its content."""
+    spelled: dict[str, Any] = {
+        "taskId": task.task_id,
+        "status": task.status,
+        "createdAt": task.created_at,
+        "lastUpdatedAt": task.last_updated_at,
+        "ttl": task.ttl_ms,
+    }
+    if task.poll_interval_ms is not None:
+        spelled["pollInterval"] = task.poll_interval_ms
+    if task.status_message is not None:
+        spelled["statusMessage"] = task.status_message
     return spelled

@@ -1,0 +1,459 @@
+"""HTTP/1.1 for one application: a uvicorn protocol class that knows what it serves.
+
+uvicorn listens, accepts, handles signals and shuts down. What comes in on a connection is read here,
+because a protocol that serves any ASGI application spends more on one request than the rest of an MCP
+server does. A request is handed over whole: the application is not started before the body is there, and
+a request whose answer lies ready is answered without starting anything.
+
+The ASGI events stay the language between a connection and the application, so that there is one
+application, here and where it is mounted.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
+
+import httptools
+
+from ekiden.errors import InvalidRequest
+from ekiden.transports.asgi import StreamableHTTP
+from ekiden.transports.reply import Event, Incoming
+from ekiden.wire import jsonrpc
+from ekiden.wire.headers import Headers
+
+if TYPE_CHECKING:
+    from uvicorn.config import Config
+    from uvicorn.server import ServerState
+
+__all__ = ["Connections"]
+
+_log = logging.getLogger("ekiden.http")
+
+_HEAD_BYTES: Final = 64 * 1024
+"""Request line and headers. A token of 64 KiB travels in the body, so nothing of ours comes near this."""
+_QUEUED: Final = 16
+"""Requests that a client may send before it has read the first answer; then it is not read from."""
+_LINGER_SECONDS: Final = 1.0
+"""How long a client that was refused may go on sending before the connection is cut."""
+_PATHS: Final = 256
+"""Spellings of paths that are remembered."""
+
+_STATUS: Final = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
+}
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+_CLOSE: Final = b"connection: close\r\n"
+_OK_JSON: Final = _STATUS[200] + b"content-type: application/json\r\n"
+
+
+class Connections:
+    """The connections of one application: makes them for uvicorn, and closes those that only sit there."""
+
+    def __init__(self, application: StreamableHTTP) -> None:
+        self.application = application
+        self.limits = application.limits
+        self._paths: dict[bytes, str] = {}
+        self._default_headers: list[tuple[bytes, bytes]] | None = None
+        self._spelled = b""
+        self._sweeping: asyncio.TimerHandle | None = None
+        self._open: set[Connection] = set()
+        self._every = max(0.05, min(1.0, self.limits.body_seconds / 4))
+
+    def __call__(
+        self,
+        config: "Config",
+        server_state: "ServerState",
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> "Connection":
+        """A connection, as uvicorn asks for it."""
+        loop = _loop or asyncio.get_running_loop()
+        return Connection(self, server_state, loop, float(config.timeout_keep_alive))
+
+    def path(self, url: bytes) -> str:
+        """The path of a request's target."""
+        known = self._paths.get(url)
+        if known is None:
+            known = (httptools.parse_url(url).path or b"/").decode("latin-1")
+            if len(self._paths) < _PATHS:
+                self._paths[url] = known
+        return known
+
+    def common(self, state: "ServerState") -> bytes:
+        """The headers that every response has: uvicorn makes them anew every second, for the date."""
+        if state.default_headers is not self._default_headers:
+            self._default_headers = state.default_headers
+            self._spelled = b"".join(b"%b: %b\r\n" % header for header in state.default_headers)
+        return self._spelled
+
+    def enter(self, connection: "Connection", loop: asyncio.AbstractEventLoop) -> None:
+        """A connection was made."""
+        self._open.add(connection)
+        if self._sweeping is None:
+            self._sweeping = loop.call_later(self._every, self._sweep, loop)
+
+    def leave(self, connection: "Connection") -> None:
+        """A connection is gone."""
+        self._open.discard(connection)
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        # One timer for all: one for each request would cost more than to look at every connection.
+        now = loop.time()
+        for connection in tuple(self._open):
+            connection.look(now)
+        self._sweeping = loop.call_later(self._every, self._sweep, loop) if self._open else None
+
+
+class Connection(asyncio.Protocol):
+    """One client's connection: requests are answered one after the other, in their order."""
+
+    def __init__(
+        self,
+        all_of_them: Connections,
+        state: "ServerState",
+        loop: asyncio.AbstractEventLoop,
+        keep_alive_seconds: float,
+    ) -> None:
+        self._all = all_of_them
+        self.state = state
+        self.loop = loop
+        self._application = all_of_them.application
+        self._body_limit = all_of_them.limits.body
+        self._keep_alive_seconds = keep_alive_seconds
+        self._parser: Any = httptools.HttpRequestParser(self)
+        self._exchange: Exchange | None = None
+        self._waiting: deque[Exchange] = deque()
+        self._since = loop.time()
+        """When the connection fell silent, or a request began that is not whole yet."""
+        self._reading = False
+        self._closing = False
+        self._lingering = False
+        self.writable: asyncio.Future[None] | None = None
+        """Done when the client reads again; None while it does."""
+
+    # What uvicorn and the event loop call
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client is here."""
+        self.transport: Any = transport
+        self.state.connections.add(self)  # type: ignore[arg-type]  # uvicorn names its own two classes
+        self._all.enter(self, self.loop)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client is gone: nobody wants the answers any more."""
+        self.state.connections.discard(self)
+        self._all.leave(self)
+        self._closing = True
+        self._parser = None
+        self._waiting.clear()
+        self.resume_writing()
+        if self._exchange is not None:
+            self._exchange.leave()
+
+    def pause_writing(self) -> None:
+        """The client reads more slowly than we write."""
+        if self.writable is None:
+            self.writable = self.loop.create_future()
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        if self.writable is not None:
+            self.writable.set_result(None)
+            self.writable = None
+
+    def shutdown(self) -> None:
+        """The server ends: what runs is answered, and nothing more."""
+        self._closing = True
+        if self._exchange is None:
+            self.transport.close()
+
+    def look(self, now: float) -> None:
+        """Close the connection if it is idle, or a request takes too long to arrive."""
+        if self._lingering:
+            if now - self._since > _LINGER_SECONDS:
+                self.transport.close()
+        elif self._reading:
+            if now - self._since > self._all.limits.body_seconds:
+                self._refuse(408, "The request took too long to arrive")
+        elif self._exchange is None and now - self._since > self._keep_alive_seconds:
+            self._closing = True
+            self.transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came in."""
+        parser = self._parser
+        if self._closing and self._exchange is None:
+            return
+        try:
+            parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._decline(data[upgrade.args[0] :])
+        except httptools.HttpParserCallbackError as error:
+            refused = error.__context__
+            if isinstance(refused, _Refused):
+                self._refuse(*refused.args)
+            else:
+                _log.error("A request could not be taken", exc_info=refused)
+                self._refuse(500, "Internal error")
+        except httptools.HttpParserError:
+            self._refuse(400, "Not HTTP/1.1")
+
+    def _decline(self, rest: bytes) -> None:
+        """Nobody has to upgrade (Java's client offers it always): read the request as if it had not asked.
+
+        The parser has stopped before the body, so a new one gets the head again, without the offer.
+        """
+        method: bytes = self._parser.get_method()
+        kept = [pair for pair in self._pairs if pair[0] not in (b"upgrade", b"connection")]
+        head = b"%b %b HTTP/1.1\r\n%b\r\n" % (
+            method,
+            self._url,
+            b"".join(b"%b: %b\r\n" % pair for pair in kept),
+        )
+        self._parser = httptools.HttpRequestParser(self)
+        self.data_received(head + rest)
+
+    # What the parser calls
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self._url = b""
+        self._pairs: list[tuple[bytes, bytes]] = []
+        self._body = b""
+        self._size = 0
+        self._chunks: list[bytes] | None = None
+        self._reading = True
+        self._since = self.loop.time()
+
+    def on_url(self, url: bytes) -> None:
+        """A piece of the target."""
+        self._url += url
+        if len(self._url) > _HEAD_BYTES:
+            raise _Refused(414, "The request's target is too long")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header."""
+        self._size += len(name) + len(value)
+        if self._size > _HEAD_BYTES:
+            raise _Refused(431, "The request's headers are too long")
+        self._pairs.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        """All that is known before the body; what is refused for it need not be sent at all."""
+        if self._parser.should_upgrade():
+            return
+        self._size = 0
+        headers = dict(self._pairs)
+        method, path = self._parser.get_method().decode("latin-1"), self._all.path(self._url)
+        refusal = self._application.refusal(method, path, "", headers)
+        if refusal is not None and refusal[0] != 405 and _has_body(headers):
+            raise _Refused(*refusal)
+        keep_alive = self._parser.should_keep_alive() and self._parser.get_http_version() == "1.1"
+        incoming = Incoming(method, path, self._pairs, headers, refusal, b"")
+        self._next = Exchange(self, incoming, keep_alive)
+        if refusal is None and headers.get(b"expect", b"").lower() == b"100-continue":
+            self.transport.write(_CONTINUE)
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body."""
+        self._size += len(body)
+        if self._size > self._body_limit:
+            raise _Refused(413, f"Body too large: the limit is {self._body_limit} bytes")
+        if not self._body:
+            self._body = body
+        elif self._chunks is None:
+            self._chunks = [self._body, body]
+        else:
+            self._chunks.append(body)
+
+    def on_message_complete(self) -> None:
+        """The request is whole."""
+        if self._parser.should_upgrade():
+            return
+        self._reading = False
+        exchange = self._next
+        exchange.incoming.body = self._body if self._chunks is None else b"".join(self._chunks)
+        if self._exchange is None:
+            self._begin(exchange)
+            return
+        self._waiting.append(exchange)
+        if len(self._waiting) >= _QUEUED:
+            self.transport.pause_reading()
+
+    # Answering
+
+    def _begin(self, exchange: "Exchange") -> None:
+        self.state.total_requests += 1
+        incoming = exchange.incoming
+        if incoming.refusal is None and len(incoming.headers) == len(incoming.pairs):
+            ready = self._application.prepared(incoming.body, incoming.headers)
+            if ready is not None:
+                close = b"" if exchange.keep_alive else _CLOSE
+                head = b"%bcontent-length: %d\r\n%b%b\r\n" % (_OK_JSON, len(ready), self.head(), close)
+                self.transport.write(head + ready)
+                self._end(exchange)
+                return
+        self._exchange = exchange
+        tasks = self.state.tasks
+        task = self.loop.create_task(exchange.run(self._application))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    def ended(self, exchange: "Exchange") -> None:
+        """An exchange is over: on to the next one."""
+        self._exchange = None
+        self._end(exchange)
+        if self._waiting and not self._closing:
+            if len(self._waiting) == _QUEUED:
+                self.transport.resume_reading()
+            self._begin(self._waiting.popleft())
+
+    def _end(self, exchange: "Exchange") -> None:
+        if self._closing or not exchange.keep_alive:
+            self._closing = True
+            self.transport.close()
+        elif not self._reading:
+            self._since = self.loop.time()
+
+    def _refuse(self, status: int, reason: str) -> None:
+        """Give up on what comes in: say why, unless an answer is under way, and close."""
+        self._closing = True
+        self._reading = False
+        self._waiting.clear()
+        if self._exchange is None:
+            body = jsonrpc.error_response(None, InvalidRequest(reason))
+            self.transport.write(
+                b"%bcontent-type: application/json\r\ncontent-length: %d\r\n%b%b\r\n%b"
+                % (_STATUS[status], len(body), self.head(), _CLOSE, body)
+            )
+            self._linger()
+
+    def _linger(self) -> None:
+        """Say no more, but take what is still under way: to close now would destroy the answer."""
+        self._since = self.loop.time()
+        self._lingering = True
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+
+    def head(self) -> bytes:
+        """The headers that every response has."""
+        return self._all.common(self.state)
+
+
+def _has_body(headers: Headers) -> bool:
+    return b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
+
+
+class _Refused(Exception):
+    """The request is refused before it is whole: status and reason."""
+
+
+class Exchange:
+    """One request and its response, as the application sees them: ASGI's `receive` and `send`."""
+
+    __slots__ = (
+        "_chunked",
+        "_complete",
+        "_connection",
+        "_gone",
+        "_left",
+        "_started",
+        "_streaming",
+        "incoming",
+        "keep_alive",
+    )
+
+    def __init__(self, connection: Connection, incoming: Incoming, keep_alive: bool) -> None:
+        self._connection = connection
+        self.incoming = incoming
+        self.keep_alive = keep_alive
+        self._left: asyncio.Future[None] | None = None
+        self._gone = False
+        self._started: Event | None = None
+        self._streaming = False
+        self._chunked = False
+        self._complete = False
+
+    async def run(self, application: StreamableHTTP) -> None:
+        """Have the application answer."""
+        connection = self._connection
+        try:
+            await application.exchange(self.incoming, self.receive, self.send)
+        except Exception:
+            _log.exception("%s %s failed", self.incoming.method, self.incoming.path)
+        finally:
+            if not self._complete and not self._gone:
+                await self._give_up()
+            connection.ended(self)
+
+    async def _give_up(self) -> None:
+        """The application left without an answer."""
+        self.keep_alive = False
+        if not self._streaming:
+            await self.send({"type": "http.response.start", "status": 500, "headers": []})
+            await self.send({"type": "http.response.body", "body": b""})
+
+    def leave(self) -> None:
+        """The client is gone."""
+        self._gone = True
+        if self._left is not None and not self._left.done():
+            self._left.set_result(None)
+
+    async def receive(self) -> Event:
+        """Wait for the client to go: its request is here already."""
+        if not self._gone and not self._complete:
+            if self._left is None:
+                self._left = self._connection.loop.create_future()
+            await asyncio.shield(self._left)
+        return {"type": "http.disconnect"}
+
+    async def send(self, event: Event) -> None:
+        """Take one event of the response."""
+        if self._gone or self._complete:
+            return
+        connection = self._connection
+        if event["type"] == "http.response.start":
+            self._started = event
+            return
+        data: bytes = event.get("body", b"")
+        more: bool = event.get("more_body", False)
+        if self._started is not None:
+            data = self._head(self._started, len(data), more) + self._framed(data, more)
+            self._started = None
+        else:
+            data = self._framed(data, more)
+        if not more:
+            self._complete = True
+        connection.transport.write(data)
+        if more and connection.writable is not None:
+            await asyncio.shield(connection.writable)
+
+    def _head(self, start: Event, size: int, more: bool) -> bytes:
+        headers: list[tuple[bytes, bytes]] = start["headers"]
+        spelled = [_STATUS[start["status"]]]
+        for name, value in headers:
+            spelled.append(b"%b: %b\r\n" % (name, value))
+            if name == b"connection":
+                self.keep_alive = False
+        spelled.append(self._connection.head())
+        if more:
+            self._streaming = True
+            self._chunked = self.keep_alive
+            if self._chunked:
+                spelled.append(b"transfer-encoding: chunked\r\n")
+        elif not any(name == b"content-length" for name, _ in headers):
+            spelled.append(b"content-length: %d\r\n" % size)
+        if not self.keep_alive and not any(name == b"connection" for name, _ in headers):
+            spelled.append(_CLOSE)
+        spelled.append(b"\r\n")
+        return b"".join(spelled)
+
+    def _framed(self, data: bytes, more: bool) -> bytes:
+        if not self._streaming:
+            return b"" if self.incoming.method == "HEAD" else data
+        if not self._chunked:
+            return data
+        chunk = b"%x\r\n%b\r\n" % (len(data), data) if data else b""
+        return chunk if more else chunk + b"0\r\n\r\n"

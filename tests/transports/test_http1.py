@@ -1,0 +1,228 @@
+"""The connection that `Server.run` serves with, byte by byte over real sockets."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from ekiden import Context, Limits, Server
+from tests.serving import call, headers_for, request, served, soon
+
+
+def _server() -> Server:
+    server = Server("connections", version="1")
+
+    @server.tool
+    async def greet(name: str) -> str:
+        """Greet someone."""
+        return f"Hello, {name}!"
+
+    @server.tool
+    async def slowly(ctx: Context) -> str:
+        """Take a moment, and say so."""
+        await ctx.log("info", "on my way")
+        await asyncio.sleep(0.05)
+        return "there"
+
+    return server
+
+
+def _post(message: dict[str, Any], *extra: str, version: str = "1.1", path: str = "/mcp") -> bytes:
+    body = json.dumps(message).encode()
+    lines = [f"POST {path} HTTP/{version}", "Host: 127.0.0.1", f"Content-Length: {len(body)}"]
+    lines += [f"{name}: {value}" for name, value in headers_for(message).items()]
+    return "\r\n".join([*lines, *extra, "", ""]).encode() + body
+
+
+class _Line:
+    """A raw connection that reads whole responses."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    def send(self, data: bytes) -> None:
+        self._writer.write(data)
+
+    async def head(self) -> tuple[int, dict[str, str]]:
+        lines = (await soon(self._reader.readuntil(b"\r\n\r\n"))).decode().split("\r\n")
+        headers = dict(line.lower().split(": ", 1) for line in lines[1:] if line)
+        return int(lines[0].split()[1]), headers
+
+    async def response(self) -> tuple[int, dict[str, str], bytes]:
+        status, headers = await self.head()
+        if headers.get("transfer-encoding") == "chunked":
+            return status, headers, await self._chunks()
+        return status, headers, await soon(self._reader.readexactly(int(headers["content-length"])))
+
+    async def _chunks(self) -> bytes:
+        body = b""
+        while size := int(await soon(self._reader.readuntil(b"\r\n")), 16):
+            body += await soon(self._reader.readexactly(size))
+            await soon(self._reader.readexactly(2))
+        await soon(self._reader.readexactly(2))
+        return body
+
+    async def rest(self) -> bytes:
+        return await soon(self._reader.read())
+
+
+@asynccontextmanager
+async def _connected(**limits: Any) -> AsyncGenerator[_Line, None]:
+    async with served(_server(), limits=Limits(**limits)) as base:
+        host, port = base.removeprefix("http://").split(":")
+        reader, writer = await soon(asyncio.open_connection(host, int(port)))
+        try:
+            yield _Line(reader, writer)
+        finally:
+            writer.close()
+
+
+def _text(body: bytes) -> str:
+    text: str = json.loads(body)["result"]["content"][0]["text"]
+    return text
+
+
+async def test_requests_follow_each_other_on_one_connection() -> None:
+    async with _connected() as line:
+        for name in ("Ada", "Grace", "Hedy"):
+            line.send(_post(call("greet", {"name": name})))
+            status, headers, body = await line.response()
+            assert (status, _text(body)) == (200, f"Hello, {name}!")
+            assert headers["content-type"] == "application/json"
+            assert "date" in headers
+            assert "connection" not in headers
+
+
+async def test_pipelined_requests_are_answered_in_their_order() -> None:
+    async with _connected() as line:
+        messages = [call("slowly"), *(call("greet", {"name": str(number)}) for number in range(40))]
+        line.send(b"".join(_post(message) for message in messages))
+        assert _text((await line.response())[2]) == "there"
+        for number in range(40):
+            assert _text((await line.response())[2]) == f"Hello, {number}!"
+
+
+async def test_a_request_may_come_in_pieces_of_any_size() -> None:
+    async with _connected() as line:
+        data = _post(call("greet", {"name": "Ada"}))
+        for byte in data:
+            line.send(bytes([byte]))
+            await asyncio.sleep(0)
+        assert _text((await line.response())[2]) == "Hello, Ada!"
+
+
+async def test_a_body_may_be_chunked() -> None:
+    message = call("greet", {"name": "Ada"})
+    body = json.dumps(message).encode()
+    lines = ["POST /mcp HTTP/1.1", "Host: 127.0.0.1", "Transfer-Encoding: chunked"]
+    lines += [f"{name}: {value}" for name, value in headers_for(message).items()]
+    async with _connected() as line:
+        line.send("\r\n".join([*lines, "", ""]).encode())
+        for start in range(0, len(body), 7):
+            piece = body[start : start + 7]
+            line.send(b"%x\r\n%b\r\n" % (len(piece), piece))
+        line.send(b"0\r\n\r\n")
+        assert _text((await line.response())[2]) == "Hello, Ada!"
+
+
+async def test_a_client_that_waits_for_leave_to_send_gets_it() -> None:
+    async with _connected() as line:
+        head, _, body = _post(call("greet", {"name": "Ada"}), "Expect: 100-continue").partition(b"\r\n\r\n")
+        line.send(head + b"\r\n\r\n")
+        assert (await line.head())[0] == 100
+        line.send(body)
+        assert _text((await line.response())[2]) == "Hello, Ada!"
+
+
+@pytest.mark.parametrize(("extra", "version"), [(("Connection: close",), "1.1"), ((), "1.0")])
+async def test_a_connection_is_closed_where_the_client_wants_it(extra: tuple[str, ...], version: str) -> None:
+    async with _connected() as line:
+        line.send(_post(call("greet", {"name": "Ada"}), *extra, version=version))
+        _, headers, body = await line.response()
+        assert (_text(body), headers["connection"]) == ("Hello, Ada!", "close")
+        assert await line.rest() == b""
+
+
+async def test_a_stream_for_a_client_without_chunks_ends_with_the_connection() -> None:
+    message = request("tools/call", {"name": "slowly"}, **{"io.modelcontextprotocol/logLevel": "debug"})
+    async with _connected() as line:
+        line.send(_post(message, version="1.0"))
+        status, headers = await line.head()
+        assert (status, headers["content-type"]) == (200, "text/event-stream")
+        assert "transfer-encoding" not in headers
+        events = (await line.rest()).decode()
+        assert events.index("on my way") < events.index("there")
+
+
+async def test_a_stream_is_chunked_and_the_connection_goes_on() -> None:
+    message = request("tools/call", {"name": "slowly"}, **{"io.modelcontextprotocol/logLevel": "debug"})
+    async with _connected() as line:
+        line.send(_post(message))
+        _, headers, body = await line.response()
+        assert headers["content-type"] == "text/event-stream"
+        assert b"on my way" in body
+        line.send(_post(request("tools/list")))
+        assert json.loads((await line.response())[2])["result"]["tools"]
+
+
+async def test_an_upgrade_is_not_taken_and_does_no_harm() -> None:
+    upgrade = ("Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk")
+    async with _connected() as line:
+        line.send(_post(call("greet", {"name": "Ada"}), *upgrade))
+        assert _text((await line.response())[2]) == "Hello, Ada!"
+        line.send(_post(call("greet", {"name": "Grace"})))
+        assert _text((await line.response())[2]) == "Hello, Grace!"
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),
+        (b"POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
+        (b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 414),
+        (b"POST /mcp HTTP/1.1\r\n" + b"X-Filler: " + b"a" * 70_000 + b"\r\n\r\n", 431),
+        (b"POST /mcp HTTP/1.1\r\n" + b"".join(b"X-%d: y\r\n" % n for n in range(20_000)) + b"\r\n", 431),
+        (b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99999999\r\n\r\n", 413),
+        (b"POST /mcp HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 5\r\n\r\n", 421),
+        (b"GET /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 405),
+    ],
+)
+async def test_what_is_wrong_is_refused_in_words(data: bytes, status: int) -> None:
+    async with _connected() as line:
+        line.send(data)
+        answered, headers, body = await line.response()
+        assert answered == status
+        assert headers["content-type"] == "application/json"
+        assert json.loads(body)["error"]["message"]
+
+
+async def test_a_chunked_body_that_grows_too_large_is_refused() -> None:
+    message = request("tools/list")
+    lines = ["POST /mcp HTTP/1.1", "Host: 127.0.0.1", "Transfer-Encoding: chunked"]
+    lines += [f"{name}: {value}" for name, value in headers_for(message).items()]
+    async with _connected(body=10_000) as line:
+        line.send("\r\n".join([*lines, "", ""]).encode())
+        for _ in range(20):
+            line.send(b"400\r\n" + b" " * 1024 + b"\r\n")
+        assert (await line.response())[0] == 413
+        assert await line.rest() == b""
+
+
+@pytest.mark.parametrize("cut", [20, -5])
+async def test_a_request_that_never_comes_whole_is_given_up(cut: int) -> None:
+    async with _connected(body_seconds=0.2) as line:
+        line.send(_post(call("greet", {"name": "Ada"}))[:cut])
+        assert (await line.response())[0] == 408
+        assert await line.rest() == b""
+
+
+async def test_many_pieces_do_not_extend_the_time() -> None:
+    async with _connected(body_seconds=0.3) as line:
+        data = _post(call("greet", {"name": "A" * 200}))
+        for byte in data[:200]:
+            line.send(bytes([byte]))
+            await asyncio.sleep(0.005)
+        assert (await line.response())[0] == 408
