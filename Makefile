@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 NPM = $(BIN)/python -m scripts.npm
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check format lint types layers conformance bench clean
+.PHONY: help setup demo demo-tasks test test-all check format lint types layers conformance bench clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -56,6 +56,9 @@ demo: $(VENV)/.ready ## A call goes on while its workers are killed
 	@$(BIN)/python examples/demo.py
 
 # Tests that share a peer's process are grouped, so that one worker runs them all.
+demo-tasks: $(VENV)/.ready ## A task goes on while its workers are killed, on SQLite and on Postgres
+	@$(BIN)/python examples/demo_tasks.py
+
 test: $(VENV)/.ready $(PEERS) ## Run the tests (also against the clients and servers of others)
 	$(BIN)/pytest -n 2 --dist loadgroup -m "not slow"
 

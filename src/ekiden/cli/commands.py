@@ -61,6 +61,9 @@ def run(
     store: Annotated[
         str | None, typer.Option(help="sqlite:///FILE or postgresql://..., if the server names none.")
     ] = None,
+    tasks: Annotated[
+        bool, typer.Option("--tasks/--no-tasks", help="Run tasks here, or leave them to `ekiden worker`.")
+    ] = True,
     reload: Annotated[bool, typer.Option("--reload", help="Start anew when a Python file changes.")] = False,
     keys_file: KeysFile = None,
     allow_host: Annotated[
@@ -85,6 +88,7 @@ def run(
         grace=grace,
         log_level=log_level,
         stateless_2025=stateless_2025,
+        tasks=tasks,
     )
     run_server(
         RunOptions(

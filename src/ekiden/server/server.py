@@ -340,6 +340,11 @@ class Server:
         """Whether workers in other processes see this server's tasks."""
         return self._store is not None and self._store.shared and not isinstance(self._store, MemoryStore)
 
+    def leave_tasks(self) -> None:
+        """Serve only: calls become tasks here, and workers elsewhere run them."""
+        if self._flows.tasks is not None:
+            self._flows.tasks.leave()
+
     def asgi(
         self,
         *,

@@ -8,6 +8,8 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from ekiden.errors import InvalidParams, MissingCapability
 from ekiden.rounds.asks import declares
 from ekiden.rounds.claims import Claims
@@ -61,6 +63,10 @@ class Tasks:
     def use(self, ending: Callable[[Tool], Ending]) -> None:
         """How a tool's end becomes an outcome; the dispatcher knows."""
         self._ending = ending
+
+    def leave(self) -> None:
+        """Run no tasks here; before the start."""
+        self.limits = self.runner.limits = msgspec.structs.replace(self.limits, concurrency=0)
 
     async def start(self, state: Any) -> None:
         """Begin to run tasks, if there are tools for them. `state` is what the lifespan yielded."""
