@@ -1,6 +1,6 @@
 """A refund: two questions by rounds, then a task with a question in it, and its worker is killed on the way.
 
-One process serves `examples/refund.py`, three run its tasks: on one SQLite file, and then on a Postgres that
+One process serves `examples/returns.py`, three run its tasks: on one SQLite file, and then on a Postgres that
 is started for it, where this machine has one. The worker that pays the money back is killed with -9.
 """
 
@@ -22,7 +22,7 @@ from ekiden import Client, PendingCall, TaskHandle, TaskSnapshot
 from ekiden.server.keys import new_key
 
 ROOT = Path(__file__).parent.parent
-SERVER = Path(__file__).parent / "refund.py"
+SERVER = Path(__file__).parent / "returns.py"
 ANSWERS: dict[str, Any] = {"Refund": True, "Why": "late", "boss": True}
 PATIENCE = 60
 
@@ -76,10 +76,10 @@ async def group(store: str) -> AsyncGenerator[tuple[Group, str], None]:
     made = Group({**os.environ, "EKIDEN_KEYS": new_key(), "EKIDEN_STORE": store, "PYTHONUNBUFFERED": "1"})
     port = free_port()
     try:
-        print("$ ekiden run examples/refund.py --no-tasks")
+        print("$ ekiden run examples/returns.py --no-tasks")
         await made.start("run", str(SERVER), "--no-tasks", "--port", str(port), until="is served at")
         for _ in range(3):
-            print("$ ekiden worker examples/refund.py")
+            print("$ ekiden worker examples/returns.py")
             await made.start("worker", str(SERVER), until="are run by process")
         yield made, f"http://127.0.0.1:{port}/mcp"
     finally:
@@ -122,7 +122,7 @@ async def demo(title: str, store: str) -> None:
 
 async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        await demo("SQLite, four processes on one file", f"sqlite:///{folder}/refunds.db")
+        await demo("SQLite, four processes on one file", f"sqlite:///{folder}/returns.db")
     sys.path.insert(0, str(ROOT))
     from tests.postgres import binaries, running_postgres
 
