@@ -22,7 +22,7 @@ from ekiden.server.task_work import ToolWork
 from ekiden.server.tools import Tool
 from ekiden.tasks.record import TaskRecord
 from ekiden.tasks.runner import Runner, TaskLimits
-from ekiden.tasks.store import Held, Signal, TaskStore
+from ekiden.tasks.store import Glance, Held, Signal, TaskStore
 from ekiden.tasks.view import created_view, view
 from ekiden.transports.port import Stream
 from ekiden.wire.json import canonical, encode, is_object
@@ -156,12 +156,14 @@ class Tasks:
 
     async def get(self, request: Request, stream: Stream) -> Outcome:
         """`tasks/get`."""
-        record = await self._mine(request)
-        return Complete(self._registry.dialect.detailed_task(view(record)))
+        seen = await self._mine(request)
+        if seen.spelled is None:
+            seen.spelled = self._registry.dialect.detailed_task(view(seen.record))
+        return Complete(seen.spelled)
 
     async def update(self, request: Request, stream: Stream) -> Outcome:
         """`tasks/update`."""
-        record = await self._mine(request)
+        record = (await self._mine(request)).record
         responses = request.params.get("inputResponses")
         if not is_object(responses):
             raise InvalidParams("Invalid params: `inputResponses` is required and must be an object")
@@ -170,29 +172,29 @@ class Tasks:
 
     async def cancel(self, request: Request, stream: Stream) -> Outcome:
         """`tasks/cancel`."""
-        record = await self._mine(request)
+        record = (await self._mine(request)).record
         tool = self._registry.tools.get(record.tool)
         tidy = tool is None or tool.on_cancel is not None
         await self.store.cancel(record.id, now=self._clock(), tidy=tidy)
         return Complete({})
 
-    async def _mine(self, request: Request) -> TaskRecord:
+    async def _mine(self, request: Request) -> Glance:
         """The task that a request is about, if it is the requester's."""
         if not self.wanted_by(request):
             raise MissingCapability(NEEDED)
-        record = await self._visible(request.name or "", self._who(request))
-        if record is None:
+        seen = await self._visible(request.name or "", self._who(request))
+        if seen is None:
             raise InvalidParams("Unknown task")
-        return record
+        return seen
 
     def _who(self, request: Request) -> str:
         return "" if self._principal is None else self._principal(request) or ""
 
-    async def _visible(self, task_id: str, principal: str) -> TaskRecord | None:
-        record = await self.store.load(task_id)
-        if record is None or record.principal != principal or record.audience != self._audience:
+    async def _visible(self, task_id: str, principal: str) -> Glance | None:
+        seen = await self.store.glance(task_id)
+        if seen is None or seen.record.principal != principal or seen.record.audience != self._audience:
             return None
-        return record
+        return seen
 
     # Listening
 

@@ -8,6 +8,7 @@ effect. The schema is made by `ekiden store migrate`, never by the way.
 import asyncio
 import contextlib
 import re
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from importlib import metadata
@@ -22,7 +23,28 @@ from ekiden.errors import StoreUnavailable, UsageError
 
 __all__ = ["Connection", "PostgresDatabase"]
 
-Connection: TypeAlias = "psycopg.AsyncConnection[Any]"
+
+class _Used(psycopg.AsyncConnection[Any]):
+    """A connection that knows when it was last good for something."""
+
+    used_at = 0.0
+
+
+Connection: TypeAlias = psycopg.AsyncConnection[Any]
+
+_FRESH_SECONDS: Final = 1.0
+
+
+async def _configure(connection: _Used) -> None:
+    """A single statement is a transaction of its own, unless one was begun."""
+    await connection.set_autocommit(True)
+
+
+async def _check(connection: _Used) -> None:
+    """Before it is given out: a connection that was good a moment ago is not asked again."""
+    if time.monotonic() - connection.used_at > _FRESH_SECONDS:
+        await AsyncConnectionPool.check_connection(connection)
+
 
 _MIGRATIONS: Final[tuple[LiteralString, ...]] = (
     """
@@ -86,12 +108,12 @@ class PostgresDatabase:
         self.url = url
         self._most = most_connections
         self._wait_seconds = wait_seconds
-        self._pool: AsyncConnectionPool[Connection] | None = None
+        self._pool: AsyncConnectionPool[_Used] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opening = asyncio.Lock()
         self._current = False
 
-    async def pool(self) -> "AsyncConnectionPool[Connection]":
+    async def pool(self) -> AsyncConnectionPool[_Used]:
         """The connections, opened when first needed."""
         loop = asyncio.get_running_loop()
         if self._pool is not None and self._loop is loop and self._current:
@@ -102,12 +124,14 @@ class PostgresDatabase:
                 self._loop, self._current = loop, False
                 self._pool = AsyncConnectionPool(
                     self.url,
+                    connection_class=_Used,
+                    configure=_configure,
                     min_size=1,
                     max_size=self._most,
                     timeout=self._wait_seconds,
                     reconnect_timeout=1.0,
                     open=False,
-                    check=AsyncConnectionPool.check_connection,
+                    check=_check,
                 )
                 await self._pool.open()
             if not self._current:
@@ -116,18 +140,31 @@ class PostgresDatabase:
         return self._pool
 
     @asynccontextmanager
+    async def reading(self) -> AsyncGenerator[Connection, None]:
+        """A connection for single statements, each a transaction of its own."""
+        try:
+            pool = await self.pool()
+            async with pool.connection() as connection:
+                yield connection
+                connection.used_at = time.monotonic()
+        except _AWAY as error:
+            raise StoreUnavailable(f"the database cannot be reached: {error}") from error
+
+    @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Connection, None]:
         """A connection in a transaction: committed when the block ends well, else undone."""
         try:
             pool = await self.pool()
-            async with pool.connection() as connection, connection.transaction():
-                yield connection
+            async with pool.connection() as connection:
+                async with connection.transaction():
+                    yield connection
+                connection.used_at = time.monotonic()
         except _AWAY as error:
             raise StoreUnavailable(f"the database cannot be reached: {error}") from error
 
     # The schema
 
-    async def _check_schema(self, pool: "AsyncConnectionPool[Connection]") -> None:
+    async def _check_schema(self, pool: AsyncConnectionPool[_Used]) -> None:
         try:
             async with pool.connection() as connection:
                 version = await _version(connection)

@@ -35,6 +35,7 @@ _WAKE: Final = "ekiden.wake"
 _CHANNEL: Final = "ekiden_tasks"
 _AGAIN_SECONDS: Final = 1.0
 _STALLED_SECONDS: Final = 60.0
+_GOODBYE_SECONDS: Final = 3.0
 _HINTS: Final = 20
 """Jobs that a worker handles at once; each only makes it look."""
 
@@ -113,6 +114,8 @@ class PostgresDispatch:
                 await work()
             except (StoreUnavailable, ConnectorException, psycopg.Error, OSError) as error:
                 _log.debug("The database does not tell of tasks right now: %s", error)
+            except Exception:
+                _log.exception("Hearing of tasks failed; it begins again")
             await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _listen(self) -> None:
@@ -151,4 +154,5 @@ class PostgresDispatch:
         self._listening = self._working = None
         for task in ended:
             task.cancel()
-        await asyncio.gather(*ended, return_exceptions=True)
+        if ended:
+            await asyncio.wait(ended, timeout=_GOODBYE_SECONDS)

@@ -12,7 +12,7 @@ from ekiden.stores.postgres_database import Connection, PostgresDatabase
 from ekiden.stores.postgres_dispatch import PostgresDispatch
 from ekiden.tasks.record import TaskRecord, decode_record, encode_record
 from ekiden.tasks.states import State
-from ekiden.tasks.store import TaskStore, Watcher
+from ekiden.tasks.store import TaskStore, Watcher, is_quiet
 
 __all__ = ["PostgresTasks"]
 
@@ -97,7 +97,9 @@ class PostgresTasks(TaskStore):
             if row is None:
                 return None
             record = _record(row)
+            before = record.updated
             made = make(record)
+            quiet = is_quiet(record, before)
             changed = (
                 record.state,
                 record.fence,
@@ -109,8 +111,10 @@ class PostgresTasks(TaskStore):
             )
             await connection.execute(_UPDATE, changed)
             await _add_entries(connection, task_id, entries or {})
-            await self._dispatch.announce(connection, record)
-        self._dispatch.tell(record)
+            if not quiet:
+                await self._dispatch.announce(connection, record)
+        if not quiet:
+            self._dispatch.tell(record)
         return record, made
 
     async def append(self, task_id: str, fence: int, entries: Mapping[str, Entry]) -> State | None:
@@ -189,7 +193,7 @@ class PostgresTasks(TaskStore):
         await self._dispatch.close()
 
     async def _rows(self, query: LiteralString, values: Any) -> list[Any]:
-        async with self._database.transaction() as connection:
+        async with self._database.reading() as connection:
             return await (await connection.execute(query, values)).fetchall()
 
 

@@ -1,5 +1,6 @@
 """Tasks in one SQLite file: rows with what is searched for in columns of its own, journals beside them."""
 
+import functools
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
@@ -12,7 +13,7 @@ from ekiden.stores.sqlite_wake import WakeSocket
 from ekiden.stores.watching import Watchers
 from ekiden.tasks.record import TaskRecord, decode_record, encode_record
 from ekiden.tasks.states import State
-from ekiden.tasks.store import Signal, TaskStore, Watcher
+from ekiden.tasks.store import Glance, Signal, TaskStore, Watcher, is_quiet
 
 __all__ = ["SQLiteTasks"]
 
@@ -86,11 +87,12 @@ class SQLiteTasks(TaskStore):
         """Change a row by a function."""
         rows = _packed(entries or {})
 
-        def work(connection: sqlite3.Connection) -> tuple[TaskRecord, T] | None:
+        def work(connection: sqlite3.Connection) -> tuple[TaskRecord, T, bool] | None:
             row = connection.execute(_BY_ID, (task_id,)).fetchone()
             if row is None:
                 return None
             record = _record(row)
+            before = record.updated
             made = make(record)
             connection.execute(
                 "UPDATE tasks SET state = ?, fence = ?, attempts = ?, due = ?, expires = ?, record = ?"
@@ -106,12 +108,15 @@ class SQLiteTasks(TaskStore):
                 ),
             )
             _add_entries(connection, task_id, rows)
-            return record, made
+            return record, made, is_quiet(record, before)
 
         changed = await self._file.write(work)
-        if changed is not None:
-            self._tell(changed[0])
-        return changed
+        if changed is None:
+            return None
+        record, made, quiet = changed
+        if not quiet:
+            self._tell(record)
+        return record, made
 
     async def append(self, task_id: str, fence: int, entries: Mapping[str, Entry]) -> State | None:
         """Add to a journal."""
@@ -138,6 +143,15 @@ class SQLiteTasks(TaskStore):
         def work(connection: sqlite3.Connection) -> TaskRecord | None:
             row = connection.execute(_BY_ID, (task_id,)).fetchone()
             return None if row is None else _record(row)
+
+        return await self._file.read(work)
+
+    async def glance(self, task_id: str) -> Glance | None:
+        """A row for the eye: clients look often, and mostly nothing has changed."""
+
+        def work(connection: sqlite3.Connection) -> Glance | None:
+            row = connection.execute(_BY_ID, (task_id,)).fetchone()
+            return None if row is None else _glance(row)
 
         return await self._file.read(work)
 
@@ -241,6 +255,11 @@ def _record(row: Any) -> TaskRecord:
     record = decode_record(row[0])
     record.state, record.fence, record.attempts, record.due = row[1:5]
     return record
+
+
+@functools.lru_cache(2048)
+def _glance(row: tuple[Any, ...]) -> Glance:
+    return Glance(_record(row))
 
 
 def _packed(entries: Mapping[str, Entry]) -> list[tuple[str, bytes]]:

@@ -94,6 +94,7 @@ class Runner:
         self._clock = clock
         self._runs: dict[str, _Run] = {}
         self._promised = 0
+        self._claiming: set[asyncio.Task[None]] = set()
         self._foreign: set[str] = set()
         """Tasks whose tools are not here; a rolling upgrade has such for a while."""
         self._wake = asyncio.Event()
@@ -116,6 +117,8 @@ class Runner:
         self._stopping = True
         if self._loops:
             self._loops.pop(0).cancel()  # No new work; the leases are renewed until the old is done.
+        if self._claiming:
+            await asyncio.wait(set(self._claiming), timeout=grace)  # What is claimed is handed over, too.
         tasks = [run.task for run in self._runs.values() if run.task is not None]
         for task in tasks:
             task.cancel()
@@ -173,7 +176,22 @@ class Runner:
         if run is not None:
             run.look_soon()
         elif signal.due is not None and signal.due < self._planned:
-            self._wake.set()
+            if signal.due <= self._clock() and signal.task_id not in self._foreign and self.promise():
+                claiming = asyncio.create_task(self._claim(signal.task_id))
+                self._claiming.add(claiming)
+                claiming.add_done_callback(self._claiming.discard)
+            else:
+                self._wake.set()
+
+    async def _claim(self, task_id: str) -> None:
+        """Claim a task that is said to be due, without looking around."""
+        held: Held | None = None
+        try:
+            held = await self.store.claim(task_id, now=self._clock(), lease=self.limits.lease_seconds)
+        except StoreUnavailable as problem:
+            _log.warning("The store cannot be reached: %s", problem)
+        finally:
+            self.keep_promise(held if task_id not in self._runs else None)
 
     async def _dispatch(self) -> None:
         swept = float("-inf")

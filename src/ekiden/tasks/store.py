@@ -23,7 +23,7 @@ from ekiden.tasks.moves import Ending, LostClaim, Suspension
 from ekiden.tasks.record import TaskRecord
 from ekiden.tasks.states import IllegalMove, State
 
-__all__ = ["Held", "Signal", "TaskStore", "Watcher"]
+__all__ = ["Glance", "Held", "Signal", "TaskStore", "Watcher", "is_quiet"]
 
 T = TypeVar("T")
 
@@ -36,7 +36,19 @@ class Signal(msgspec.Struct, frozen=True, array_like=True):
     """When a worker may claim it."""
 
 
+def is_quiet(record: TaskRecord, updated: float) -> bool:
+    """Whether a change concerns nobody but who made it: a claim, after which all looks as before."""
+    return record.state == "running" and record.updated == updated
+
+
 Watcher: TypeAlias = Callable[[Signal], None]
+
+
+class Glance(msgspec.Struct):
+    """A row to look at, not to change; whoever spells it for a client may keep the spelling with it."""
+
+    record: TaskRecord
+    spelled: bytes | None = None
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -113,6 +125,11 @@ class TaskStore(abc.ABC):
 
         `works` says that the watcher runs tasks: a store may tell only one such that a task is due.
         """
+
+    async def glance(self, task_id: str) -> Glance | None:
+        """A row for the eye only. A store that sees at once that it is as before may give the same again."""
+        record = await self.load(task_id)
+        return None if record is None else Glance(record)
 
     # What is done to tasks
 

@@ -1,5 +1,6 @@
 """A task as a client sees it."""
 
+import functools
 from datetime import UTC, datetime
 
 from ekiden.tasks.record import TaskRecord
@@ -34,5 +35,6 @@ def created_view(record: TaskRecord) -> TaskView:
     )
 
 
+@functools.lru_cache(4096)
 def _iso(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
