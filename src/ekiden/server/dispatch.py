@@ -155,6 +155,10 @@ class Dispatcher:
             if not declares(request.meta.capabilities, needed):
                 raise MissingCapability(needed)
         call = Call(request, stream, self.state, handler, arguments, title, ending)
+        if request.meta.protocol_version != versions.MODERN and (
+            (task := await self._flows.legacy_task(call)) is not None
+        ):
+            return task
         if request.meta.protocol_version in versions.LEGACY:
             return await self._flows.pushed.run(call)
         return await self._flows.run(call)
@@ -222,7 +226,14 @@ class Dispatcher:
 
 def _task_methods(tasks: "Tasks") -> dict[str, Answer]:
     tasks.use(_ToolEnding)
-    return {"tasks/get": tasks.get, "tasks/update": tasks.update, "tasks/cancel": tasks.cancel}
+    return {
+        "tasks/get": tasks.get,
+        "tasks/update": tasks.update,
+        "tasks/cancel": tasks.cancel,
+        "tasks/result": tasks.result,
+        "tasks/list": tasks.list,
+        "tasks/input_response": tasks.update,
+    }
 
 
 def _as_answer(ready: Callable[[Request], Outcome]) -> Answer:

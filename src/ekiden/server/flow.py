@@ -28,6 +28,7 @@ from ekiden.server.sealing import Sealer
 from ekiden.telemetry.counts import record
 from ekiden.telemetry.spans import link_to
 from ekiden.transports.port import Stream
+from ekiden.wire import versions
 from ekiden.wire.json import is_object
 from ekiden.wire.modern import Request
 
@@ -108,9 +109,16 @@ class Flows:
             except Restart as restart:
                 claims.journal.update(restart.draws)
 
+    async def legacy_task(self, call: Call) -> Outcome | None:
+        """The task that a client with a handshake wants its call to become."""
+        if self.tasks is None or call.request.method != "tools/call":
+            return None
+        return await self.tasks.legacy.begin(call.request, self._sealer.first(call.request), call.handler)
+
     async def _begin(self, call: Call, responses: Mapping[str, Any]) -> Outcome:
         claims = self._sealer.first(call.request)
-        if self.tasks is not None and call.handler.task in ("optional", "required"):
+        is_modern = call.request.meta.protocol_version == versions.MODERN
+        if self.tasks is not None and is_modern and call.handler.task in ("optional", "required"):
             task = await self.tasks.from_start(call.request, claims, required=call.handler.task == "required")
             if task is not None:
                 return task
