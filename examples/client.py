@@ -39,8 +39,9 @@ async def sample(params: CreateMessageRequestParams) -> CreateMessageResult:
 
 
 async def plan(target: Any) -> str:
-    callbacks = {"elicit": elicit, "elicit_url": elicit_url, "sample": sample}
-    async with Client(target, **callbacks, roots=["file:///home/aiko"]) as client:
+    async with Client(
+        target, elicit=elicit, elicit_url=elicit_url, sample=sample, roots=["file:///home/aiko"]
+    ) as client:
         result = await client.call_tool("plan", {"city": "Odawara"}, max_rounds=5, timeout=60)
         return "".join(block.text for block in result.content if block.type == "text")
 
