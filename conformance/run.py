@@ -40,6 +40,7 @@ class Suite(NamedTuple):
 
 SUITES = (
     Suite("server 2026-07-28", "server", "all", "2026-07-28"),
+    Suite("server 2025-11-25", "server", "all", "2025-11-25"),
     Suite("client 2026-07-28", "client", "all", "2026-07-28"),
     Suite("client 2025-11-25", "client", "all", "2025-11-25"),
     Suite("client extensions", "client", "extensions", None),
@@ -57,19 +58,20 @@ def main() -> int:
         raise SystemExit("The suite is not installed: run `make conformance`")
     shutil.rmtree(OUTPUT, ignore_errors=True)
     suites = [suite for suite in SUITES if options.only in (None, suite.side)]
-    if options.scenario:
-        return int(not run_scenario(options.scenario, suites))
-    verdicts = [run(suite, "--suite", suite.group) for suite in suites]
+    with running_server() as url:  # One process for all suites: it serves both eras.
+        if options.scenario:
+            return int(not run_scenario(options.scenario, suites, url))
+        verdicts = [run(suite, url, "--suite", suite.group) for suite in suites]
     return int(not all(verdicts))
 
 
-def run_scenario(name: str, suites: list[Suite]) -> bool:
+def run_scenario(name: str, suites: list[Suite], url: str) -> bool:
     """Run one scenario where it exists; without a version only if no version has it."""
     verdicts: list[bool] = []
     for suite in suites:
         if suite.version is None and verdicts:
             continue
-        passed = run(suite, "--scenario", name, quiet=True)
+        passed = run(suite, url, "--scenario", name, quiet=True)
         if any(suite.output.rglob("checks.json")):
             verdicts.append(passed)
     if not verdicts:
@@ -77,14 +79,13 @@ def run_scenario(name: str, suites: list[Suite]) -> bool:
     return bool(verdicts) and all(verdicts)
 
 
-def run(suite: Suite, *chosen: str, quiet: bool = False) -> bool:
+def run(suite: Suite, url: str, *chosen: str, quiet: bool = False) -> bool:
     """Run a suite and print its report, unless it had nothing to run and may be quiet about it."""
     arguments = [suite.side, *chosen, "-o", str(suite.output)]
     if suite.version is not None:
         arguments += ["--spec-version", suite.version]
     if suite.side == "server":
-        with running_server() as url:
-            call(*arguments, "--url", url)
+        call(*arguments, "--url", url)
     else:
         client = f"{sys.executable} {ROOT / 'conformance/client.py'}"
         call(*arguments, "--command", client, "--timeout", str(CLIENT_SECONDS * 1000))

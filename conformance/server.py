@@ -8,7 +8,7 @@ import asyncio
 import base64
 import struct
 import zlib
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from mcp_types import (
     AudioContent,
@@ -263,6 +263,81 @@ async def test_input_required_result_capabilities(ctx: Context) -> str:
 def text_of(message: CreateMessageResultWithTools) -> str:
     """The text of a sampled message."""
     return " ".join(block.text for block in message.content_as_list if isinstance(block, TextContent))
+
+
+# What clients of 2025 are asked
+
+
+@server.tool
+async def test_sampling(prompt: str, ctx: Context) -> str:
+    """Have the client's model answer a prompt."""
+    return f"LLM response: {text_of(await ctx.sample(prompt, max_tokens=100))}"
+
+
+class Registration(BaseModel):
+    username: Annotated[str, Field(description="User's response")]
+    email: Annotated[str, Field(description="User's email address")]
+
+
+@server.tool
+async def test_elicitation(message: str, ctx: Context) -> str:
+    """Ask the user to register."""
+    answer = await ctx.elicit(message, Registration)
+    filled = answer.data.model_dump() if answer.action == "accept" else {}
+    return f"User response: action={answer.action}, content={filled}"
+
+
+class Defaults(BaseModel):
+    name: Annotated[str, Field(description="User name")] = "John Doe"
+    age: Annotated[int, Field(description="User age")] = 30
+    score: Annotated[float, Field(description="User score")] = 95.5
+    status: Annotated[Literal["active", "inactive", "pending"], Field(description="User status")] = "active"
+    verified: Annotated[bool, Field(description="Verification status")] = True
+
+
+@server.tool
+async def test_elicitation_sep1034_defaults(ctx: Context) -> str:
+    """Ask with a form whose fields have defaults."""
+    answer = await ctx.elicit("Please review and update the form fields with defaults", Defaults)
+    return f"Elicitation completed: action={answer.action}, content={answer.data}"
+
+
+def titled(*words: str) -> list[dict[str, str]]:
+    return [{"const": f"value{number}", "title": f"{word} Option"} for number, word in enumerate(words, 1)]
+
+
+CHOICES = {
+    "type": "object",
+    "properties": {
+        "untitledSingle": {"type": "string", "enum": ["option1", "option2", "option3"]},
+        "titledSingle": {"type": "string", "oneOf": titled("First", "Second", "Third")},
+        "legacyEnum": {
+            "type": "string",
+            "enum": ["opt1", "opt2", "opt3"],
+            "enumNames": ["Option One", "Option Two", "Option Three"],
+        },
+        "untitledMulti": {
+            "type": "array",
+            "items": {"type": "string", "enum": ["option1", "option2", "option3"]},
+        },
+        "titledMulti": {"type": "array", "items": {"anyOf": titled("First", "Second", "Third")}},
+    },
+}
+
+
+@server.tool
+async def test_elicitation_sep1330_enums(ctx: Context) -> str:
+    """Ask with a form of all kinds of choices."""
+    answer = await ctx.elicit("Please choose", CHOICES)
+    return f"Elicitation completed: action={answer.action}, content={answer.data}"
+
+
+@server.tool
+async def test_reconnection(ctx: Context) -> str:
+    """Close the connection in the middle, and answer when the client has come back."""
+    ctx.close_stream()
+    await asyncio.sleep(0.1)
+    return "Reconnection test completed successfully. If you received this, the client reconnected properly!"
 
 
 # Changes of the lists

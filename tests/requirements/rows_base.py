@@ -202,8 +202,8 @@ BASE = (
     ),
     Row(
         "VER-05",
-        "SHOULD",
-        _VERSIONING + "Backward Compatibility with Initialization-Based Versions",
-        "A server without the old handshake names its versions in the error that `initialize` gets.",
+        "states",
+        _VERSIONING + "Compatibility Matrix",
+        "A server of both eras goes by how a client opens: `initialize` selects the old one.",
     ),
 )

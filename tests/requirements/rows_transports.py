@@ -85,7 +85,7 @@ TRANSPORTS = (
         "HTTP-17",
         "MUST",
         _HTTP + "Protocol Version Header; Server Validation",
-        "Without a version header, a server that serves no old clients refuses.",
+        "Without a version header, a request that no old client would send is refused.",
     ),
     Row(
         "HTTP-18",

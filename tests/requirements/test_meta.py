@@ -1,5 +1,6 @@
 """`_meta`, versions, and that each request stands alone."""
 
+import json
 import re
 from typing import Any
 
@@ -187,16 +188,25 @@ def test_a_client_with_an_unknown_extension_is_served_by_the_core_protocol(http:
 
 
 @requirement("VER-05")
-def test_the_old_handshake_over_stdio_is_told_the_versions(fresh: Stdio) -> None:
+def test_the_old_handshake_over_stdio_selects_the_old_era_for_good(fresh: Stdio) -> None:
+    assert fresh.ask("tools/list")["result"]["resultType"] == "complete"
     fresh.send(handshake())
-    assert VERSION in str(fresh.receive()["error"])
+    assert json.loads(fresh.line() or b"")["result"]["protocolVersion"] == "2025-11-25"
+    fresh.send(request("tools/list"))
+    assert "resultType" not in json.loads(fresh.line() or b"")["result"]
 
 
 @requirement("VER-05")
-def test_the_old_handshake_over_http_is_told_the_versions(http: Http) -> None:
-    reply = http.send(handshake(), without=("mcp-protocol-version", "mcp-method"))
-    assert reply.status == 400
-    assert VERSION in str(reply.last["error"])
+def test_the_old_handshake_over_http_selects_the_old_era_for_its_session(http: Http) -> None:
+    headers = {"accept": "application/json, text/event-stream"}
+    welcome = http.client.post(http.url, headers=headers, json=handshake())
+    assert welcome.json()["result"]["protocolVersion"] == "2025-11-25"
+    named = {**headers, "mcp-session-id": welcome.headers["mcp-session-id"]}
+    listed = http.client.post(
+        http.url, headers=named, json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    )
+    assert "resultType" not in listed.json()["result"]
+    assert http.ask("tools/list")["result"]["resultType"] == "complete"
 
 
 def handshake() -> Message:

@@ -67,6 +67,9 @@ def run(
     allow_origin: Annotated[list[str] | None, typer.Option(help="A web origin whose pages may call.")] = None,
     grace: Annotated[float, typer.Option(help="Seconds that running calls have at the end.", min=0)] = 10.0,
     log_level: Annotated[LogLevel, typer.Option(help="What is logged to stderr.")] = "warning",
+    stateless_2025: Annotated[
+        bool, typer.Option("--stateless-2025", help="Keep no sessions for clients of 2025.")
+    ] = False,
 ) -> None:
     """Serve the server of a Python file."""
     from ekiden.cli.running import Job, RunOptions
@@ -79,6 +82,7 @@ def run(
         allow_origins=allow_origin or [],
         grace=grace,
         log_level=log_level,
+        stateless_2025=stateless_2025,
     )
     run_server(
         RunOptions(

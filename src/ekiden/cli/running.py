@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ekiden.server.server import Server
+    from ekiden.transports.relay import UnixRelay
 
 __all__ = ["Job", "RunOptions", "run", "serve", "set_up_logging"]
 
@@ -36,6 +37,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     allow_origins: list[str] = []
     grace: float = 10.0
     log_level: str = "warning"
+    stateless_2025: bool = False
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,11 +135,19 @@ def _listening(bound: socket.socket) -> socket.socket:
     return bound
 
 
-def serve(server: "Server", job: Job, listener: socket.socket, on_ready: "Callable[[], None]") -> None:
-    """Serve over HTTP until a signal."""
+def serve(
+    server: "Server",
+    job: Job,
+    listener: socket.socket,
+    on_ready: "Callable[[], None]",
+    relay: "UnixRelay | None" = None,
+) -> None:
+    """Serve over HTTP until a signal. `relay` leads to the other workers, if there are any."""
     from ekiden.server.serve import new_event_loop, serve_http
     from ekiden.transports.guard import LOCALHOST
 
+    if job.stateless_2025:
+        server.endpoint.sessions.stateless = True
     application = server.asgi(
         path=job.path,
         allowed_hosts=[*LOCALHOST, *job.allow_hosts],
@@ -153,6 +163,7 @@ def serve(server: "Server", job: Job, listener: socket.socket, on_ready: "Callab
             log_level=job.log_level,
             sockets=[listener],
             on_ready=on_ready,
+            relay=relay,
         )
         try:
             runner.run(serving)

@@ -13,6 +13,7 @@ from ekiden.cli.loading import load_server
 from ekiden.cli.running import serve, set_up_logging
 from ekiden.cli.workers import Report, Task
 from ekiden.errors import EkidenError, UsageError
+from ekiden.transports.relay import UnixRelay
 
 __all__ = ["main"]
 
@@ -26,7 +27,8 @@ def main() -> None:
     try:
         with _own(task.listener) as listener:
             server = load_server(task.job.spec)
-            serve(server, task.job, listener, lambda: _tell(line, Report(name=server.name)))
+            relay = UnixRelay(task.folder, task.name)
+            serve(server, task.job, listener, lambda: _tell(line, Report(name=server.name)), relay)
     except EkidenError as error:
         _tell(line, Report(failure=str(error), usage=isinstance(error, UsageError)))
         sys.exit(2)

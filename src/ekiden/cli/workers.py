@@ -8,11 +8,15 @@ that it is ready, and by its end the worker learns that the parent is gone.
 import asyncio
 import contextlib
 import os
+import secrets
+import shutil
 import signal
 import socket
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -30,6 +34,8 @@ _STEADY_SECONDS: Final = 10.0
 _FIRST_DELAY: Final = 0.1
 _LONGEST_DELAY: Final = 5.0
 """Restarts begin soon and become rare: a worker that cannot live must not eat a core. Connections wait."""
+_LONGEST_FOLDER: Final = 80
+"""Of the 104 or 108 bytes that the path of a unix socket may have."""
 _AFTER_GRACE: Final = 3.0
 """What a worker may take beyond its grace before it is killed."""
 
@@ -42,6 +48,10 @@ class Task(msgspec.Struct):
     """The descriptor of the socket."""
     line: int
     """The descriptor of its line to the parent."""
+    folder: str
+    """Where the workers find each other."""
+    name: str
+    """What the others call it."""
 
 
 class Report(msgspec.Struct):
@@ -71,11 +81,13 @@ class Worker:
         self.born = time.monotonic()
 
     @classmethod
-    async def start(cls, job: Job, listener: socket.socket) -> "Worker":
+    async def start(cls, job: Job, listener: socket.socket, folder: str) -> "Worker":
         """Start a process. It is of a group of its own: Ctrl-C reaches it through the parent only."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        task = msgspec.json.encode(Task(job, listener.fileno(), theirs.fileno())).decode()
+        name = secrets.token_hex(4)  # A new one for every process: sessions end with theirs.
+        told = Task(job, listener.fileno(), theirs.fileno(), folder, name)
+        task = msgspec.json.encode(told).decode()
         with theirs:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-m", "ekiden.cli.worker", task),
@@ -118,6 +130,19 @@ class Worker:
                 os.kill(self.pid, number)
 
 
+@contextlib.contextmanager
+def _meeting_place() -> Generator[str, None, None]:
+    """A folder for the workers' sockets that nobody else can enter. The name of a socket must be short."""
+    folder = tempfile.mkdtemp(prefix="ekiden-")
+    if len(folder) > _LONGEST_FOLDER:
+        Path(folder).rmdir()
+        folder = tempfile.mkdtemp(prefix="ekiden-", dir="/tmp")
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 class Supervisor:
     """Keeps a number of workers running until a signal comes."""
 
@@ -135,6 +160,7 @@ class Supervisor:
         self._count = count
         self._watch = Watch(split_spec(job.spec)[0]) if reload else None
         self._on_ready = on_ready
+        self._folder = ""
         self._alive: set[Worker] = set()
         self._signals: list[signal.Signals] = []
         self._stop = asyncio.Event()
@@ -143,7 +169,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Serve until SIGINT or SIGTERM; then end as that signal ends a process."""
-        with asyncio.Runner() as runner:
+        with _meeting_place() as self._folder, asyncio.Runner() as runner:
             runner.run(self._run())
         if self._signals[0] is signal.SIGINT:
             raise KeyboardInterrupt
@@ -222,7 +248,7 @@ class Supervisor:
 
     async def _started(self, listener: socket.socket) -> Worker:
         """A new worker. One that is half started is not left alone: it starts, then it is stopped."""
-        starting = asyncio.ensure_future(Worker.start(self._job, listener))
+        starting = asyncio.ensure_future(Worker.start(self._job, listener, self._folder))
         try:
             worker = await asyncio.shield(starting)
         except asyncio.CancelledError:

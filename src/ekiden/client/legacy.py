@@ -85,7 +85,7 @@ class LegacySession:
             self._link.session_headers["MCP-Protocol-Version"] = self.version
         await self._link.send(encode({"jsonrpc": "2.0", "method": "notifications/initialized"}))
         if isinstance(self._link, StreamableLink):
-            self._link.listen(_Listener(self, Hooks()))
+            await self._link.listen(_Listener(self, Hooks()))
         elif isinstance(self._link, ChannelLink):
             self._link.listener = _Listener(self, Hooks())
         if self._log_level is not None and "logging" in self.capabilities:

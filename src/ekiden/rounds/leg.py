@@ -522,7 +522,10 @@ class Leg:
         if self.trace is not None:
             self.trace.append(name if key is None else f"{name} ({derived})")
         count, first = self._counts.get(name, (0, None))
-        task = asyncio.current_task()
+        # In its first moments a handler is alone, and its task has no name yet.
+        task = None if self._main is None else asyncio.current_task()
+        if task is self._main:
+            task = None
         self._counts[name] = (count + 1, first if count else task)
         if not count:
             return name

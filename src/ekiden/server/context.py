@@ -17,7 +17,9 @@ from typing_extensions import TypeVar, TypeVarTuple, Unpack
 from ekiden.errors import UsageError
 from ekiden.rounds.asks import declares
 from ekiden.rounds.claims import Claims
-from ekiden.rounds.leg import Leg, current_step
+from ekiden.rounds.interpreter import Interpreter
+from ekiden.rounds.leg import current_step
+from ekiden.rounds.pushing import Push
 from ekiden.server import questions
 from ekiden.server.forms import Answer, form_for
 from ekiden.server.manual import read_response
@@ -57,7 +59,7 @@ class Context(Generic[StateT]):
         request: Request,
         stream: Stream,
         state: StateT,
-        leg: Leg,
+        leg: Interpreter,
         claims: Claims,
         responses: Mapping[str, Any],
     ) -> None:
@@ -79,6 +81,11 @@ class Context(Generic[StateT]):
     def meta(self) -> RequestMeta:
         """The request's `_meta`: protocol version, capabilities, client info, and all other keys."""
         return self.request.meta
+
+    @property
+    def supports_rounds(self) -> bool:
+        """Whether questions end the round; False where they are pushed to a client of 2025 instead."""
+        return not isinstance(self._leg, Push)
 
     # Asking
 
@@ -258,3 +265,12 @@ class Context(Generic[StateT]):
         if logger is not None:
             params["logger"] = logger
         await self._stream.notify("notifications/message", params)
+
+    def close_stream(self) -> None:
+        """Let a client of 2025 poll: its connection is closed, and it comes back for the rest.
+
+        For calls that take long, where connections should not. Elsewhere this does nothing.
+        """
+        hang_up = getattr(self._stream, "hang_up", None)
+        if hang_up is not None:
+            hang_up()

@@ -34,10 +34,12 @@ from ekiden.server.manual import InputRequired
 from ekiden.server.registry import Registry
 from ekiden.server.resources import Resource
 from ekiden.server.schemas import ArgumentsInvalid
+from ekiden.server.sessions import session_answers
 from ekiden.server.signatures import HintedParameters
 from ekiden.server.subscriptions import read_filter
 from ekiden.server.tools import OutputInvalid, Tool
 from ekiden.transports.port import Stream
+from ekiden.wire import versions
 from ekiden.wire.headers import check_mirrored_params
 from ekiden.wire.json import is_object
 from ekiden.wire.meta import SUBSCRIPTION_ID
@@ -70,6 +72,7 @@ class Dispatcher:
             "resources/read": self._read_resource,
             "completion/complete": self._complete,
             "subscriptions/listen": self._listen,
+            **session_answers,
             **{method: _as_answer(ready) for method, ready in self.ready.items()},
         }
         self.state: Any = None
@@ -92,7 +95,7 @@ class Dispatcher:
         if tool is None:
             raise InvalidParams(f"Unknown tool: {request.name}")
         arguments = _arguments(request)
-        if tool.mirrored and request.headers is not None:
+        if tool.mirrored and request.headers is not None and request.meta.protocol_version == versions.MODERN:
             check_mirrored_params(request.headers, tool.mirrored, arguments)
         try:
             bound = tool.parameters.bind(arguments)
@@ -143,7 +146,10 @@ class Dispatcher:
         for needed in handler.needs:
             if not declares(request.meta.capabilities, needed):
                 raise MissingCapability(needed)
-        return await self._flows.run(Call(request, stream, self.state, handler, arguments, title, ending))
+        call = Call(request, stream, self.state, handler, arguments, title, ending)
+        if request.meta.protocol_version in versions.LEGACY:
+            return await self._flows.pushed.run(call)
+        return await self._flows.run(call)
 
     def _find_resource(self, uri: str) -> tuple[Resource, dict[str, str]]:
         resource = self._registry.resources.get(uri)

@@ -11,6 +11,7 @@ from ekiden.server.dispatch import Dispatcher
 from ekiden.server.flow import Flows
 from ekiden.server.lifespan import Lifespan
 from ekiden.server.registry import Registry
+from ekiden.server.sessions import Sessions
 from ekiden.telemetry.spans import is_tracing, traced
 from ekiden.transports.port import Stream
 from ekiden.wire.modern import Modern, Request
@@ -34,6 +35,7 @@ class ServerEndpoint:
         registry: Registry,
         flows: Flows,
         lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None,
+        sessions: Callable[["ServerEndpoint"], Sessions],
     ) -> None:
         self._registry = registry
         self._flows = flows
@@ -42,6 +44,8 @@ class ServerEndpoint:
         self._started = False
         self._wrapped: list[Middleware] = []
         self._run: _Run = self._dispatcher.answer
+        self.sessions = sessions(self)
+        """The clients of 2025."""
 
     @property
     def methods(self) -> frozenset[str]:
@@ -100,6 +104,7 @@ class ServerEndpoint:
         """End subscriptions and leave the lifespan."""
         self.drain()
         self._started = False
+        self.sessions.close()
         await self._flows.parking.close()
         await self._lifespan.stop()
 

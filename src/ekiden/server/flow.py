@@ -23,6 +23,7 @@ from ekiden.server.handlers import Handler
 from ekiden.server.manual import InputRequired, capabilities_for, spelled_requests
 from ekiden.server.once import Once, RoundClaim
 from ekiden.server.parked import ParkingLot
+from ekiden.server.push import PushedCalls
 from ekiden.server.sealing import Sealer
 from ekiden.telemetry.counts import record
 from ekiden.telemetry.spans import link_to
@@ -74,6 +75,8 @@ class Flows:
         limits = sealer.limits
         self.watch: Callable[[Leg], None] | None = None
         """Told of every leg before it runs; for tests."""
+        self.pushed = PushedCalls(sealer, clock)
+        """Runs the calls of clients that can be asked while they wait."""
         self.parking = ParkingLot(most=limits.parked_calls, seconds=limits.answer_seconds)
 
     async def run(self, call: Call) -> Outcome:

@@ -46,10 +46,11 @@ class Registry:
         cache: Mapping[str, Cache],
         page_size: int | None,
     ) -> None:
+        self.server_info = server_info
         self.dialect = Modern(server_info)
         self.hub = Hub()
         self.completions = Completions()
-        self._instructions = instructions
+        self.instructions = instructions
         self._cache = cache
         self._page_size = page_size
         self._discovery: bytes | None = None
@@ -132,8 +133,8 @@ class Registry:
                 "capabilities": self.capabilities(),
                 **self._cache.get("server/discover", Cache()).fields(),
             }
-            if self._instructions is not None:
-                result["instructions"] = self._instructions
+            if self.instructions is not None:
+                result["instructions"] = self.instructions
             self._discovery = self.dialect.result(result)
         return self._discovery
 

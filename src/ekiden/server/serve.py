@@ -11,6 +11,7 @@ import uvicorn
 from ekiden.errors import UsageError
 from ekiden.transports.asgi import StreamableHTTP
 from ekiden.transports.http1 import Connections
+from ekiden.transports.relay import UnixRelay
 
 __all__ = ["serve_http"]
 
@@ -19,19 +20,32 @@ class _Draining(uvicorn.Server):
     """Ends subscriptions before it waits for connections: they would not end by themselves."""
 
     def __init__(
-        self, config: uvicorn.Config, application: StreamableHTTP, on_ready: Callable[[], None] | None
+        self,
+        config: uvicorn.Config,
+        application: StreamableHTTP,
+        on_ready: Callable[[], None] | None,
+        relay: UnixRelay | None,
     ) -> None:
         super().__init__(config)
         self._application = application
         self._on_ready = on_ready
+        self._relay = relay
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        if self.started and self._relay is not None:
+            self.servers.append(await self._relay.listen(self._connection))
         if self.started and self._on_ready is not None:
             self._on_ready()
         # What lives by now lives for ever: the collector need not look at it again and again.
         gc.collect()
         gc.freeze()
+
+    def _connection(self) -> asyncio.BaseProtocol:
+        """A connection of another worker, served as those of clients are."""
+        make: Any = self.config.http_protocol_class
+        protocol: asyncio.BaseProtocol = make(self.config, self.server_state, self.lifespan.state)
+        return protocol
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._application.endpoint.drain()
@@ -47,13 +61,18 @@ async def serve_http(
     log_level: str,
     sockets: list[socket.socket] | None = None,
     on_ready: Callable[[], None] | None = None,
+    relay: UnixRelay | None = None,
     **uvicorn_options: Any,
 ) -> None:
     """Serve until a signal; running calls then have `grace` seconds to finish.
 
     `sockets` that listen already, perhaps for other workers too, are served instead of `host` and
-    `port`. `on_ready` is called when requests are answered.
+    `port`. `on_ready` is called when requests are answered. `relay` leads to the other workers, for
+    clients of 2025 whose session is there.
     """
+    if relay is not None:
+        application.handshaken.relay = relay
+        application.endpoint.sessions.prefix = relay.prefix
     config = uvicorn.Config(
         application,
         host=host,
@@ -68,7 +87,7 @@ async def serve_http(
     )
     if sockets is None:
         _claim(host, port)
-    await _Draining(config, application, on_ready).serve(sockets)
+    await _Draining(config, application, on_ready, relay).serve(sockets)
 
 
 def _claim(host: str, port: int) -> None:

@@ -25,12 +25,14 @@ from ekiden.server.questions import Askable, needed_for
 from ekiden.server.registry import Registry, unknown_cache_keys
 from ekiden.server.resources import Resource, is_template
 from ekiden.server.sealing import RoundLimits, Sealer
+from ekiden.server.sessions import SessionLimits, Sessions
 from ekiden.server.tools import Tool, described
 from ekiden.stores import open_store
 from ekiden.stores.memory import MemoryStore
 from ekiden.transports.asgi import Limits, StreamableHTTP
 from ekiden.transports.guard import LOCALHOST, Guard
 from ekiden.transports.memory import MemoryChannel, connect
+from ekiden.wire import versions
 from ekiden.wire.modern import Request
 
 if TYPE_CHECKING:  # The official models take 0.3 s to import; whoever passes one has done so.
@@ -53,6 +55,10 @@ class Server:
     `"sqlite:///path"` or a store object; without one, what `EKIDEN_STORE` names. `audience` tells
     servers that share keys apart, by default the name. `principal` says whose request this is; a
     state is good for that one only.
+
+    Clients of 2025 have sessions in this process, within the limits of `sessions`; with
+    `stateless_2025=True` they are served without, and cannot be asked anything.
+    `experimental_protocol_version="2026-06-XX"` speaks that draft to clients which ask for it.
     """
 
     def __init__(
@@ -73,12 +79,17 @@ class Server:
         audience: str | None = None,
         principal: Callable[[Request], str | None] | None = None,
         rounds: RoundLimits | None = None,
+        sessions: SessionLimits | None = None,
+        stateless_2025: bool = False,
+        experimental_protocol_version: str | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         if page_size is not None and page_size < 1:
             raise UsageError("page_size must be at least 1, or None to send each list whole")
         if unknown := unknown_cache_keys(cache or {}):
             raise UsageError(f"cache= names no cacheable list: {', '.join(sorted(unknown))}")
+        if experimental_protocol_version not in (None, versions.DRAFT):
+            raise UsageError(f"the only experimental protocol version is {versions.DRAFT!r}")
         self.name = name
         self.version = version
         info = described(
@@ -104,7 +115,19 @@ class Server:
         )
         enter = None if lifespan is None else lambda: lifespan(self)
         self._flows = Flows(sealer, once, clock)
-        self.endpoint = ServerEndpoint(self._registry, self._flows, enter)
+        self.endpoint = ServerEndpoint(
+            self._registry,
+            self._flows,
+            enter,
+            lambda endpoint: Sessions(
+                endpoint,
+                self._registry,
+                principal,
+                sessions or SessionLimits(),
+                stateless=stateless_2025,
+                draft=experimental_protocol_version is not None,
+            ),
+        )
         """The server as transports see it."""
 
     # Tools

@@ -85,6 +85,10 @@ class Subscription:
         self._wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
+    def want(self, granted: Filter) -> None:
+        """From now on, be told of this instead."""
+        self._wanted = granted.changes()
+
     def offer(self, change: Change) -> None:
         """Take notice of a change, from any thread."""
         if change in self._wanted:

@@ -16,8 +16,9 @@ from ekiden.errors import ProtocolError
 from ekiden.rounds.outcome import Complete, Outcome
 from ekiden.transports.eager import Started
 from ekiden.transports.guard import Guard
+from ekiden.transports.handshaken import SessionHTTP
 from ekiden.transports.port import Endpoint
-from ekiden.transports.reply import Attendant, Event, Receive, Reply, Scope, Send, respond_json
+from ekiden.transports.reply import Attendant, Event, Incoming, Receive, Reply, Scope, Send, respond_json
 from ekiden.wire import jsonrpc
 from ekiden.wire.familiar import Familiar
 from ekiden.wire.headers import Headers, reject_duplicates
@@ -45,19 +46,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """A client that takes none of a stream for this long is taken to be gone."""
 
 
-class Incoming(msgspec.Struct, gc=False):
-    """One HTTP request that is here as a whole."""
-
-    method: str
-    path: str
-    pairs: list[tuple[bytes, bytes]]
-    headers: Headers
-    """The same as a mapping: shorter, where a header was sent twice."""
-    refusal: tuple[int, str] | None
-    """Why it is refused, as status and reason; then its body may be missing."""
-    body: bytes
-
-
 class StreamableHTTP:
     """The ASGI application. `path` None answers at every path: whoever mounts it has matched already."""
 
@@ -71,6 +59,10 @@ class StreamableHTTP:
         self._digits = len(str(limits.body))
         self._admitted: set[tuple[Any, ...]] = set()
         self._familiar = Familiar()
+        self.handshaken = SessionHTTP(
+            endpoint.sessions, silence_seconds=limits.silence_seconds, stall_seconds=limits.stall_seconds
+        )
+        """Serves the clients of 2025."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection scope."""
@@ -103,7 +95,9 @@ class StreamableHTTP:
     async def exchange(self, incoming: Incoming, receive: Receive, send: Send) -> None:
         """Answer one request, whose body is here."""
         body, headers = incoming.body, incoming.headers
-        if incoming.refusal is not None:
+        if incoming.refusal is not None and self.handshaken.allows(incoming):
+            await self.handshaken.serve(incoming, receive, send)
+        elif incoming.refusal is not None:
             await Reply(send, headers, self.limits.stall_seconds).refuse(*incoming.refusal)
         elif len(headers) != len(incoming.pairs):
             await self._long_way(incoming, receive, send)
@@ -124,8 +118,11 @@ class StreamableHTTP:
         return request
 
     async def _long_way(self, incoming: Incoming, receive: Receive, send: Send) -> None:
-        """A message that is unusual, or wrong, in which case the client is told how."""
+        """A message of 2025, or one that is unusual, or wrong, in which case the client is told how."""
         headers, pairs = incoming.headers, incoming.pairs
+        if self.handshaken.takes(incoming):
+            await self.handshaken.serve(incoming, receive, send)
+            return
         reply = Reply(send, headers, self.limits.stall_seconds)
         request_id: RequestId | None = None
         try:
@@ -162,6 +159,7 @@ class StreamableHTTP:
                 await send({"type": "lifespan.startup.complete"})
             else:
                 await self.endpoint.stop()
+                await self.handshaken.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 

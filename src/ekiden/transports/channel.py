@@ -126,7 +126,8 @@ class ChannelLink:
         named: Any = subscription if subscription is not None else params.get("progressToken")
         if isinstance(named, int | str) and named in self._waiting:
             return self._waiting[named]
-        if message["method"] == "notifications/message" and len(self._waiting) == 1:
+        if message["method"] == "notifications/message" and self._waiting and self.listener is None:
+            # A log message does not name its request. Any of them passes it on to the same ears.
             return next(iter(self._waiting.values()))
         return None
 

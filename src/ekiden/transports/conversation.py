@@ -12,8 +12,10 @@ from typing import Any, Final
 
 from ekiden.errors import InvalidRequest, ProtocolError
 from ekiden.rounds.outcome import Complete
+from ekiden.transports.dialogue import Dialogue
 from ekiden.transports.port import Endpoint
 from ekiden.wire import jsonrpc
+from ekiden.wire.handshake import is_modern
 from ekiden.wire.jsonrpc import EnvelopeError, Message, RequestId
 from ekiden.wire.meta import SUBSCRIPTION_ID
 from ekiden.wire.modern import Request, accept
@@ -34,14 +36,22 @@ class Conversation:
         self._send = send
         self._running: dict[RequestId, tuple[asyncio.Task[None], _Stream]] = {}
         self._room = asyncio.Semaphore(MAX_IN_FLIGHT)
+        self._dialogue: Dialogue | None = None
+        """Who goes on with it, if the client has shaken hands as clients did in 2025."""
 
     async def receive(self, data: bytes) -> None:
         """Take one message; its answer goes out when it is ready."""
+        if self._dialogue is not None:
+            await self._dialogue.receive(data)
+            return
         message: Message | None = None
         try:
             message = jsonrpc.parse(data)
             if message.id is None:
                 self._notified(message)
+                return
+            if message.method == "initialize" and not is_modern(message.params):
+                self._dialogue = await Dialogue.begin(self._endpoint.sessions, message, self._send)
                 return
             if message.id in self._running:
                 raise InvalidRequest(f"Invalid request: id {message.id!r} is in use by a running request")
@@ -92,6 +102,8 @@ class Conversation:
 
     async def close(self, grace: float) -> None:
         """Let running requests finish within `grace` seconds, then cancel them."""
+        if self._dialogue is not None:
+            await self._dialogue.close(grace)
         if running := list(self._running.values()):
             _, late = await asyncio.wait([task for task, _ in running], timeout=grace)
             for task, stream in running:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 import httptools
 
 from ekiden.errors import InvalidRequest
-from ekiden.transports.asgi import Incoming, StreamableHTTP
-from ekiden.transports.reply import Event
+from ekiden.transports.asgi import StreamableHTTP
+from ekiden.transports.reply import Event, Incoming
 from ekiden.wire import jsonrpc
 from ekiden.wire.headers import Headers
 

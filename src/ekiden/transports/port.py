@@ -4,6 +4,7 @@ from collections.abc import Container, Coroutine
 from typing import Any, Protocol
 
 from ekiden.rounds.outcome import Dialect, Outcome
+from ekiden.transports.sessions import SessionKeeper
 from ekiden.wire.modern import Request
 
 __all__ = ["Endpoint", "Stream"]
@@ -33,6 +34,11 @@ class Endpoint(Protocol):
     @property
     def dialect(self) -> Dialect:
         """How it spells its answers."""
+        ...
+
+    @property
+    def sessions(self) -> SessionKeeper:
+        """Its clients of 2025."""
         ...
 
     def at_once(self, request: Request) -> Outcome | None:

@@ -9,6 +9,8 @@ import contextlib
 from collections.abc import Callable, Coroutine, MutableMapping
 from typing import Any, Final, TypeAlias
 
+import msgspec
+
 from ekiden.errors import InvalidRequest, ProtocolError, TransportError
 from ekiden.rounds.outcome import Dialect, Failed, Outcome
 from ekiden.transports.eager import Started
@@ -17,7 +19,7 @@ from ekiden.wire.headers import Headers
 from ekiden.wire.jsonrpc import RequestId
 from ekiden.wire.modern import http_status
 
-__all__ = ["Attendant", "Event", "Receive", "Reply", "Scope", "Send", "respond_json"]
+__all__ = ["Attendant", "Event", "Incoming", "Receive", "Reply", "Scope", "Send", "respond_json"]
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Event: TypeAlias = MutableMapping[str, Any]
@@ -33,6 +35,19 @@ _SSE_HEADERS: Final = [
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 ]
+
+
+class Incoming(msgspec.Struct, gc=False):
+    """One HTTP request that is here as a whole."""
+
+    method: str
+    path: str
+    pairs: list[tuple[bytes, bytes]]
+    headers: Headers
+    """The same as a mapping: shorter, where a header was sent twice."""
+    refusal: tuple[int, str] | None
+    """Why it is refused, as status and reason; then its body may be missing."""
+    body: bytes
 
 
 class Attendant:

@@ -23,6 +23,8 @@ _log = logging.getLogger("ekiden.client")
 _ACCEPT: Final = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 _RESUME_SECONDS: Final = 1.0
 """How long to wait before a lost stream is resumed, where the server did not say."""
+_OPENING_SECONDS: Final = 1.0
+"""How long to wait for the head of a stream that the server may open only with its first event."""
 _RESUMPTIONS: Final = 5
 """How often one stream is resumed."""
 _SHORTEST_WAIT, _LONGEST_WAIT = 0.1, 30.0
@@ -117,18 +119,28 @@ class StreamableLink:
 
     # Only with servers of 2025
 
-    def listen(self, listener: Listener) -> None:
-        """GET the stream of what belongs to no request, again and again, until the link is closed."""
-        self._listening = asyncio.get_running_loop().create_task(self._listen(listener))
+    async def listen(self, listener: Listener) -> None:
+        """GET the stream of what belongs to no request, again and again, until the link is closed.
 
-    async def _listen(self, listener: Listener) -> None:
+        Returns when the server has opened it, or offers none: what it asks before would be lost.
+        """
+        opened = asyncio.Event()
+        self._listening = asyncio.get_running_loop().create_task(self._listen(listener, opened))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_OPENING_SECONDS):
+                await opened.wait()
+
+    async def _listen(self, listener: Listener, opened: asyncio.Event) -> None:
         place = _Place()
         while True:
             headers = {"Accept": "text/event-stream", **self.session_headers}
             if place.last_id is not None:
                 headers["Last-Event-ID"] = place.last_id
             try:
-                response = await self._http.send("GET", headers, b"")
+                try:
+                    response = await self._http.send("GET", headers, b"")
+                finally:
+                    opened.set()
                 if response.status != 200:
                     await response.close()
                     return  # The server offers none.

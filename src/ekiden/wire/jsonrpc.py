@@ -18,6 +18,7 @@ __all__ = [
     "notification",
     "parse",
     "parse_from_server",
+    "read",
     "request",
     "result_response",
 ]
@@ -47,7 +48,11 @@ class EnvelopeError(InvalidRequest):
 
 def parse(data: bytes) -> Message:
     """Read one message; `ParseError` or `EnvelopeError` say what is wrong with it."""
-    value = decode(data)
+    return read(decode(data))
+
+
+def read(value: Any) -> Message:
+    """Read one message out of a decoded value."""
     if not is_object(value):
         what = "a batch" if is_array(value) else "no JSON object"
         raise EnvelopeError(f"Invalid request: the body is {what}; send one JSON-RPC message", None)

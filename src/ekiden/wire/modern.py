@@ -25,7 +25,7 @@ from ekiden.wire.meta import (
     read_meta,
 )
 
-__all__ = ["Modern", "Request", "accept", "accept_at_once", "http_status"]
+__all__ = ["Modern", "Request", "accept", "accept_at_once", "http_status", "target_of"]
 
 _NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """The methods that address one thing, and the parameter that names it; mirrored as `Mcp-Name`."""
@@ -127,6 +127,15 @@ def accept(message: Message, headers: Headers | None, methods: Container[str]) -
             check_name(headers, name)
     assert message.id is not None
     return Request(message.id, method, message.params, meta, name, headers)
+
+
+def target_of(method: str, params: dict[str, Any]) -> str | None:
+    """What a request addresses: a tool, a prompt or a URI; None for methods that address nothing."""
+    key = _NAMED_BY.get(method)
+    name: Any = None if key is None else params.get(key)
+    if key is not None and type(name) is not str:
+        raise InvalidParams(f"Invalid params: `{key}` is required and must be a string")
+    return name  # type: ignore[no-any-return]
 
 
 def _not_found(method: str) -> str:

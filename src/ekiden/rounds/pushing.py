@@ -1,0 +1,160 @@
+"""The push interpreter: a handler that runs once, and whose questions are asked while it waits.
+
+For clients with a session, to whom a server may send requests. Nothing is replayed, so nothing is
+remembered: a step runs, a draw draws, a checkpoint is nothing. A question goes out the moment it is
+asked, so concurrent branches wait for nobody but themselves.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Final, TypeAlias
+
+from ekiden.errors import ToolError, UsageError
+from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer, declares
+from ekiden.rounds.journal import Entry
+from ekiden.rounds.leg import Step, current_step, mixed_styles
+
+__all__ = ["CannotAsk", "Push", "SendAsk"]
+
+_TRIES: Final = 10
+"""How often an answer that breaks the rules of its question is asked for again."""
+_UNWIND_SECONDS: Final = 5.0
+"""How long a cancelled handler may take to end."""
+
+SendAsk: TypeAlias = Callable[[str, Mapping[str, Any] | None], Awaitable[Any]]
+"""Sends a question to the client and gives its answer; raises `CannotAsk` if none comes."""
+
+
+class CannotAsk(ToolError):
+    """The client cannot be asked, or gave no answer. In a tool this is the text of its result."""
+
+
+class Push:
+    """One run of one handler. Implements `ekiden.rounds.interpreter.Interpreter`."""
+
+    fresh = True
+
+    def __init__(
+        self,
+        handler: str,
+        send: SendAsk,
+        *,
+        capabilities: Mapping[str, Any],
+        clock: Callable[[], float],
+        flow: str,
+    ) -> None:
+        self.handler = handler
+        self.clock = clock
+        self.style: str | None = None
+        self._send = send
+        self._capabilities = capabilities
+        self._flow = flow
+        self._afterwards: list[Step] = []
+        self._steps: set[asyncio.Task[Entry]] = set()
+        self._counts: dict[str, int] = {}
+        self._over = False
+
+    async def run(self, handler: Coroutine[Any, Any, Any]) -> Any:
+        """Run the handler to its end, and then what it wanted done afterwards.
+
+        If the request is cancelled, running steps end first: what they do outside must not be half done.
+        """
+        main = asyncio.get_running_loop().create_task(self._whole(handler))
+        try:
+            return await asyncio.shield(main)
+        except asyncio.CancelledError:
+            if main.done():
+                raise RuntimeError("the handler let a cancellation escape that was not its own") from None
+            self._over = True
+            main.cancel()
+            if self._steps:
+                await asyncio.wait(set(self._steps))
+            await asyncio.wait({main}, timeout=_UNWIND_SECONDS)
+            raise
+
+    async def _whole(self, handler: Coroutine[Any, Any, Any]) -> Any:
+        value = await handler
+        for step in self._afterwards:
+            await self.step(step)
+        return value
+
+    async def ask(self, ask: Ask, key: str | None = None) -> Any:
+        """Ask the client, and wait for a fitting answer."""
+        _not_in_a_step(self.handler, "ask")
+        self.use("asks")
+        if not declares(self._capabilities, ask.needs):
+            raise CannotAsk(undeclared(ask.needs))
+        problem = ""
+        for _ in range(_TRIES):
+            raw = await self._send(ask.method, ask.params)
+            try:
+                return ask.read(raw)
+            except MalformedAnswer as malformed:
+                raise CannotAsk(f"The client's answer to {ask.method} is none: {malformed}") from None
+            except UnfitAnswer as unfit:
+                problem = str(unfit)
+        raise CannotAsk(f"No fitting answer to {ask.method} came in {_TRIES} tries: {problem}")
+
+    async def step(self, step: Step, key: str | None = None) -> Any:
+        """Run a step. It is cut short by the handler's own timeout only."""
+        _not_in_a_step(self.handler, "run a step")
+        name = key or f"{step.name}-{step.digest}"
+        count = self._counts[name] = self._counts.get(name, 0) + 1
+        task = asyncio.get_running_loop().create_task(
+            self._perform(step, name if count == 1 else f"{name}-{count}")
+        )
+        self._steps.add(task)
+        task.add_done_callback(self._steps.discard)
+        try:
+            entry = await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not self._over and not task.done():
+                task.cancel()
+                await asyncio.wait({task})
+            raise
+        return step.recall(entry)
+
+    async def _perform(self, step: Step, name: str) -> Entry:
+        current_step.set(f"{self._flow}:{name}")
+        return await step.perform()
+
+    def draw(self, what: str, make: Callable[[], Any], key: str | None = None) -> Any:
+        """A new value: nobody will ask for it again."""
+        return make()
+
+    async def pause(self, key: str | None = None) -> None:
+        """Nothing: the call is here to stay."""
+        self.use("asks")
+        await asyncio.sleep(0)
+
+    async def sleep(self, seconds: float, key: str | None = None) -> None:
+        """Wait."""
+        await asyncio.sleep(seconds)
+
+    def afterwards(self, step: Step) -> None:
+        """Have a step run when the handler has returned."""
+        self._afterwards.append(step)
+
+    def use(self, style: str) -> None:
+        """A call either asks in its body or returns `InputRequired` itself; it cannot do both."""
+        if self.style is None:
+            self.style = style
+        elif self.style != style:
+            raise mixed_styles(self.handler)
+
+
+def undeclared(needs: Mapping[str, Any]) -> str:
+    """What to tell a user whose client cannot be asked."""
+    parts = [
+        f"{name} ({', '.join(more)})" if (more := list(wanted)) else name for name, wanted in needs.items()
+    ]
+    return f"This needs a client that declares {' and '.join(parts)}, which this one does not"
+
+
+def _not_in_a_step(handler: str, what: str) -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise UsageError("a plain `def` handler has no effects; make it `async def`") from None
+    if current_step.get(None) is not None:
+        raise UsageError(f"{handler}: a step cannot {what}; do it before or after the step")

@@ -1,0 +1,373 @@
+"""Streamable HTTP as it was in 2025, server side, at the same endpoint as that of 2026.
+
+A client shakes hands, gets a session id, and names it on every request: POST for its messages, GET for
+what belongs to no request and for the rest of a stream that broke off, DELETE to end the session.
+"""
+
+import asyncio
+import functools
+import re
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+from ekiden.errors import InvalidRequest, ProtocolError
+from ekiden.transports.events import Connection, EventStream
+from ekiden.transports.exchange import Exchange
+from ekiden.transports.reply import Incoming, Receive, Send
+from ekiden.transports.sessions import ClientSession, SessionKeeper, SessionsFull
+from ekiden.wire import jsonrpc, versions
+from ekiden.wire.handshake import Response, read_incoming
+from ekiden.wire.headers import Headers
+from ekiden.wire.json import decode, is_array
+from ekiden.wire.jsonrpc import EnvelopeError, Message
+from ekiden.wire.meta import PROTOCOL_VERSION
+
+__all__ = ["Relay", "SessionHTTP"]
+
+_SESSION: Final = b"mcp-session-id"
+_VERSION: Final = b"mcp-protocol-version"
+_MODERN: Final = versions.MODERN.encode()
+_META: Final = PROTOCOL_VERSION.encode()
+_EVENT_ID: Final = re.compile(rb"(\d{1,9})_(\d{1,12})")
+
+_JSON: Final = (b"content-type", b"application/json")
+_SSE: Final = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+)
+_KEPT_STREAMS: Final = 4
+"""Ended streams that a session keeps for a client which has not seen their end."""
+_KEPT_SECONDS: Final = 60.0
+_WITHOUT_POLLING: Final = frozenset({"2025-06-18", "2025-03-26"})
+"""Versions whose clients know no empty event, and so cannot be told to come back later."""
+
+
+class Relay(Protocol):
+    """Hands requests on to the worker that has their session."""
+
+    def owner(self, session_id: str) -> str | None:
+        """The other worker that a session id names, if any."""
+        ...
+
+    async def forward(self, owner: str, incoming: Incoming, receive: Receive, send: Send) -> bool:
+        """Have the owner answer; False if it is not there any more, and nothing was sent."""
+        ...
+
+
+class _Streams:
+    """The streams of one session."""
+
+    def __init__(self, session: ClientSession) -> None:
+        self._polls = session.version not in _WITHOUT_POLLING
+        self._numbers = 0
+        self.open: dict[int, EventStream] = {}
+        self.standing = EventStream(0, primed=self._polls)
+        """What is told outside of requests."""
+        self.open[0] = self.standing
+
+    def new(self) -> EventStream:
+        self._numbers += 1
+        stream = self.open[self._numbers] = EventStream(self._numbers, primed=self._polls)
+        return stream
+
+    def forget(self, stream: EventStream) -> None:
+        self.open.pop(stream.number, None)
+
+    def tidy(self) -> None:
+        """Of the streams that ended, keep the newest few."""
+        ended = [number for number, stream in self.open.items() if stream.ended]
+        for number in ended[:-_KEPT_STREAMS]:
+            del self.open[number]
+
+    def close(self) -> None:
+        for stream in self.open.values():
+            stream.end()
+
+
+class SessionHTTP:
+    """Serves clients of 2025."""
+
+    def __init__(self, keeper: SessionKeeper, *, silence_seconds: float, stall_seconds: float) -> None:
+        self._keeper = keeper
+        self._silence_seconds = silence_seconds
+        self._stall_seconds = stall_seconds
+        self._streams: dict[str, _Streams] = {}
+        self._running: set[asyncio.Task[None]] = set()
+        self.relay: Relay | None = None
+
+    # Which requests are ours
+
+    def takes(self, incoming: Incoming) -> bool:
+        """Whether a POST is of a client of 2025. One that names its version in `_meta` is of 2026."""
+        headers, body = incoming.headers, incoming.body
+        version = headers.get(_VERSION, b"").strip()
+        if version == _MODERN:
+            return False
+        if _SESSION in headers:
+            return True
+        if _META in body:
+            return False
+        if version.decode("latin-1") in self._keeper.spoken or (self._keeper.stateless and not version):
+            return True
+        return b'"initialize"' in body and _is_handshake(incoming)
+
+    def allows(self, incoming: Incoming) -> bool:
+        """Whether what is refused for its method means something: GET and DELETE do, in a session."""
+        is_method = incoming.refusal is not None and incoming.refusal[0] == 405
+        return (
+            is_method
+            and incoming.method in ("GET", "DELETE")
+            and _SESSION in incoming.headers
+            and not self._keeper.stateless
+        )
+
+    # Requests
+
+    async def serve(self, incoming: Incoming, receive: Receive, send: Send) -> None:
+        """Answer one HTTP request."""
+        headers = incoming.headers
+        session_id = headers.get(_SESSION, b"").decode("latin-1").strip()
+        version = headers.get(_VERSION, b"").strip().decode("latin-1")
+        if self.relay is not None and (owner := self.relay.owner(session_id)) is not None:
+            if not await self.relay.forward(owner, incoming, receive, send):
+                await _refuse(send, 404, _GONE)
+        elif version and version not in self._keeper.spoken:
+            await _refuse(send, 400, f"Unsupported protocol version: {version[:50]}")
+        elif self._keeper.stateless:
+            await self._stateless(version, incoming, receive, send)
+        elif not session_id and _is_handshake(incoming):
+            await self._open(incoming, send)
+        elif not session_id:
+            await _refuse(send, 400, "Mcp-Session-Id is required: begin with `initialize`")
+        elif (session := self._keeper.find(session_id, headers)) is None:
+            await _refuse(send, 404, _GONE)
+        else:
+            await self._in_session(session, incoming, receive, send)
+
+    async def _stateless(self, version: str, incoming: Incoming, receive: Receive, send: Send) -> None:
+        if _is_handshake(incoming):
+            await self._open(incoming, send)
+        else:
+            session = self._keeper.passing(version or "2025-03-26")
+            await self._post(session, None, incoming, receive, send)
+
+    async def _open(self, incoming: Incoming, send: Send) -> None:
+        message = jsonrpc.read(decode(incoming.body))
+        try:
+            session, response = self._keeper.open(message, incoming.headers)
+        except SessionsFull as full:
+            await _refuse(send, 503, str(full), (b"retry-after", b"10"))
+        except ProtocolError as error:
+            await _respond(send, 200, jsonrpc.error_response(message.id, error), _JSON)
+        else:
+            named = () if self._keeper.stateless else ((_SESSION, session.id.encode()),)
+            await _respond(send, 200, response, _JSON, *named)
+
+    async def _in_session(
+        self, session: ClientSession, incoming: Incoming, receive: Receive, send: Send
+    ) -> None:
+        session.hold()
+        try:
+            if incoming.method == "DELETE":
+                session.end()
+                await _respond(send, 200, b"")
+            elif incoming.method == "GET":
+                await self._get(session, incoming.headers, receive, send)
+            else:
+                await self._post(session, self._streams_of(session), incoming, receive, send)
+        finally:
+            session.let_go()
+
+    def _streams_of(self, session: ClientSession) -> _Streams:
+        streams = self._streams.get(session.id)
+        if streams is None:
+            streams = self._streams[session.id] = _Streams(session)
+            session.on_end.append(functools.partial(self._forget, session.id))
+        return streams
+
+    def _forget(self, session_id: str) -> None:
+        self._streams.pop(session_id).close()
+
+    # Messages of the client
+
+    async def _post(
+        self,
+        session: ClientSession,
+        streams: _Streams | None,
+        incoming: Incoming,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        headers = incoming.headers
+        try:
+            messages, batch = read_incoming(incoming.body, session.version)
+        except ProtocolError as error:
+            await _respond(send, 400, jsonrpc.error_response(None, error), _JSON)
+            return
+        exchange = Exchange(
+            _passing_stream if streams is None else streams.new, can_stream=_takes_stream(headers)
+        )
+        broken = self._take(session, messages, exchange, headers)
+        if broken is not None and not batch:
+            await _respond(send, 400, jsonrpc.error_response(broken.request_id, broken), _JSON)
+        elif exchange.done and not exchange.responses:
+            await _respond(send, 202, b"")
+        else:
+            await self._answer(exchange, streams, headers, batch, receive, send)
+
+    def _take(
+        self,
+        session: ClientSession,
+        messages: Sequence[Message | Response | EnvelopeError],
+        exchange: Exchange,
+        headers: Headers,
+    ) -> EnvelopeError | None:
+        """Begin to answer what is a request, and take notice of all else."""
+        broken: EnvelopeError | None = None
+        for message in messages:
+            if isinstance(message, EnvelopeError):
+                broken = message
+                exchange.responses.append(jsonrpc.error_response(message.request_id, message))
+            elif isinstance(message, Response):
+                session.responded(message)
+            elif message.id is None:
+                session.notified(message)
+            else:
+                task = exchange.run(session.answer(message, headers, exchange))
+                self._running.add(task)
+                task.add_done_callback(self._running.discard)
+        return broken
+
+    async def _answer(
+        self,
+        exchange: Exchange,
+        streams: _Streams | None,
+        headers: Headers,
+        batch: bool,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        if exchange.can_stream and _prefers_stream(headers):
+            exchange.begin()
+        await exchange.settled(self._silence_seconds)
+        if exchange.stream is None and exchange.responses:
+            body = b"[" + b",".join(exchange.responses) + b"]" if batch else exchange.responses[0]
+            await _respond(send, 200, body, _JSON)
+            return
+        stream = exchange.begin()  # Also for a request that was cancelled: a stream without a response.
+        try:
+            await self._carry(stream, 0, receive, send)
+        finally:
+            if streams is not None:
+                self._keep(streams, stream)
+
+    def _keep(self, streams: _Streams, stream: EventStream) -> None:
+        """Whether the client has seen the end, nobody knows: it can ask for it for a while."""
+        streams.tidy()
+        if stream.ended:
+            asyncio.get_running_loop().call_later(_KEPT_SECONDS, streams.forget, stream)
+
+    async def _carry(self, stream: EventStream, after: int, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": list(_SSE)})
+        await send({"type": "http.response.body", "body": b"", "more_body": True})  # The head goes now.
+        connection = Connection(
+            stream,
+            send,
+            after=after,
+            silence_seconds=self._silence_seconds,
+            stall_seconds=self._stall_seconds,
+        )
+        await connection.run(receive)
+
+    # Streams that the client asks for
+
+    async def _get(self, session: ClientSession, headers: Headers, receive: Receive, send: Send) -> None:
+        if not _takes_stream(headers):
+            await _refuse(send, 406, "Not acceptable: a stream needs `Accept: text/event-stream`")
+            return
+        streams = self._streams_of(session)
+        stream, after = streams.standing, 0
+        if (last := headers.get(b"last-event-id")) is not None:
+            place = _EVENT_ID.fullmatch(last.strip())
+            found = None if place is None else streams.open.get(int(place[1]))
+            if place is None or found is None:
+                await _refuse(send, 400, "Unknown Last-Event-ID: this stream has ended or is not kept")
+                return
+            stream, after = found, int(place[2])
+        elif stream.connection is not None:
+            await _refuse(send, 409, "Conflict: this session has a stream already")
+            return
+        if stream is streams.standing:
+            await self._listen(session, stream, after, receive, send)
+        else:
+            await self._carry(stream, after, receive, send)
+            self._keep(streams, stream)
+
+    async def _listen(
+        self, session: ClientSession, stream: EventStream, after: int, receive: Receive, send: Send
+    ) -> None:
+        async def feed() -> None:
+            try:
+                async for message in session.changes():
+                    stream.append(message)
+                stream.end()
+            except SessionsFull:
+                stream.end()
+
+        if stream.connection is not None:
+            # The client has come back before its old connection was seen to be lost.
+            stream.connection.closing = True
+            stream.wake()
+            await stream.released()
+        feeding = asyncio.get_running_loop().create_task(feed())
+        try:
+            await self._carry(stream, after, receive, send)
+        finally:
+            feeding.cancel()
+            await asyncio.wait({feeding})
+
+    async def close(self) -> None:
+        """Let nothing run on."""
+        for task in tuple(self._running):
+            task.cancel()
+        if self._running:
+            await asyncio.wait(set(self._running))
+
+
+_GONE: Final = "Session not found: begin anew with `initialize`"
+
+
+def _passing_stream() -> EventStream:
+    """The stream of a client without a session: nobody can come back for it."""
+    return EventStream(0, primed=False)
+
+
+def _is_handshake(incoming: Incoming) -> bool:
+    try:
+        value: Any = decode(incoming.body)
+        return not is_array(value) and value.get("method") == "initialize" and "id" in value
+    except (ProtocolError, AttributeError):
+        return False
+
+
+def _takes_stream(headers: Headers) -> bool:
+    accept = headers.get(b"accept")
+    return accept is None or any(kind in accept for kind in (b"text/event-stream", b"*/*", b"text/*"))
+
+
+def _prefers_stream(headers: Headers) -> bool:
+    """Whether the client takes no JSON, or names it after a stream."""
+    before, named, _ = headers.get(b"accept", b"").partition(b"text/event-stream")
+    return bool(named) and not any(kind in before for kind in (b"application/json", b"*/*", b"application/*"))
+
+
+async def _respond(send: Send, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
+    length = (b"content-length", b"%d" % len(body))
+    await send({"type": "http.response.start", "status": status, "headers": [length, *headers]})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def _refuse(send: Send, status: int, reason: str, *headers: tuple[bytes, bytes]) -> None:
+    body = jsonrpc.error_response(None, InvalidRequest(reason))
+    await _respond(send, status, body, _JSON, *headers)

@@ -1,0 +1,201 @@
+"""The dialects of 2025-11-25, 2025-06-18 and 2025-03-26: today's outcomes in yesterday's words.
+
+`Legacy` takes results as 2026-07-28 has them and leaves out what its version does not know: the tags
+and hints of 2026, and the fields that came in between. It also spells what a server asks of a client,
+which in 2025 was a request of its own.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ekiden.errors import InternalError, InvalidRequest, ProtocolError
+from ekiden.wire.json import decode, encode, is_array, is_object
+from ekiden.wire.jsonrpc import RequestId, error_response, result_response
+from ekiden.wire.meta import SERVER_INFO
+
+__all__ = ["Legacy", "Unsayable"]
+
+_JUNE: Final = frozenset({"2025-06-18", "2025-11-25", "2026-06-XX"})
+_NOVEMBER: Final = frozenset({"2025-11-25", "2026-06-XX"})
+_SINCE: Final = {
+    "title": _JUNE,
+    "outputSchema": _JUNE,
+    "_meta": _JUNE,
+    "lastModified": _JUNE,
+    "icons": _NOVEMBER,
+    "execution": _NOVEMBER,
+    "websiteUrl": _NOVEMBER,
+}
+"""The fields of definitions and content that came later than 2025-03-26, and the versions that know them."""
+
+_OF_2026: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
+_CAPABILITIES: Final = ("experimental", "logging", "completions", "prompts", "resources", "tools", "tasks")
+_LISTS: Final = ("tools", "prompts", "resources", "resourceTemplates")
+_MODERN_ONLY: Final = frozenset({-32020, -32021, -32022})
+_NOT_FOUND: Final = -32002
+_MOST_READY: Final = 64
+"""Lists that lie ready; each is one page of one list."""
+
+
+class Unsayable(Exception):
+    """A question that this version of the protocol has no words for."""
+
+
+class Legacy:
+    """Spells results, errors and questions for one version with a handshake."""
+
+    pushes = True
+    """Whether questions are requests of their own."""
+
+    def __init__(self, version: str) -> None:
+        self.version = version
+        self._unknown = frozenset(name for name, since in _SINCE.items() if version not in since)
+        self._ready: dict[bytes, bytes] = {}
+
+    # Results
+
+    def complete(self, request_id: RequestId, result: dict[str, Any] | bytes) -> bytes:
+        """The response for a result; bytes are one that was spelled for 2026, and is kept once respelled."""
+        if not isinstance(result, bytes):
+            return result_response(request_id, encode(self.result(result)))
+        ready = self._ready.get(result)
+        if ready is None:
+            if len(self._ready) >= _MOST_READY:
+                self._ready.clear()
+            ready = self._ready[result] = encode(self.result(decode(result)))
+        return result_response(request_id, ready)
+
+    def result(self, result: dict[str, Any]) -> dict[str, Any]:
+        """A result without what this version does not know."""
+        spelled = {name: value for name, value in result.items() if name not in _OF_2026}
+        if is_object(meta := spelled.get("_meta")):
+            spelled["_meta"] = {name: value for name, value in meta.items() if name != SERVER_INFO}
+            if not spelled["_meta"]:
+                del spelled["_meta"]
+        for field in _LISTS:
+            if is_array(listed := spelled.get(field)):
+                spelled[field] = [self._definition(entry) for entry in listed]
+        for field, spell in (
+            ("content", self._block),
+            ("contents", self._known),
+            ("messages", self._message),
+        ):
+            if is_array(items := spelled.get(field)):
+                spelled[field] = [spell(item) for item in items]
+        if "structuredContent" in spelled and not self._takes_structured(spelled["structuredContent"]):
+            del spelled["structuredContent"]
+        return spelled
+
+    def _takes_structured(self, value: Any) -> bool:
+        """Since June 2025 it is an object; what else 2026 allows is in the text as well."""
+        return self.version in _JUNE and is_object(value)
+
+    def _known(self, fields: dict[str, Any]) -> dict[str, Any]:
+        if not self._unknown:
+            return fields
+        known = {name: value for name, value in fields.items() if name not in self._unknown}
+        if "lastModified" in self._unknown and is_object(annotations := known.get("annotations")):
+            known["annotations"] = {key: annotations[key] for key in annotations if key != "lastModified"}
+        return known
+
+    def _definition(self, entry: dict[str, Any]) -> dict[str, Any]:
+        known = self._known(entry)
+        if is_object(output := known.get("outputSchema")) and output.get("type") != "object":
+            known = {name: value for name, value in known.items() if name != "outputSchema"}
+        if is_array(arguments := known.get("arguments")):
+            known["arguments"] = [self._known(argument) for argument in arguments]
+        return known
+
+    def _block(self, block: dict[str, Any]) -> dict[str, Any]:
+        if block.get("type") == "resource_link" and self.version not in _JUNE:
+            return {"type": "text", "text": f"{block.get('title') or block.get('name')}: {block.get('uri')}"}
+        known = self._known(block)
+        if is_object(resource := known.get("resource")):
+            known = {**known, "resource": self._known(resource)}
+        return known
+
+    def _message(self, message: dict[str, Any]) -> dict[str, Any]:
+        content = message.get("content")
+        return {**message, "content": self._block(content)} if is_object(content) else message
+
+    def welcome(
+        self,
+        request_id: RequestId,
+        capabilities: Mapping[str, Any],
+        server_info: dict[str, Any],
+        instructions: str | None,
+    ) -> bytes:
+        """The response to `initialize`."""
+        info = self._known(server_info)
+        if self.version not in _NOVEMBER:
+            info = {name: value for name, value in info.items() if name != "description"}
+        result: dict[str, Any] = {
+            "protocolVersion": self.version,
+            "capabilities": {name: capabilities[name] for name in _CAPABILITIES if name in capabilities},
+            "serverInfo": info,
+        }
+        if instructions is not None:
+            result["instructions"] = instructions
+        return result_response(request_id, encode(result))
+
+    def input_required(self, request_id: RequestId, requests: Mapping[str, Any], state: str | None) -> bytes:
+        """There were no interim results: whoever ends a request with one has made a mistake."""
+        return self.error(request_id, InternalError(f"{self.version} has no interim results"))
+
+    # Errors
+
+    def error(self, request_id: RequestId | None, error: ProtocolError) -> bytes:
+        """The response for an error, in the codes of the time."""
+        if error.code in _MODERN_ONLY:
+            error = InvalidRequest(error.message, data=error.data)
+        elif error.code == -32602 and is_object(error.data) and set(error.data) == {"uri"}:
+            error = ProtocolError(error.message, data=error.data, code=_NOT_FOUND)
+        return error_response(request_id, error)
+
+    # Questions
+
+    def question(self, method: str, params: Mapping[str, Any] | None, elicitation_id: str) -> dict[str, Any]:
+        """The parameters of a question to the client; `Unsayable` if the version has no words for it."""
+        spell = _QUESTIONS.get(method)
+        asked = dict(params or {})
+        return asked if spell is None else spell(self.version, asked, elicitation_id)
+
+
+def _elicitation(version: str, params: dict[str, Any], elicitation_id: str) -> dict[str, Any]:
+    if params.get("mode") == "url":
+        return {**params, "elicitationId": elicitation_id}
+    if version in _NOVEMBER:
+        return params
+    schema: Mapping[str, Any] = params.get("requestedSchema") or {}
+    fields = {name: _plain_field(name, field) for name, field in schema.get("properties", {}).items()}
+    plain = {name: value for name, value in params.items() if name != "mode"}
+    return {**plain, "requestedSchema": {**schema, "properties": fields}}
+
+
+def _plain_field(name: str, field: dict[str, Any]) -> dict[str, Any]:
+    """A field of a form in the words of June 2025: no lists, no titled choices, few defaults."""
+    if field.get("type") == "array":
+        raise Unsayable(f"field {name!r} is a list of choices, which came with 2025-11-25")
+    plain = {key: value for key, value in field.items() if key not in ("oneOf", "pattern")}
+    if field.get("type") != "boolean":
+        plain.pop("default", None)
+    if is_array(choices := field.get("oneOf")):
+        plain["enum"] = [choice["const"] for choice in choices]
+        plain["enumNames"] = [choice.get("title", choice["const"]) for choice in choices]
+    return plain
+
+
+def _sampling(version: str, params: dict[str, Any], _: str) -> dict[str, Any]:
+    if version in _NOVEMBER:
+        return params
+    messages: list[dict[str, Any]] = []
+    for message in params.get("messages", ()):
+        content: Any = message.get("content")
+        messages += [{**message, "content": block} for block in content] if is_array(content) else [message]
+    return {**params, "messages": messages}
+
+
+_QUESTIONS: Final[dict[str, Callable[[str, dict[str, Any], str], dict[str, Any]]]] = {
+    "elicitation/create": _elicitation,
+    "sampling/createMessage": _sampling,
+}
