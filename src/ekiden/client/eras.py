@@ -14,6 +14,7 @@ from ekiden.client.failures import InvalidResult, ServerError
 from ekiden.client.legacy import LegacySession
 from ekiden.client.modern import MODERN_ERRORS, ModernSession
 from ekiden.client.session import Era, EraChanged, Session
+from ekiden.transports.link import HttpRefused
 from ekiden.wire import versions
 from ekiden.wire.json import is_array
 
@@ -45,19 +46,31 @@ async def find_session(
     patient: bool,
 ) -> Session:
     """A session in the era that the server speaks. `patient` waits for the probe however long it takes."""
-    era = known_era(origin) if mode == "auto" else mode
-    if era != "legacy":
+    if mode == "auto" and known_era(origin) == "legacy":
+        try:
+            return await _shaken(legacy(), origin)
+        except (ServerError, InvalidResult, HttpRefused):
+            forget(origin)  # It was upgraded since, and no longer knows the handshake.
+    if mode != "legacy":
         session = modern()
-        if await _is_modern(session, required=era == "modern" and mode == "modern", patient=patient):
+        if await _is_modern(session, required=mode == "modern", patient=patient):
             _remember(origin, "modern")
             return session
-    old = legacy()
+    return await _shaken(legacy(), origin)
+
+
+async def _shaken(session: LegacySession, origin: str | None) -> LegacySession:
+    """A session of 2025, after its handshake."""
     try:
-        await old.open()
+        await session.open()
     except EraChanged as changed:
+        await session.leave()
         raise changed.refusal from None
+    except (ServerError, InvalidResult):
+        await session.leave()
+        raise
     _remember(origin, "legacy")
-    return old
+    return session
 
 
 async def _is_modern(session: ModernSession, *, required: bool, patient: bool) -> bool:
