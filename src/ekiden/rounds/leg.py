@@ -222,6 +222,7 @@ class Leg:
     def _forget(self, main: EagerTask) -> None:
         """Let go of what refers back to us, so that nothing of a leg is left to the garbage collector."""
         main.error = self._eager = self._main = None
+        del main.task
         self._asks.clear()
 
     async def _do_afterwards(self, main: EagerTask) -> None:
