@@ -16,7 +16,13 @@ from typing import Any
 
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client import InputRequiredRoundsExceededError
-from mcp_types import CreateMessageResult, ElicitResult, Implementation, ListRootsResult
+from mcp_types import (
+    CreateMessageResult,
+    ElicitCompleteNotification,
+    ElicitResult,
+    Implementation,
+    ListRootsResult,
+)
 from pydantic import BaseModel
 
 PATIENCE = 20.0
@@ -56,7 +62,8 @@ class Person:
         return self.answers[text].pop(0)
 
     async def on_message(self, message: object) -> None:
-        self.stray.append(repr(message))
+        if not isinstance(message, ElicitCompleteNotification):
+            self.stray.append(repr(message))
 
 
 async def call(client: Client, step: Json) -> BaseModel:

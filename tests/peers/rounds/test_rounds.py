@@ -16,7 +16,6 @@ from .clients import CLIENTS, TRANSPORTS, PeerClient
 from .driving import Observation, observe
 from .recording import messages_in
 
-
 RUNS = [(client, transport) for client in CLIENTS for transport in TRANSPORTS]
 
 
@@ -181,6 +180,7 @@ def test_a_modern_client_gets_no_request(observed: Observation) -> None:
     awaited = [message for message in observed.wire.from_client if "id" in message]
 
     assert observed.wire.asked_by_server == []
+    assert observed.wire.told_by_server == []
     assert len(responses) == len(awaited) > sum(len(case.rounds) + 1 for case in observed.cases.values())
     assert all("method" in message for message in observed.wire.from_client), "and sends no response"
 
@@ -202,6 +202,16 @@ def test_an_older_client_is_asked_by_requests(observed: Observation) -> None:
     answers = [message for message in observed.wire.from_client if "method" not in message]
 
     assert len(observed.wire.asked_by_server) == len(questions) == len(answers)
+
+
+@EVERY_OLDER_RUN
+def test_an_older_client_is_told_that_a_page_was_visited_and_nothing_else(observed: Observation) -> None:
+    asked = [message["params"] for message in observed.wire.asked_by_server if "params" in message]
+    (page,) = [params["elicitationId"] for params in asked if params.get("mode") == "url"]
+    (told,) = observed.wire.told_by_server
+
+    assert told["method"] == "notifications/elicitation/complete"
+    assert told["params"] == {"elicitationId": page}
 
 
 @EVERY_OLDER_RUN

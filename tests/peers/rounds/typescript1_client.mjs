@@ -88,6 +88,7 @@ async function connected(client, use) {
     );
     await client.connect(wire, options);
     const seen = await use(client);
+    client.onerror = undefined; // It reports its own farewell as an error.
     if (http) await wire.terminateSession();
     await client.close();
     return [seen, versions.at(-1)];
