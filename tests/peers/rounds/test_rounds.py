@@ -5,10 +5,13 @@ clients of 2026-07-28, who are answered with interim results, and those of 2025,
 """
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import httptools
 import pytest
+
+from tests.peers import matrix
 
 from . import cases, fields
 from .cases import Case, Json
@@ -95,7 +98,12 @@ def asked_by_round(reported: Json, case: Case) -> list[list[tuple[str, str]]]:
 
 
 @EVERY_CASE
-def test_a_handler_that_asks_ends_as_if_it_had_never_stopped(observed: Observation, name: str) -> None:
+def test_a_handler_that_asks_ends_as_if_it_had_never_stopped(
+    observed: Observation, name: str, record_property: Callable[[str, object], None]
+) -> None:
+    cell = matrix.cell_of_client(observed.client, observed.transport, name)
+    record_property(matrix.PROPERTY, matrix.plain(cell))
+
     assert outcome(observed.seen["able"][name]) == observed.cases[name].outcome
 
 
