@@ -52,7 +52,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 
 PEERS := .peers/mcp/.ready .peers/mcp1/.ready .peers/fastmcp/.ready .peers/node/.ready .peers/typescript/.ready
 
-demo: $(VENV)/.ready ## Start a server and call a tool over HTTP
+demo: $(VENV)/.ready ## A call goes on while its workers are killed
 	@$(BIN)/python examples/demo.py
 
 # Tests that share a peer's process are grouped, so that one worker runs them all.

@@ -4,6 +4,7 @@ The same callbacks answer what it asks. An interim result, which did not exist t
 """
 
 import asyncio
+import contextlib
 import itertools
 import logging
 from collections.abc import Callable, Mapping
@@ -19,6 +20,7 @@ from ekiden.transports.link import HttpRefused, Link, Outgoing
 from ekiden.transports.streamable import StreamableLink
 from ekiden.wire import jsonrpc, versions
 from ekiden.wire.json import encode, is_array, is_object
+from ekiden.wire.jsonrpc import RequestId
 from ekiden.wire.meta import PROGRESS_TOKEN
 
 __all__ = ["LegacySession"]
@@ -27,6 +29,8 @@ _log = logging.getLogger("ekiden.client")
 
 _URL_REQUIRED: Final = -32042
 _URL_ROUNDS: Final = 10
+_LOST: Final = frozenset({-32000, -32001, -32600})
+"""How a request is refused whose session is gone. Any other refusal may be that of a modern server."""
 _GOODBYE_SECONDS: Final = 2.0
 """How long a word of parting may take: nobody waits for the answer to it."""
 
@@ -51,7 +55,7 @@ class LegacySession:
         self._log_level = log_level
         self._on_notification = on_notification
         self._ids = itertools.count(1)
-        self._answering: set[asyncio.Task[None]] = set()
+        self._answering: dict[RequestId, asyncio.Task[None]] = {}
         self.version = versions.LEGACY[0]
         self.server_info: dict[str, Any] = {}
         self.capabilities: dict[str, Any] = {}
@@ -71,9 +75,12 @@ class LegacySession:
         self.version = str(result.get("protocolVersion"))
         if self.version not in versions.LEGACY:
             raise InvalidResult(f"The server speaks version {self.version!r}, which this client does not")
-        self.server_info = result.get("serverInfo") or {}
-        self.capabilities = result.get("capabilities") or {}
-        self.instructions = result.get("instructions")
+        info, capabilities, instructions = (
+            result.get(name) for name in ("serverInfo", "capabilities", "instructions")
+        )
+        self.server_info = info if is_object(info) else {}
+        self.capabilities = capabilities if is_object(capabilities) else {}
+        self.instructions = instructions if isinstance(instructions, str) else None
         if isinstance(self._link, StreamableLink) and self.version in versions.WITH_VERSION_HEADER:
             self._link.session_headers["MCP-Protocol-Version"] = self.version
         await self._link.send(encode({"jsonrpc": "2.0", "method": "notifications/initialized"}))
@@ -108,16 +115,17 @@ class LegacySession:
             message = await self._link.request(outgoing, _Listener(self, hooks))
         except HttpRefused as refused:
             if refused.status in (400, 404):
-                raise EraChanged from refused
+                raise EraChanged(refused, was_lost=True) from None
             raise
         except asyncio.CancelledError:
             if isinstance(self._link, StreamableLink) and method != "initialize":
                 await self._cancel(self._link, request_id)
             raise
         if "error" in message:
-            if message.get("status") == 404:
-                raise EraChanged
-            raise error_from(message)
+            error = error_from(message)
+            if message.get("status") in (400, 404):
+                raise EraChanged(error, was_lost=error.code in _LOST)
+            raise error
         result = message.get("result")
         if not is_object(result):
             raise InvalidResult("The server's result is no object")
@@ -149,9 +157,18 @@ class LegacySession:
 
     def answer(self, message: dict[str, Any]) -> None:
         """Answer what the server asks, beside everything else."""
+        request_id = message["id"]
+        if request_id in self._answering:
+            return  # A stream that is resumed may say it twice.
         task = asyncio.get_running_loop().create_task(self._answer(message))
-        self._answering.add(task)
-        task.add_done_callback(self._answering.discard)
+        self._answering[request_id] = task
+        task.add_done_callback(lambda _: self._answering.pop(request_id, None))
+
+    def drop(self, params: Mapping[str, Any]) -> None:
+        """The server no longer wants the answer to something that it asked."""
+        request_id = params.get("requestId")
+        if isinstance(request_id, int | str) and request_id in self._answering:
+            self._answering[request_id].cancel()
 
     async def _answer(self, message: dict[str, Any]) -> None:
         request_id, method = message["id"], message["method"]
@@ -176,10 +193,19 @@ class LegacySession:
 
     async def close(self) -> None:
         """End the session."""
-        for task in self._answering:
+        for task in self._answering.values():
             task.cancel()
         if isinstance(self._link, StreamableLink):
-            await self._link.end_session()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_GOODBYE_SECONDS):
+                    await self._link.end_session()
+
+    async def leave(self) -> None:
+        """Let go of the session; what it asked is not answered any more."""
+        for task in self._answering.values():
+            task.cancel()
+        if isinstance(self._link, StreamableLink):
+            self._link.forget_session()
 
 
 class _Listener:
@@ -188,7 +214,9 @@ class _Listener:
         self._hooks = hooks
 
     def on_notification(self, message: dict[str, Any]) -> None:
-        if message["method"] == "notifications/progress" and self._hooks.progress is not None:
+        if message["method"] == "notifications/cancelled":
+            self._session.drop(message.get("params") or {})
+        elif message["method"] == "notifications/progress" and self._hooks.progress is not None:
             self._hooks.progress(message.get("params") or {})
         elif self._hooks.notification is not None:
             self._hooks.notification(message)
