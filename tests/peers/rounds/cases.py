@@ -207,10 +207,16 @@ ORDER_SCHEMA = {
 }
 
 
-def plan(*, modern: bool) -> Json:
-    """The cases as the clients read them."""
+def plan(*, modern: bool, concurrent: bool) -> Json:
+    """The cases as the clients read them.
+
+    `together` is the number of questions that must be open before any is answered: a call whose questions
+    come one after the other does not end then.
+    """
+
+    def planned(case: Case) -> Json:
+        together = len(case.rounds[0]) if concurrent and len(case.rounds) == 1 else 1
+        return {"step": case.step, "answers": case.answers, "together": together}
+
     groups = {"able": able(modern=modern), "unable": unable(modern=modern)}
-    return {
-        group: {name: {"step": case.step, "answers": case.answers} for name, case in cases.items()}
-        for group, cases in groups.items()
-    }
+    return {group: {name: planned(case) for name, case in cases.items()} for group, cases in groups.items()}

@@ -22,6 +22,8 @@ class PeerClient(NamedTuple):
     mode: Literal["auto", "legacy"]
     version: str
     """The version that it comes to speak with our server."""
+    concurrent: bool = True
+    """Whether it has several questions answered at the same time."""
 
     @property
     def is_modern(self) -> bool:
@@ -45,7 +47,7 @@ CLIENTS = [
     PeerClient("ekiden-2025", "ekiden", None, "ekiden_client.py", "legacy", OLDER),
     PeerClient("mcp-2.3", "mcp 2.3 (Python)", "mcp", "python_client.py", "auto", MODERN),
     PeerClient("mcp-2.3-2025", "mcp 2.3 (Python)", "mcp", "python_client.py", "legacy", OLDER),
-    PeerClient("mcp-1.30", "mcp 1.30 (Python)", "mcp1", "python1_client.py", "auto", OLDER),
+    PeerClient("mcp-1.30", "mcp 1.30 (Python)", "mcp1", "python1_client.py", "auto", OLDER, concurrent=False),
     PeerClient("typescript-2.4", "TypeScript SDK 2.4", "node", "typescript_client.mjs", "auto", MODERN),
     PeerClient("typescript-2.4-2025", "TypeScript SDK 2.4", "node", "typescript_client.mjs", "legacy", OLDER),
     PeerClient(

@@ -62,7 +62,7 @@ def run_client(client: PeerClient, target: list[str], log: Path) -> Json:
     with log.open("ab") as stderr, printed.open("wb") as stdout:
         ended = subprocess.run(
             [*client.command(), *target],
-            input=json.dumps(cases.plan(modern=client.is_modern)).encode(),
+            input=json.dumps(cases.plan(modern=client.is_modern, concurrent=client.concurrent)).encode(),
             stdout=stdout,
             stderr=stderr,
             timeout=running.RUN_SECONDS,
