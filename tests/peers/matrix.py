@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.peers import foreign
-from tests.peers.rounds.clients import CLIENTS, TRANSPORTS
+from tests.peers.rounds import cases
+from tests.peers.rounds.clients import CLIENTS, TRANSPORTS, PeerClient
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "clients-and-versions.md"
 PROPERTY = "matrix"
@@ -27,6 +28,8 @@ COLUMNS = {
         "a page to open": "A page to open",
         "a prompt that asks": "A prompt",
         "a resource that asks": "A resource",
+        "the model": "The model",
+        "the roots": "The roots",
     },
     OUR_CLIENT: {
         "a form": "One ask",
@@ -36,6 +39,8 @@ COLUMNS = {
         "a page": "A page to open",
         "by a prompt": "A prompt",
         "by a resource": "A resource",
+        "the model": "The model",
+        "the roots": "The roots",
     },
 }
 """What the cases of the two tables are called in the documentation."""
@@ -49,10 +54,13 @@ class Cell(NamedTuple):
     transport: str
 
 
-def cell_of_client(client: Any, transport: str, case: str) -> Cell | None:
-    """The cell of a client at our server."""
+def cell_of_client(client: PeerClient, transport: str, case: str) -> Cell | None:
+    """The cell of a client at our server, if it should work: a version may have no such question."""
     column = COLUMNS[OUR_SERVER].get(case)
-    return Cell(OUR_SERVER, client.title, client.version, column, transport) if column else None
+    planned = cases.able(client.version).get(case)
+    if column is None or planned is None or planned.outcome == cases.FAILED:
+        return None
+    return Cell(OUR_SERVER, client.title, client.version, column, transport)
 
 
 def cell_of_server(way: foreign.Way, case: str) -> Cell | None:
@@ -97,7 +105,7 @@ def render(table: str, works: Iterable[Cell]) -> str:
             )
             for column in columns
         ]
-        lines.append([peer, version, *(cell or "no" for cell in cells)])
+        lines.append([peer, version, *(cell or "-" for cell in cells)])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
