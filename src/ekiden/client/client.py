@@ -26,6 +26,7 @@ from ekiden.client.target import ClientLimits, Target, connect, is_url, origin_o
 from ekiden.client.tools import KnownTools
 from ekiden.errors import TransportError, UsageError
 from ekiden.transports.link import HttpRefused, Link
+from ekiden.wire import versions
 from ekiden.wire.json import is_array
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Client:
 
     `max_rounds` caps the interim results of a call, `timeout` its seconds; both can be set for each
     call. `mode` is `"auto"` (find out), `"modern"` or `"legacy"`. `auth` takes any `httpx2.Auth`.
+    `experimental_protocol_version="2026-06-XX"` speaks that draft to servers which speak it too.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Client:
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
         mode: Literal["auto", "modern", "legacy"] = "auto",
+        experimental_protocol_version: str | None = None,
         name: str = "ekiden",
         version: str = "0.1.0",
         max_rounds: int = 10,
@@ -84,6 +87,9 @@ class Client:
         on_log: Callable[[dict[str, Any]], None] | None = None,
         limits: ClientLimits | None = None,
     ) -> None:
+        if experimental_protocol_version not in (None, versions.DRAFT):
+            raise UsageError(f"the only experimental protocol version is {versions.DRAFT!r}")
+        self._draft = experimental_protocol_version is not None
         self._target = target
         self._answerer = Answerer(
             elicit=elicit, elicit_url=elicit_url, sample=sample, sample_tools=sample_tools, roots=roots
@@ -125,10 +131,12 @@ class Client:
                     self._info,
                     log_level=self._log_level,
                     on_notification=self._notified,
+                    draft=self._draft,
                 ),
                 origin=origin_of(self._target),
                 mode=self._mode,
                 patient=is_url(self._target) or hasattr(self._target, "endpoint"),
+                draft=self._draft,
             )
         except BaseException:
             await self._disconnect()

@@ -7,6 +7,7 @@ for the origin, so that the next client of this process does not ask again.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Final
 
@@ -43,8 +44,17 @@ async def find_session(
     origin: str | None,
     mode: str,
     patient: bool,
+    draft: bool = False,
 ) -> Session:
-    """A session in the era that the server speaks. `patient` waits for the probe however long it takes."""
+    """A session in the era that the server speaks. `patient` waits for the probe however long it takes.
+
+    With `draft`, a draft between the eras is offered first: it begins with the old handshake.
+    """
+    if draft and mode == "auto":
+        with contextlib.suppress(ServerError, EraChanged):
+            drafting = legacy()
+            await drafting.open()
+            return drafting
     era = known_era(origin) if mode == "auto" else mode
     if era != "legacy":
         session = modern()
@@ -53,7 +63,8 @@ async def find_session(
             return session
     old = legacy()
     await old.open()
-    _remember(origin, "legacy")
+    if mode == "auto":  # What was demanded says nothing about the server.
+        _remember(origin, "legacy")
     return old
 
 

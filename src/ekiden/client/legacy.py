@@ -18,6 +18,7 @@ from ekiden.transports.channel import ChannelLink
 from ekiden.transports.link import HttpRefused, Link, Outgoing
 from ekiden.transports.streamable import StreamableLink
 from ekiden.wire import jsonrpc, versions
+from ekiden.wire.draft import is_incomplete
 from ekiden.wire.json import encode, is_array, is_object
 from ekiden.wire.meta import PROGRESS_TOKEN
 
@@ -42,6 +43,7 @@ class LegacySession:
         *,
         log_level: str | None = None,
         on_notification: Callable[[dict[str, Any]], None] | None = None,
+        draft: bool = False,
     ) -> None:
         self._link = link
         self._answerer = answerer
@@ -50,7 +52,8 @@ class LegacySession:
         self._on_notification = on_notification
         self._ids = itertools.count(1)
         self._answering: set[asyncio.Task[None]] = set()
-        self.version = versions.LEGACY[0]
+        self.version = versions.DRAFT if draft else versions.LEGACY[0]
+        self._spoken = (*versions.LEGACY, versions.DRAFT) if draft else versions.LEGACY
         self.server_info: dict[str, Any] = {}
         self.capabilities: dict[str, Any] = {}
         self.instructions: str | None = None
@@ -60,19 +63,19 @@ class LegacySession:
         result = await self._exchange(
             "initialize",
             {
-                "protocolVersion": versions.LEGACY[0],
+                "protocolVersion": self.version,
                 "capabilities": self._answerer.capabilities,
                 "clientInfo": self._client_info,
             },
             Hooks(),
         )
         self.version = str(result.get("protocolVersion"))
-        if self.version not in versions.LEGACY:
+        if self.version not in self._spoken:
             raise InvalidResult(f"The server speaks version {self.version!r}, which this client does not")
         self.server_info = result.get("serverInfo") or {}
         self.capabilities = result.get("capabilities") or {}
         self.instructions = result.get("instructions")
-        if isinstance(self._link, StreamableLink) and self.version in versions.WITH_VERSION_HEADER:
+        if isinstance(self._link, StreamableLink) and self.version not in versions.WITH_BATCHES:
             self._link.session_headers["MCP-Protocol-Version"] = self.version
         await self._link.send(encode({"jsonrpc": "2.0", "method": "notifications/initialized"}))
         if isinstance(self._link, StreamableLink):
@@ -91,7 +94,9 @@ class LegacySession:
                 if error.code != _URL_REQUIRED or not await self._visit(error):
                     raise
                 continue
-            if result.get("resultType") == "input_required":
+            if is_incomplete(result) and self.version == versions.DRAFT:
+                return {**result, "resultType": "input_required"}
+            if is_incomplete(result) or result.get("resultType") == "input_required":
                 raise InvalidResult(f"A server of {self.version} must not send interim results, but did")
             return result
         raise InvalidResult(f"The server wanted a page visited {_URL_ROUNDS} times")

@@ -52,9 +52,15 @@ class EventStream:
         self._kept.append((self._next, event))
         self._next += 1
         self._bytes += len(event)
-        while len(self._kept) > 1 and (len(self._kept) > _MOST_EVENTS or self._bytes > _MOST_BYTES):
-            self._bytes -= len(self._kept.popleft()[1])
+        self._trim()
         self._changed.set()
+
+    def _trim(self) -> None:
+        """Keep within the limits; what a connected client has yet to read is not given up."""
+        while len(self._kept) > 1 and (len(self._kept) > _MOST_EVENTS or self._bytes > _MOST_BYTES):
+            if self.connection is not None and self._kept[0][0] > self._read_to:
+                break
+            self._bytes -= len(self._kept.popleft()[1])
 
     def end(self) -> None:
         """Nothing more comes."""
@@ -74,9 +80,13 @@ class EventStream:
     async def has_room(self) -> None:
         """Wait until a connected client has read most of what was sent to it."""
         await asyncio.sleep(0)
-        while self.connection is not None and self._next - self._read_to > _AHEAD:
+        while self.connection is not None and self._is_far_ahead():
             self._read.clear()
             await self._read.wait()
+
+    def _is_far_ahead(self) -> bool:
+        unread = self._next - 1 - self._read_to
+        return unread > _AHEAD or (unread > 0 and self._bytes > _MOST_BYTES)
 
     async def released(self) -> None:
         """Wait until no connection reads this any more."""
@@ -109,6 +119,7 @@ class EventStream:
     def note(self, read_to: int) -> None:
         """The reader has come to here."""
         self._read_to = read_to
+        self._trim()
         self._read.set()
 
 
