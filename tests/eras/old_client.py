@@ -160,9 +160,9 @@ async def old_client(base: str, **opening: Any) -> AsyncGenerator[OldClient, Non
 
 
 @asynccontextmanager
-async def raw_client(base: str) -> AsyncGenerator[OldClient, None]:
+async def raw_client(base: str, *, seconds: float = 3 * PATIENCE) -> AsyncGenerator[OldClient, None]:
     """A client that has not."""
-    async with asyncio.timeout(3 * PATIENCE), httpx2.AsyncClient(timeout=PATIENCE, trust_env=False) as http:
+    async with asyncio.timeout(seconds), httpx2.AsyncClient(timeout=PATIENCE, trust_env=False) as http:
         yield OldClient(base, http)
 
 

@@ -25,9 +25,12 @@ _RETRY_MS: Final = 500
 
 
 class EventStream:
-    """The events of one stream. `primed` begins it with an empty event, so that it can be resumed at once."""
+    """The events of one stream; `number` None is one that nobody can come back to.
 
-    def __init__(self, number: int, *, primed: bool) -> None:
+    `primed` begins it with an empty event, so that it can be resumed before anything was said.
+    """
+
+    def __init__(self, number: int | None, *, primed: bool) -> None:
         self.number = number
         self.ended = False
         self.connection: Connection | None = None
@@ -39,14 +42,14 @@ class EventStream:
         self._read = asyncio.Event()
         self._read_to = 0
         if primed:
-            self._keep(b"id: %b\nretry: %d\ndata: \n\n" % (self._id(), _RETRY_MS))
+            self._keep(self._id() + b"retry: %d\ndata: \n\n" % _RETRY_MS)
 
     def _id(self) -> bytes:
-        return b"%d_%d" % (self.number, self._next)
+        return b"" if self.number is None else b"id: %d_%d\n" % (self.number, self._next)
 
     def append(self, message: bytes) -> None:
         """Add a message."""
-        self._keep(b"id: %b\n" % self._id() + sse.event(message))
+        self._keep(self._id() + sse.event(message))
 
     def _keep(self, event: bytes) -> None:
         self._kept.append((self._next, event))
