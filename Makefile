@@ -33,20 +33,34 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	.peers/fastmcp/bin/pip install --quiet --disable-pip-version-check --constraint peers/constraints.txt fastmcp uvloop httptools
 	@touch $@
 
+.peers/mcp1/.ready: peers/constraints-mcp1.txt
+	$(PYTHON) -m venv .peers/mcp1
+	.peers/mcp1/bin/pip install --quiet --disable-pip-version-check --constraint peers/constraints-mcp1.txt mcp uvloop httptools
+	@touch $@
+
 .peers/node/.ready: peers/package.json $(VENV)/.ready
 	mkdir -p .peers/node
 	cp peers/package.json .peers/node/
 	$(NPM) install --prefix .peers/node --no-audit --no-fund --no-package-lock --silent
 	@touch $@
 
-demo: $(VENV)/.ready ## Start a server and call a tool over HTTP
+.peers/typescript/.ready: peers/typescript/package.json $(VENV)/.ready
+	mkdir -p .peers/typescript
+	cp peers/typescript/package.json .peers/typescript/
+	$(NPM) install --prefix .peers/typescript --no-audit --no-fund --no-package-lock --silent
+	@touch $@
+
+PEERS := .peers/mcp/.ready .peers/mcp1/.ready .peers/fastmcp/.ready .peers/node/.ready .peers/typescript/.ready
+
+demo: $(VENV)/.ready ## A call goes on while its workers are killed
 	@$(BIN)/python examples/demo.py
 
-test: $(VENV)/.ready .peers/mcp/.ready .peers/node/.ready ## Run the tests (also against the official clients)
-	$(BIN)/pytest -n 2 -m "not slow"
+# Tests that share a peer's process are grouped, so that one worker runs them all.
+test: $(VENV)/.ready $(PEERS) ## Run the tests (also against the clients and servers of others)
+	$(BIN)/pytest -n 2 --dist loadgroup -m "not slow"
 
-test-all: $(VENV)/.ready .peers/mcp/.ready .peers/node/.ready ## Run the tests, the slow ones too
-	$(BIN)/pytest -n 2
+test-all: $(VENV)/.ready $(PEERS) ## Run the tests, the slow ones too
+	$(BIN)/pytest -n 2 --dist loadgroup
 
 check: format lint types layers test ## Everything that must be green
 

@@ -130,6 +130,7 @@ CELLS: Final = (
     Cell("E", "`server/discover`", _always(DISCOVER), _discovers, floor=0.85, times_mcp=4),
     Cell("A1000", "A with 1,000 tools registered", _GREET, _greets, 1000, baseline=_PLAIN, floor=0.95),
     Cell("A+mw", "A with one middleware", _GREET, _greets, options=("--middleware",), baseline=_PLAIN),
+    Cell("A+asgi", "A, mounted in another's uvicorn", _GREET, _greets, options=("--mounted",)),
 )
 
 HALF: Final = 0.5

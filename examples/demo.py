@@ -1,31 +1,108 @@
-"""The main job in one command: a server starts, its tools are listed, one is called over HTTP."""
+"""The main job in one command: a call goes on although the process that served it is killed after each round.
 
-import json
+Three workers serve `examples/relay.py`. Its tool asks twice. Whoever served a round is killed before the
+question is answered, so the next round runs elsewhere. At a terminal you are asked; else `ANSWERS` are given.
+"""
+
+import asyncio
+import os
+import signal
 import socket
-import subprocess
 import sys
-import time
-import urllib.request
+import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
-SERVER = Path(__file__).parent / "weather.py"
+from rich.console import Console
+from rich.table import Table
+
+from ekiden import Client, PendingCall
+from ekiden.cli.answers import Script, question_text
+from ekiden.cli.asking import Responder
+from ekiden.cli.prompting import Terminal
+from ekiden.cli.screen import Screen
+from ekiden.server.keys import new_key
+
+ANSWERS: dict[str, Any] = {"Seats in": {"seats": 2}, "Pay": {"pay": True}}
+SERVER = Path(__file__).parent / "relay.py"
+
+console = Console(highlight=False)
 
 
-def main() -> None:
+async def main() -> None:
     port = free_port()
-    print(f"$ python examples/weather.py --port {port}")
-    process = subprocess.Popen([sys.executable, str(SERVER), "--port", str(port)])  # noqa: S603
-    try:
-        wait_until_listening(port, process)
-        show(port, "server/discover", {})
-        show(port, "tools/list", {})
-        show(port, "tools/call", {"name": "forecast", "arguments": {"city": "Hakone", "days": 2}})
-        show(port, "tools/call", {"name": "forecast", "arguments": {"city": "Hakone", "days": 30}})
-    finally:
-        process.terminate()
-        process.wait(20)
-    print("\nThe server was stopped. That is all there is to it.")
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        console.print("$ ekiden run examples/relay.py --workers 3", style="bold")
+        server = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "ekiden.cli", "run", str(SERVER), "--workers", "3", "--port", str(port)),
+            env={**os.environ, "EKIDEN_KEYS": new_key(), "RELAY_LOG": str(log)},
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C is for the demo, which stops the server itself.
+        )
+        try:
+            async with asyncio.timeout(20):
+                await says(server, "is served at")
+            await call(f"http://127.0.0.1:{port}/mcp", server, log)
+        finally:
+            server.terminate()
+            await server.wait()
+
+
+async def call(url: str, server: asyncio.subprocess.Process, log: Path) -> None:
+    """Call the tool round by round; every round is a client and a connection of its own."""
+    responder = Responder(Script({} if Terminal.is_there() else ANSWERS), Screen(), [])
+    responder.server = "relay"
+    ends: list[str] = []
+    async with Client(url, elicit=responder.elicit) as client:
+        ended = await client.start_tool("book", {"city": "Hakone"})
+    while isinstance(ended, PendingCall):
+        (request,) = ended.requests.values()
+        worker = lines_of(log, "round")[-1][2]
+        asks = question_text(request)
+        console.print(
+            f"\nRound {ended.rounds}: process {worker} asks {asks!r}. It is killed.", soft_wrap=True
+        )
+        os.kill(int(worker), signal.SIGKILL)
+        async with asyncio.timeout(20):
+            await says(server, f"worker {worker} was ended")
+        ends.append("asked, was killed")
+        responses = await responder.respond_all(ended.requests)
+        for response in responses.values():
+            console.print(f"The answer: {response.get('content') or response['action']}")
+        async with Client(url, elicit=responder.elicit) as client:
+            ended = await client.resume(ended, responses)
+    text = "".join(block.text for block in ended.content if block.type == "text")
+    console.print(f"\nRound {len(ends) + 1}: {text}\n")
+    show(log, [*ends, "answered"])
+
+
+def show(log: Path, ends: list[str]) -> None:
+    """Who did what, as the server's processes wrote it down."""
+    rounds = Table("round", "process", "steps that ran in it", "the process", title="Rounds")
+    for number, ((_, _, process), end) in enumerate(zip(lines_of(log, "round"), ends, strict=True), 1):
+        ran = [name for _, name, where in lines_of(log, "step") if where == process]
+        rounds.add_row(str(number), process, ", ".join(ran), end)
+    steps = Table("step", "ran", title="Steps")
+    for name, times in Counter(name for _, name, _ in lines_of(log, "step")).items():
+        steps.add_row(name, "once" if times == 1 else f"{times} times")
+    console.print(rounds, steps)
+
+
+async def says(server: asyncio.subprocess.Process, text: str) -> None:
+    """Show what the server says, up to a line with `text` in it."""
+    assert server.stderr is not None
+    while line := (await server.stderr.readline()).decode():
+        console.print(line.rstrip(), style="dim", soft_wrap=True)
+        if text in line:
+            return
+    raise SystemExit("The server has ended.")
+
+
+def lines_of(log: Path, kind: str) -> list[list[str]]:
+    """The rounds or the steps that ran, in order: kind, name, process."""
+    return [line.split() for line in log.read_text().splitlines() if line.startswith(kind)]
 
 
 def free_port() -> int:
@@ -36,39 +113,8 @@ def free_port() -> int:
     raise SystemExit("No free port between 18000 and 18100")
 
 
-def wait_until_listening(port: int, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline and process.poll() is None:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.05)
-    raise SystemExit("The server did not start")
-
-
-def show(port: int, method: str, params: dict[str, Any]) -> None:
-    """Send one request as protocol version 2026-07-28 wants it, and print both sides."""
-    print(f"\n→ {method} {json.dumps(params) if params else ''}")
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientInfo": {"name": "demo", "version": "1.0"},
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
-    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
-    headers = {
-        "Content-Type": "application/json",
-        "Accept": "application/json, text/event-stream",
-        "MCP-Protocol-Version": "2026-07-28",
-        "Mcp-Method": method,
-        **({"Mcp-Name": params["name"]} if "name" in params else {}),
-    }
-    url = f"http://127.0.0.1:{port}/mcp"
-    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
-    with urllib.request.urlopen(request, timeout=10) as response:  # noqa: S310
-        result = json.load(response)["result"]
-    result.pop("_meta")
-    print("← " + json.dumps(result, indent=2, ensure_ascii=False).replace("\n", "\n  "))
-
-
 if __name__ == "__main__":
-    main()
+    try:
+        asyncio.run(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,4 +1,8 @@
-"""ekiden, as its README has it. `--middleware` puts one that only passes on around every request."""
+"""ekiden, as its README has it.
+
+`--middleware` puts one that only passes on around every request. `--mounted` serves it as an ASGI
+application on the uvicorn of the others, and not as `Server.run` does.
+"""
 
 from typing import Final
 
@@ -7,7 +11,6 @@ from pydantic import BaseModel
 from bench.apps.serving import arguments, serve
 from bench.apps.tools import tools
 from ekiden import CallNext, Context, Outcome, Request, Server
-from ekiden.transports.http1 import Connections
 
 KEYS: Final = [b"the key of a benchmark is no secret at all"]
 
@@ -45,8 +48,10 @@ def main() -> None:
         server.add_tool(tool)
     if options.middleware:
         server.middleware(pass_on)
-    application = server.asgi()
-    serve(application, options.port, "httptools" if options.mounted else Connections(application))
+    if options.mounted:
+        serve(server.asgi(), options.port)
+    else:
+        server.run(port=options.port, log_level="warning")
 
 
 if __name__ == "__main__":

@@ -17,14 +17,14 @@ def arguments() -> argparse.ArgumentParser:
     return parser
 
 
-def serve(application: Any, port: int, http: Any = "httptools") -> None:
+def serve(application: Any, port: int) -> None:
     """Serve on uvicorn with uvloop and httptools until terminated."""
     uvicorn.run(
         application,
         host="127.0.0.1",
         port=port,
         loop="uvloop",
-        http=http,
+        http="httptools",
         lifespan="on",
         access_log=False,
         server_header=False,

@@ -14,6 +14,7 @@
     │   ├── MissingCapability          -32021  the client did not declare what the request needs
     │   └── UnsupportedVersion         -32022
     ├── TransportError           the connection failed: nothing is wrong with the message
+    │   └── TooMuch              the peer sends more than is taken of it
     ├── StepFailed               a step raised, now or in an earlier round: catch it as you would the original
     └── ToolError                raised by a tool's author: the text is shown to the model
 
@@ -37,6 +38,7 @@ __all__ = [
     "ProtocolError",
     "RegistrationError",
     "StepFailed",
+    "TooMuch",
     "ToolError",
     "TransportError",
     "UnsupportedVersion",
@@ -76,6 +78,10 @@ class StepFailed(EkidenError):
 
 class TransportError(EkidenError):
     """The connection to the peer failed or was closed."""
+
+
+class TooMuch(TransportError):
+    """The peer sent more than is taken of it: a message, a line, a head or a stream is too large."""
 
 
 class ToolError(EkidenError):

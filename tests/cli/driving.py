@@ -13,7 +13,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -124,13 +124,15 @@ def running(
 class Person:
     """Somebody at a terminal: reads the screen, presses keys."""
 
-    def __init__(self, *arguments: str, cwd: Path | None = None, **settings: str) -> None:
+    def __init__(
+        self, *arguments: str, command: Sequence[str] = EKIDEN, cwd: Path | None = None, **settings: str
+    ) -> None:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 140, 0, 0))
         # No cursor position requests: nobody here would answer them.
         terminal = {"TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", "COLUMNS": "140", "LINES": "50"}
         self.process = subprocess.Popen(
-            [*EKIDEN, *arguments],
+            [*command, *arguments],
             stdin=slave,
             stdout=slave,
             stderr=slave,
@@ -196,8 +198,10 @@ class Person:
 
 
 @contextmanager
-def person(*arguments: str, cwd: Path | None = None, **settings: str) -> Generator[Person, None, None]:
-    somebody = Person(*arguments, cwd=cwd, **settings)
+def person(
+    *arguments: str, command: Sequence[str] = EKIDEN, cwd: Path | None = None, **settings: str
+) -> Generator[Person, None, None]:
+    somebody = Person(*arguments, command=command, cwd=cwd, **settings)
     try:
         yield somebody
     finally:

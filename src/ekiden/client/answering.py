@@ -56,16 +56,17 @@ class Answerer:
         self._elicit = elicit
         self._elicit_url = elicit_url
         self._sample = sample
+        self._sample_tools = sample_tools
         self._roots = roots
-        self.capabilities = self._declared(sample_tools)
+        self.capabilities = self._declared()
 
-    def _declared(self, sample_tools: bool) -> dict[str, Any]:
+    def _declared(self) -> dict[str, Any]:
         declared: dict[str, Any] = {}
         if self._elicit is not None or self._elicit_url is not None:
             modes = {"form": self._elicit, "url": self._elicit_url}
             declared["elicitation"] = {mode: {} for mode, callback in modes.items() if callback is not None}
         if self._sample is not None:
-            declared["sampling"] = {"tools": {}} if sample_tools else {}
+            declared["sampling"] = {"tools": {}} if self._sample_tools else {}
         if self._roots is not None:
             declared["roots"] = {}
         return declared
@@ -79,6 +80,10 @@ class Answerer:
         calls = {key: self._call(key, request) for key, request in requests.items()}
         if unanswered := {key: kind for key, (kind, call) in calls.items() if call is None}:
             raise CannotAnswer(unanswered)
+        if len(calls) == 1:  # The most common round, and no group is needed for one.
+            ((key, (_, call)),) = calls.items()
+            assert call is not None
+            return {key: await _response(call)}
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = {
@@ -102,7 +107,9 @@ class Answerer:
         import mcp_types
 
         method = request.get("method") if is_object(request) else None
-        params: dict[str, Any] = (request.get("params") or {}) if is_object(request) else {}
+        params: Any = (request.get("params") or {}) if is_object(request) else {}
+        if not is_object(params):
+            raise InvalidResult(f"The server's ask {key[:100]!r} is malformed: its params are no object")
         try:
             if method == ELICIT and params.get("mode", "form") == "url":
                 return "elicitation by url", _bind(
@@ -113,14 +120,16 @@ class Answerer:
                 return "elicitation", _bind(self._elicit, form)
             if method == SAMPLE:
                 wanted = mcp_types.CreateMessageRequestParams.model_validate(params)
+                if not self._sample_tools and (wanted.tools or wanted.tool_choice):
+                    return "sampling with tools", None
                 return "sampling", _bind(self._sample, wanted)
         except ValidationError as error:
             raise InvalidResult(
-                f"The server's ask {key!r} is malformed: {error.errors()[0]['msg']}"
+                f"The server's ask {key[:100]!r} is malformed: {error.errors()[0]['msg']}"
             ) from None
         if method == LIST_ROOTS:
             return "roots", None if self._roots is None else self._list_roots
-        raise InvalidResult(f"The server asks something unknown: {method!r}")
+        raise InvalidResult(f"The server asks something unknown: {str(method)[:100]!r}")
 
     async def _list_roots(self) -> dict[str, Any]:
         roots: Any = self._roots() if callable(self._roots) else self._roots

@@ -10,12 +10,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ekiden.wire.json import canonical
+from ekiden.wire.json import canonical, decode, encode
 
 __all__ = ["ResultCache"]
 
 _MOST: Final = 256
 """Results that are kept; the one that was used longest ago goes first."""
+_MOST_BYTES: Final = 64 * 1024 * 1024
+"""Their size, all together."""
+_LONGEST_SECONDS: Final = 24 * 3600.0
+"""A server that says a longer time is taken to mean a day: it may not be there to say that it was wrong."""
 
 _CACHEABLE: Final = frozenset(
     {
@@ -40,7 +44,9 @@ class ResultCache:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._kept: OrderedDict[tuple[str, bytes], tuple[float, dict[str, Any]]] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, bytes], tuple[float, bytes]] = OrderedDict()
+        """When they end, and the results as text: so their size is known, and nobody can change them."""
+        self._size = 0
 
     def get(self, method: str, params: Mapping[str, Any]) -> dict[str, Any] | None:
         """A result that is still fresh."""
@@ -51,19 +57,27 @@ class ResultCache:
         if kept is None:
             return None
         if self._clock() >= kept[0]:
-            del self._kept[key]
+            self._drop(key)
             return None
         self._kept.move_to_end(key)
-        return kept[1]
+        result: dict[str, Any] = decode(kept[1])
+        return result
 
     def put(self, method: str, params: Mapping[str, Any], result: dict[str, Any]) -> None:
         """Keep a result, if the server allows it."""
         ttl = result.get("ttlMs")
         if method not in _CACHEABLE or not isinstance(ttl, int) or ttl <= 0:
             return
-        self._kept[method, canonical(params)] = (self._clock() + ttl / 1000, result)
-        while len(self._kept) > _MOST:
-            self._kept.popitem(last=False)
+        key, text = (method, canonical(params)), encode(result)
+        if key in self._kept:
+            self._drop(key)
+        self._kept[key] = (self._clock() + min(ttl / 1000, _LONGEST_SECONDS), text)
+        self._size += len(text)
+        while len(self._kept) > _MOST or self._size > _MOST_BYTES:
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, key: tuple[str, bytes]) -> None:
+        self._size -= len(self._kept.pop(key)[1])
 
     def notified(self, message: Mapping[str, Any]) -> None:
         """The server told of a change."""
@@ -73,4 +87,4 @@ class ResultCache:
         uri = params.get("uri") if method == "notifications/resources/updated" else None
         read = None if uri is None else ("resources/read", canonical({"uri": uri}))
         for key in [key for key in self._kept if key[0] in ended or key == read]:
-            del self._kept[key]
+            self._drop(key)

@@ -8,10 +8,10 @@ import msgspec
 
 from ekiden.client.answering import Answerer
 from ekiden.client.failures import InvalidResult, TooManyRounds
-from ekiden.errors import UsageError
+from ekiden.errors import ParseError, UsageError
 from ekiden.wire.json import decode, encode, is_object
 
-__all__ = ["PendingCall", "pace", "read_pending"]
+__all__ = ["PendingCall", "pace", "read_pending", "respond"]
 
 _FORMAT: Final = 1
 
@@ -50,15 +50,21 @@ class PendingCall(msgspec.Struct):
         """A call that `to_json` wrote."""
         try:
             fields = decode(text.encode())
+            if not is_object(fields) or "format" not in fields:
+                raise UsageError("this is no pending call")
             if fields.pop("format") != _FORMAT:
                 raise UsageError("this pending call was written by another version of ekiden")
             return msgspec.convert(fields, cls)
-        except (KeyError, AttributeError, msgspec.ValidationError) as error:
+        except (ParseError, msgspec.ValidationError) as error:
             raise UsageError(f"this is no pending call: {error}") from None
 
 
 def read_pending(
-    method: str, params: dict[str, Any], result: Mapping[str, Any], before: PendingCall | None
+    method: str,
+    params: dict[str, Any],
+    result: Mapping[str, Any],
+    before: PendingCall | None,
+    most_state: int,
 ) -> PendingCall:
     """The pending call that an interim result stands for."""
     requests, state = result.get("inputRequests", {}), result.get("requestState")
@@ -66,6 +72,10 @@ def read_pending(
         raise InvalidResult("The server's interim result is malformed")
     if not requests and state is None:
         raise InvalidResult("The server's interim result has neither questions nor state")
+    if state is not None and len(state) > most_state:
+        raise InvalidResult(
+            f"The server's state has {len(state)} characters; at most {most_state} are allowed"
+        )
     rounds = 1 if before is None else before.rounds + 1
     idle = 0 if requests else 1 if before is None else before.idle_rounds + 1
     return PendingCall(method, params, requests, state, rounds, idle)

@@ -62,7 +62,10 @@ async def find_session(
             _remember(origin, "modern")
             return session
     old = legacy()
-    await old.open()
+    try:
+        await old.open()
+    except EraChanged as changed:
+        raise changed.refusal from None
     if mode == "auto":  # What was demanded says nothing about the server.
         _remember(origin, "legacy")
     return old
@@ -76,9 +79,11 @@ async def _is_modern(session: ModernSession, *, required: bool, patient: bool) -
         if error.code in MODERN_ERRORS or required:
             raise
         return False
-    except (TimeoutError, EraChanged):
+    except EraChanged as changed:
         if required:
-            raise
+            raise changed.refusal from None
+        return False
+    except TimeoutError:
         return False
     supported = result.get("supportedVersions")
     speaks = is_array(supported) and versions.MODERN in supported

@@ -4,6 +4,7 @@ The same callbacks answer what it asks. An interim result, which did not exist t
 """
 
 import asyncio
+import contextlib
 import itertools
 import logging
 from collections.abc import Callable, Mapping
@@ -20,6 +21,7 @@ from ekiden.transports.streamable import StreamableLink
 from ekiden.wire import jsonrpc, versions
 from ekiden.wire.draft import is_incomplete
 from ekiden.wire.json import encode, is_array, is_object
+from ekiden.wire.jsonrpc import RequestId
 from ekiden.wire.meta import PROGRESS_TOKEN
 
 __all__ = ["LegacySession"]
@@ -28,6 +30,10 @@ _log = logging.getLogger("ekiden.client")
 
 _URL_REQUIRED: Final = -32042
 _URL_ROUNDS: Final = 10
+_LOST: Final = frozenset({-32000, -32001, -32600})
+"""How a request is refused whose session is gone. Any other refusal may be that of a modern server."""
+_GOODBYE_SECONDS: Final = 2.0
+"""How long a word of parting may take: nobody waits for the answer to it."""
 
 
 class LegacySession:
@@ -51,7 +57,7 @@ class LegacySession:
         self._log_level = log_level
         self._on_notification = on_notification
         self._ids = itertools.count(1)
-        self._answering: set[asyncio.Task[None]] = set()
+        self._answering: dict[RequestId, asyncio.Task[None]] = {}
         self.version = versions.DRAFT if draft else versions.LEGACY[0]
         self._spoken = (*versions.LEGACY, versions.DRAFT) if draft else versions.LEGACY
         self.server_info: dict[str, Any] = {}
@@ -72,14 +78,17 @@ class LegacySession:
         self.version = str(result.get("protocolVersion"))
         if self.version not in self._spoken:
             raise InvalidResult(f"The server speaks version {self.version!r}, which this client does not")
-        self.server_info = result.get("serverInfo") or {}
-        self.capabilities = result.get("capabilities") or {}
-        self.instructions = result.get("instructions")
+        info, capabilities, instructions = (
+            result.get(name) for name in ("serverInfo", "capabilities", "instructions")
+        )
+        self.server_info = info if is_object(info) else {}
+        self.capabilities = capabilities if is_object(capabilities) else {}
+        self.instructions = instructions if isinstance(instructions, str) else None
         if isinstance(self._link, StreamableLink) and self.version not in versions.WITH_BATCHES:
             self._link.session_headers["MCP-Protocol-Version"] = self.version
         await self._link.send(encode({"jsonrpc": "2.0", "method": "notifications/initialized"}))
         if isinstance(self._link, StreamableLink):
-            self._link.listen(_Listener(self, Hooks()))
+            await self._link.listen(_Listener(self, Hooks()))
         elif isinstance(self._link, ChannelLink):
             self._link.listener = _Listener(self, Hooks())
         if self._log_level is not None and "logging" in self.capabilities:
@@ -111,16 +120,29 @@ class LegacySession:
             message = await self._link.request(outgoing, _Listener(self, hooks))
         except HttpRefused as refused:
             if refused.status in (400, 404):
-                raise EraChanged from refused
+                raise EraChanged(refused, was_lost=True) from None
+            raise
+        except asyncio.CancelledError:
+            if isinstance(self._link, StreamableLink) and method != "initialize":
+                await self._cancel(self._link, request_id)
             raise
         if "error" in message:
-            if message.get("status") == 404:
-                raise EraChanged
-            raise error_from(message)
+            error = error_from(message)
+            if message.get("status") in (400, 404):
+                raise EraChanged(error, was_lost=error.code in _LOST)
+            raise error
         result = message.get("result")
         if not is_object(result):
             raise InvalidResult("The server's result is no object")
         return result
+
+    async def _cancel(self, link: StreamableLink, request_id: int) -> None:
+        """Tell the server: in 2025 the end of a stream said nothing about its request."""
+        try:
+            async with asyncio.timeout(_GOODBYE_SECONDS):
+                await link.send(jsonrpc.notification("notifications/cancelled", {"requestId": request_id}))
+        except (TransportError, TimeoutError):
+            _log.debug("The server could not be told that request %r is cancelled", request_id)
 
     async def _visit(self, error: ServerError) -> bool:
         """Have the user open the pages that an error names; whether all were agreed to."""
@@ -140,9 +162,18 @@ class LegacySession:
 
     def answer(self, message: dict[str, Any]) -> None:
         """Answer what the server asks, beside everything else."""
+        request_id = message["id"]
+        if request_id in self._answering:
+            return  # A stream that is resumed may say it twice.
         task = asyncio.get_running_loop().create_task(self._answer(message))
-        self._answering.add(task)
-        task.add_done_callback(self._answering.discard)
+        self._answering[request_id] = task
+        task.add_done_callback(lambda _: self._answering.pop(request_id, None))
+
+    def drop(self, params: Mapping[str, Any]) -> None:
+        """The server no longer wants the answer to something that it asked."""
+        request_id = params.get("requestId")
+        if isinstance(request_id, int | str) and request_id in self._answering:
+            self._answering[request_id].cancel()
 
     async def _answer(self, message: dict[str, Any]) -> None:
         request_id, method = message["id"], message["method"]
@@ -167,10 +198,19 @@ class LegacySession:
 
     async def close(self) -> None:
         """End the session."""
-        for task in self._answering:
+        for task in self._answering.values():
             task.cancel()
         if isinstance(self._link, StreamableLink):
-            await self._link.end_session()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_GOODBYE_SECONDS):
+                    await self._link.end_session()
+
+    async def leave(self) -> None:
+        """Let go of the session; what it asked is not answered any more."""
+        for task in self._answering.values():
+            task.cancel()
+        if isinstance(self._link, StreamableLink):
+            self._link.forget_session()
 
 
 class _Listener:
@@ -179,7 +219,9 @@ class _Listener:
         self._hooks = hooks
 
     def on_notification(self, message: dict[str, Any]) -> None:
-        if message["method"] == "notifications/progress" and self._hooks.progress is not None:
+        if message["method"] == "notifications/cancelled":
+            self._session.drop(message.get("params") or {})
+        elif message["method"] == "notifications/progress" and self._hooks.progress is not None:
             self._hooks.progress(message.get("params") or {})
         elif self._hooks.notification is not None:
             self._hooks.notification(message)

@@ -1,12 +1,14 @@
 """Changes of a server, as an async iterator: `subscriptions/listen`, or what 2025 had for it."""
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, Final
 
-from ekiden.client.session import Ask, Hooks, Session
-from ekiden.errors import TransportError
+from ekiden.client.connection import Connection
+from ekiden.client.session import Ask, Hooks
+from ekiden.errors import EkidenError, TransportError
 
 __all__ = ["changes"]
 
@@ -19,19 +21,18 @@ _METHODS: Final = {
     "resourcesListChanged": "notifications/resources/list_changed",
 }
 _UPDATED: Final = "notifications/resources/updated"
+_FIRST_DELAY: Final = 0.5
+_LONGEST_DELAY: Final = 30.0
+"""Seconds before a lost subscription is opened again: soon at first, then rarely."""
+_GOODBYE_SECONDS: Final = 2.0
+"""How long the end of a subscription may take."""
 _PENDING: Final = 1000
 """Changes that may wait for their reader. Beyond it the oldest go: all they say is that something changed."""
 
 
 async def changes(
-    session: Session,
-    wanted: Mapping[str, bool],
-    uris: tuple[str, ...],
-    watchers: set[Callable[[dict[str, Any]], None]],
-    notified: Callable[[dict[str, Any]], None],
-    *,
-    reconnect: bool,
-) -> AsyncIterator[dict[str, Any]]:
+    connection: Connection, wanted: Mapping[str, bool], uris: tuple[str, ...], *, reconnect: bool
+) -> AsyncGenerator[dict[str, Any], None]:
     """Notifications of the wanted kinds, until the server ends the subscription."""
     queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue(_PENDING)
     methods = {_METHODS[name] for name, want in wanted.items() if want} | ({_UPDATED} if uris else set[str]())
@@ -42,48 +43,50 @@ async def changes(
                 queue.get_nowait()
             queue.put_nowait(message)
 
-    if session.era == "legacy":
-        stream = _legacy(session, uris, watchers, hear, queue)
+    if connection.session.era == "legacy":
+        stream = _legacy(connection, uris, hear, queue)
     else:
-        stream = _modern(session, wanted, uris, notified, hear, queue, reconnect=reconnect)
-    async for change in stream:
-        yield change
+        stream = _modern(connection, wanted, uris, hear, queue, reconnect=reconnect)
+    async with contextlib.aclosing(stream):
+        async for change in stream:
+            yield change
 
 
 async def _modern(
-    session: Session,
+    connection: Connection,
     wanted: Mapping[str, bool],
     uris: tuple[str, ...],
-    notified: Callable[[dict[str, Any]], None],
     hear: Callable[[dict[str, Any]], None],
     queue: "asyncio.Queue[dict[str, Any]]",
     *,
     reconnect: bool,
-) -> AsyncIterator[dict[str, Any]]:
+) -> AsyncGenerator[dict[str, Any], None]:
     notifications: dict[str, Any] = {name: True for name, want in wanted.items() if want}
     if uris:
         notifications["resourceSubscriptions"] = list(uris)
 
+    delay = _FIRST_DELAY
+
     def both(message: dict[str, Any]) -> None:
+        nonlocal delay
+        delay = _FIRST_DELAY  # It works again.
         if message.get("method") != _ACKNOWLEDGED:
-            notified(message)
+            connection.notified(message)
             hear(message)
 
     async def hold() -> None:
-        delay = 0.5
+        nonlocal delay
+        params = {"notifications": notifications}
         while True:
             try:
-                ask = Ask(
-                    "subscriptions/listen", {"notifications": notifications}, hooks=Hooks(notification=both)
-                )
-                await session.request(ask)
+                await connection.request(Ask("subscriptions/listen", params, hooks=Hooks(notification=both)))
                 return  # The server ended it gracefully.
             except TransportError as error:
                 if not reconnect:
                     raise
                 _log.debug("The subscription was lost (%s); it is opened again in %.1f s", error, delay)
                 await asyncio.sleep(delay)
-                delay = min(delay * 2, 30.0)
+                delay = min(delay * 2, _LONGEST_DELAY)
 
     holding = asyncio.get_running_loop().create_task(hold())
     try:
@@ -91,30 +94,33 @@ async def _modern(
             yield change
     finally:
         holding.cancel()
+        with contextlib.suppress(asyncio.CancelledError, EkidenError):
+            await holding
 
 
 async def _legacy(
-    session: Session,
+    connection: Connection,
     uris: tuple[str, ...],
-    watchers: set[Callable[[dict[str, Any]], None]],
     hear: Callable[[dict[str, Any]], None],
     queue: "asyncio.Queue[dict[str, Any]]",
-) -> AsyncIterator[dict[str, Any]]:
-    watchers.add(hear)
+) -> AsyncGenerator[dict[str, Any], None]:
+    connection.watchers.add(hear)
     try:
         for uri in uris:
-            await session.request(Ask("resources/subscribe", {"uri": uri}))
+            await connection.request(Ask("resources/subscribe", {"uri": uri}))
         while True:
             yield await queue.get()
     finally:
-        watchers.discard(hear)
-        for uri in uris:
-            await session.request(Ask("resources/unsubscribe", {"uri": uri}))
+        connection.watchers.discard(hear)
+        with contextlib.suppress(EkidenError, TimeoutError):
+            async with asyncio.timeout(_GOODBYE_SECONDS):
+                for uri in uris:
+                    await connection.request(Ask("resources/unsubscribe", {"uri": uri}))
 
 
 async def _drain(
     queue: "asyncio.Queue[dict[str, Any]]", holding: "asyncio.Task[None]"
-) -> AsyncIterator[dict[str, Any]]:
+) -> AsyncGenerator[dict[str, Any], None]:
     """What arrives while `holding` runs, and what is left when it has ended."""
     while True:
         getting = asyncio.ensure_future(queue.get())

@@ -10,7 +10,7 @@ from ekiden.errors import TransportError
 from ekiden.transports.link import HttpRefused, Link, Outgoing
 from ekiden.wire import jsonrpc, versions
 from ekiden.wire.headers import encode_value
-from ekiden.wire.json import is_array, is_object
+from ekiden.wire.json import Raw, encode, is_array, is_object
 from ekiden.wire.meta import (
     CLIENT_CAPABILITIES,
     CLIENT_INFO,
@@ -24,6 +24,9 @@ __all__ = ["MODERN_ERRORS", "ModernSession"]
 
 MODERN_ERRORS: Final = frozenset({-32020, -32021, -32022})
 """Error codes that only a modern server sends."""
+
+_OLD_ERRORS: Final = frozenset({-32000, -32001, -32600})
+"""How servers of 2025 refuse a request that comes without their session, or with a version that they lack."""
 
 
 class _Listener:
@@ -65,6 +68,8 @@ class ModernSession:
         }
         if log_level is not None:
             self._meta[LOG_LEVEL] = log_level
+        self._spelled = Raw(encode(self._meta))
+        """The same, as it stands in nearly every request."""
         self.server_info: dict[str, Any] = {}
         self.capabilities: dict[str, Any] = {}
         self.instructions: str | None = None
@@ -72,8 +77,9 @@ class ModernSession:
     async def discover(self) -> dict[str, Any]:
         """Ask the server who it is and what it can do."""
         result = await self.request(Ask("server/discover", {}))
-        self.capabilities = result.get("capabilities") or {}
-        self.instructions = result.get("instructions")
+        capabilities, instructions = result.get("capabilities"), result.get("instructions")
+        self.capabilities = capabilities if is_object(capabilities) else {}
+        self.instructions = instructions if isinstance(instructions, str) else None
         return result
 
     async def request(self, ask: Ask) -> dict[str, Any]:
@@ -82,21 +88,25 @@ class ModernSession:
         if _wants_other_version(message):
             message = await self._send(ask)
         if "error" in message:
-            raise error_from(message)
+            error = error_from(message)
+            if message.get("status") in (400, 404) and error.code in _OLD_ERRORS:
+                raise EraChanged(error)
+            raise error
         result = message.get("result")
         if not is_object(result):
             raise InvalidResult("The server's result is no object")
-        answered: dict[str, Any] = result.get("_meta") or {}
-        info = answered.get(SERVER_INFO)
-        if is_object(info):
+        answered = result.get("_meta")
+        if is_object(answered) and is_object(info := answered.get(SERVER_INFO)):
             self.server_info = info
         return result
 
     async def _send(self, ask: Ask) -> dict[str, Any]:
         request_id = next(self._ids)
-        meta: dict[str, Any] = {**(ask.params.get("_meta") or {}), **self._meta}
+        meta: Raw | dict[str, Any] = self._spelled
         if ask.hooks.progress is not None:
-            meta[PROGRESS_TOKEN] = request_id
+            meta = {**(ask.params.get("_meta") or {}), **self._meta, PROGRESS_TOKEN: request_id}
+        elif "_meta" in ask.params:
+            meta = {**ask.params["_meta"], **self._meta}
         headers = {"MCP-Protocol-Version": self.version, "Mcp-Method": ask.method, **ask.headers}
         if ask.name is not None:
             headers["Mcp-Name"] = encode_value(ask.name)
@@ -107,8 +117,11 @@ class ModernSession:
             )
         except HttpRefused as refused:
             if refused.status in (400, 404, 405):
-                raise EraChanged from refused
+                raise EraChanged(refused) from None
             raise
+
+    async def leave(self) -> None:
+        """There is nothing to let go of."""
 
     async def close(self) -> None:
         """There is nothing to end."""

@@ -29,7 +29,14 @@ class Ask(msgspec.Struct):
 
 
 class EraChanged(Exception):
-    """The server does not speak as it did: it was upgraded or downgraded. The request was not served."""
+    """The server may not speak as it did: it was upgraded or downgraded. The request was not served."""
+
+    def __init__(self, refusal: Exception, *, was_lost: bool = False) -> None:
+        super().__init__(str(refusal))
+        self.refusal = refusal
+        """What to raise if it turns out that nothing has changed."""
+        self.was_lost = was_lost
+        """Whether the session is gone, so that a new one is worth a try even in the same era."""
 
 
 class Session(Protocol):
@@ -43,6 +50,10 @@ class Session(Protocol):
 
     async def request(self, ask: Ask) -> dict[str, Any]:
         """Send a request; its result, or `ServerError`."""
+        ...
+
+    async def leave(self) -> None:
+        """Let go of a session that the server no longer knows; the link stays."""
         ...
 
     async def close(self) -> None:

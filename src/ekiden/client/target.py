@@ -12,7 +12,7 @@ import msgspec
 
 from ekiden.errors import UsageError
 from ekiden.transports.channel import ChannelLink
-from ekiden.transports.http import HttpClient
+from ekiden.transports.http import HttpClient, HttpPort
 from ekiden.transports.httpx import HttpxClient
 from ekiden.transports.link import Link
 from ekiden.transports.memory import MemoryChannel
@@ -40,6 +40,11 @@ class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     message_bytes: int = 32 * 1024 * 1024
     """The size of one message, be it a body, an event or a line. Images travel as text."""
+    stream_bytes: int = 256 * 1024 * 1024
+    """All that one request brings on its stream: its progress, its log, its keep-alive comments, its
+    response. A subscription may bring any amount."""
+    state_bytes: int = 4 * 1024 * 1024
+    """The state of a pending call: it goes back with every round. Ekiden's own servers stay below 64 KiB."""
     pages: int = 1000
     """Pages of one list."""
 
@@ -79,12 +84,12 @@ async def connect(
         await endpoint.start()
         return MemoryLink(endpoint)
     if is_url(target):
-        limit = limits.message_bytes
+        http: HttpPort
         if auth is not None or http_client is not None:
-            return StreamableLink(
-                HttpxClient(target, limit=limit, auth=auth, client=http_client), message_limit=limit
-            )
-        return StreamableLink(HttpClient(target, limit=limit), message_limit=limit)
+            http = HttpxClient(target, limit=limits.message_bytes, auth=auth, client=http_client)
+        else:
+            http = HttpClient(target, limit=limits.message_bytes)
+        return StreamableLink(http, message_limit=limits.message_bytes, stream_limit=limits.stream_bytes)
     return await ProcessLink.start(command_for(target), env=env, cwd=cwd, limit=limits.message_bytes)
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 from ekiden.client.failures import InvalidResult
 from ekiden.wire.headers import MirroredParam, find_mirrored_params, mirrored_headers
 from ekiden.wire.json import is_object
+from ekiden.wire.schema import UnusableSchema, json_validator
 
 __all__ = ["KnownTools"]
 
@@ -61,20 +62,8 @@ class KnownTools:
 
 
 def _validator(name: str, schema: Any) -> Callable[[Any], str | None]:
-    import jsonschema_rs  # 20 ms that only output schemas need.
-
     try:
-        validator = jsonschema_rs.validator_for(schema, retriever=_never_fetch)
-    except (ValueError, jsonschema_rs.ReferencingError) as error:
+        return json_validator(schema, trusted=False)
+    except UnusableSchema as error:
         _log.warning("The output schema of tool %r cannot be used: %s", name, error)
         return lambda _: None
-
-    def problems(value: Any) -> str | None:
-        error = next(iter(validator.iter_errors(value)), None)
-        return None if error is None else error.message
-
-    return problems
-
-
-def _never_fetch(uri: str) -> Any:
-    raise ValueError(f"$ref {uri!r} leaves the schema, and references are never fetched")

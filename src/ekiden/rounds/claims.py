@@ -9,6 +9,7 @@ from ekiden.rounds.journal import Entry
 __all__ = ["Claims", "StateRefused", "decode_claims", "encode_claims", "verify"]
 
 FORMAT: Final = 1
+_BOUND: Final = ("audience", "method", "target", "arguments", "principal")
 
 
 class StateRefused(Exception):
@@ -83,6 +84,12 @@ def verify(claims: Claims, expected: Expected, *, now: float, max_age: float, sk
         raise StateRefused("the flow is too old")
     if claims.issued > now + skew:
         raise StateRefused("issued in the future")
-    for field in ("audience", "method", "target", "arguments", "principal"):
-        if getattr(claims, field) != getattr(expected, field):
-            raise StateRefused(f"issued for another {field}")
+    if (claims.audience, claims.method, claims.target, claims.arguments, claims.principal) != (
+        expected.audience,
+        expected.method,
+        expected.target,
+        expected.arguments,
+        expected.principal,
+    ):
+        different = (name for name in _BOUND if getattr(claims, name) != getattr(expected, name))
+        raise StateRefused(f"issued for another {next(different)}")

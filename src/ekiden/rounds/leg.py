@@ -149,7 +149,9 @@ class Leg:
             else:
                 self._stir()
         if main.done:
-            return await self._conclude()
+            if self._afterwards:
+                await self._do_afterwards(main)
+            return self._conclude()
         self._settled: asyncio.Future[None] = loop.create_future()
         self._main.add_done_callback(self._on_done)
         if self._parked and self._ending is not None:
@@ -192,9 +194,11 @@ class Leg:
         except asyncio.CancelledError:
             await self.stop()
             raise
-        return await self._conclude()
+        if self._afterwards and self._eager is not None:
+            await self._do_afterwards(self._eager)
+        return self._conclude()
 
-    async def _conclude(self) -> Any:
+    def _conclude(self) -> Any:
         main, ending = self._eager, self._ending
         assert main is not None
         if type(ending) is Suspended:
@@ -207,8 +211,8 @@ class Leg:
         try:
             if error is not None:
                 raise _escaped(error)
-            if self._afterwards or self.journal.entries:
-                await self._finish()
+            for key in self.journal.missing_steps():
+                raise self._vanished(key, "it returned without it")
             return main.result()
         finally:
             self._close()
@@ -220,8 +224,10 @@ class Leg:
         main.error = self._eager = self._main = None
         self._asks.clear()
 
-    async def _finish(self) -> None:
-        """The handler returned: do what it wanted done afterwards, and see that it left nothing out."""
+    async def _do_afterwards(self, main: EagerTask) -> None:
+        """If the handler returned: do what it wanted done then."""
+        if self._ending is not None or main.exception() is not None:
+            return
         try:
             for step in self._afterwards:
                 await self.step(step)
@@ -229,8 +235,6 @@ class Leg:
             if isinstance(self._ending, Exception):
                 raise self._ending from None
             raise
-        for key in self.journal.missing_steps():
-            raise self._vanished(key, "it returned without it")
 
     async def stop(self) -> None:
         """Nobody waits for the outcome any more: cancel the handler, and let running steps end."""
@@ -522,7 +526,10 @@ class Leg:
         if self.trace is not None:
             self.trace.append(name if key is None else f"{name} ({derived})")
         count, first = self._counts.get(name, (0, None))
-        task = asyncio.current_task()
+        # In its first moments a handler is alone, and its task has no name yet.
+        task = None if self._main is None else asyncio.current_task()
+        if task is self._main:
+            task = None
         self._counts[name] = (count + 1, first if count else task)
         if not count:
             return name

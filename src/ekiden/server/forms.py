@@ -6,6 +6,7 @@ Schema of the author's own. Whatever the restricted schema cannot say is refused
 name, and so is every secret type: secrets go through `elicit_url`, never through a form.
 """
 
+import contextlib
 import enum
 import functools
 import typing
@@ -56,6 +57,8 @@ _WRAPPED: Final = "value"
 _FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
 _STRING_KEYS: Final = frozenset({"minLength", "maxLength", "format", "pattern"})
 _COMMON_KEYS: Final = frozenset({"type", "title", "description", "default"})
+_PLAIN_KEYS: Final = _COMMON_KEYS
+"""What a field may say without asking more of a value than its type."""
 _NUMBER_KEYS: Final = frozenset({"minimum", "maximum"})
 _CHOICE_KEYS: Final = frozenset({"enum", "oneOf", "enumNames"})
 _LIST_KEYS: Final = frozenset({"items", "minItems", "maxItems"})
@@ -82,7 +85,7 @@ class Form(msgspec.Struct):
             {"mode": "form", "message": message, "requestedSchema": self.schema},
             {"elicitation": {"form": {}}},
             functools.partial(read_elicitation, self.read),
-            fingerprint(b"form", message.encode(), self.spelled),
+            fingerprint(b"form", self.spelled, message.encode()),
         )
 
 
@@ -135,9 +138,15 @@ def _reader(
 ) -> Callable[[dict[str, Any]], Any]:
     problems = _lazy_validator(schema)
     validate = adapter.validator.validate_json
+    plain = all(_PLAIN_KEYS.issuperset(field) for field in schema["properties"].values())
 
     def read(content: dict[str, Any]) -> Any:
         spelled = canonical(content)
+        if plain:
+            # Where the schema says nothing but types, strictness says the same; what fails is told below.
+            with contextlib.suppress(ValidationError):
+                value = validate(spelled, strict=True)
+                return value[_WRAPPED] if single else value
         if (found := problems(content)) is not None:
             raise UnfitAnswer(found)
         try:

@@ -6,7 +6,7 @@ never fetches a `$ref` from the network.
 
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from pydantic import (
     PydanticSchemaGenerationError,
@@ -18,6 +18,8 @@ from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema
 
 from ekiden.errors import RegistrationError
+from ekiden.wire.schema import MAX_REPORTED, UnusableSchema, path_text
+from ekiden.wire.schema import json_validator as schema_validator
 
 __all__ = [
     "ArgumentsInvalid",
@@ -28,9 +30,6 @@ __all__ = [
     "lean_schema",
     "type_adapter",
 ]
-
-MAX_REPORTED: Final = 10
-"""Errors named to the caller; enough to mend a call, short enough for a model's context."""
 
 
 class ArgumentsInvalid(Exception):
@@ -102,10 +101,6 @@ def explain(error: ValidationError) -> str:
     return "; ".join(lines)
 
 
-def path_text(location: tuple[int | str, ...]) -> str:
-    return ".".join(str(part) for part in location) or "arguments"
-
-
 class explicit_parameters:  # noqa: N801  reads as the function it is
     """Parameters described by a JSON Schema of the author's own."""
 
@@ -135,26 +130,7 @@ def json_validator(
     2020-12 unless `$schema` says otherwise; an unknown dialect, an invalid schema and a `$ref`
     that leaves the document are refused.
     """
-    import jsonschema_rs
-
     try:
-        validator = jsonschema_rs.validator_for(
-            dict(schema), retriever=_never_fetch, validate_formats=formats
-        )
-    except (ValueError, jsonschema_rs.ReferencingError) as error:
+        return schema_validator(dict(schema), formats=formats)
+    except UnusableSchema as error:
         raise RegistrationError(f"{what}: not a valid JSON Schema: {error}") from error
-
-    def problems(value: Any) -> str | None:
-        found: list[str] = []
-        for error in validator.iter_errors(value):
-            if len(found) == MAX_REPORTED:
-                found.append("and more")
-                break
-            found.append(f"{path_text(tuple(error.instance_path))}: {error.message}")
-        return "; ".join(found) or None
-
-    return problems
-
-
-def _never_fetch(uri: str) -> Any:
-    raise ValueError(f"$ref {uri!r} leaves the schema, and references are never fetched")

@@ -119,6 +119,6 @@ class UriTemplate:
             return False
         if name in self.query:
             return True
-        if self._operators[name] == "+":
-            return not value.startswith(("/", "\\"))
-        return "/" not in value
+        if value.startswith(("/", "\\")):
+            return False  # On one system or another, that is the root.
+        return self._operators[name] == "+" or "/" not in value

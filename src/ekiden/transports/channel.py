@@ -1,13 +1,15 @@
 """A shared channel, client side: stdio and memory. Messages are told apart by their ids."""
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from ekiden.errors import ProtocolError, TransportError
 from ekiden.transports.link import Listener, Outgoing
 from ekiden.wire import jsonrpc
+from ekiden.wire.json import is_object
 from ekiden.wire.jsonrpc import RequestId
 from ekiden.wire.meta import SUBSCRIPTION_ID
 
@@ -42,7 +44,8 @@ class ChannelLink:
             await self._write(outgoing.body)
             return await waiting.response
         except asyncio.CancelledError:
-            await self._cancel(outgoing.id)
+            if outgoing.method != "initialize":  # The one request that must not be cancelled.
+                await self._cancel(outgoing.id)
             raise
         finally:
             del self._waiting[outgoing.id]
@@ -59,49 +62,81 @@ class ChannelLink:
         """Send a notification or a response."""
         await self._write(message)
 
-    def received(self, data: bytes) -> None:
-        """Take one message of the server."""
+    def received(self, data: bytes) -> bool:
+        """Take one message of the server; whether it was one."""
         try:
             message = jsonrpc.parse_from_server(data)
         except ProtocolError as error:
             _log.warning("The server sent a line that is no message: %s", error)
-            return
+            return False
         if "method" not in message:
             self._response(message)
-            return
-        listener = self._listener_for(message)
+        elif message.get("id") is None:
+            self._notification(message)
+        else:
+            self._request(message)
+        return True
+
+    def _request(self, message: dict[str, Any]) -> None:
+        if self.listener is not None:
+            self._answer(self.listener.on_request(message))
+        elif message["method"] == "ping":
+            self._answer(self._pong(message["id"]))
+        else:
+            # Only servers before 2026 may ask so, and this one is none: what else it says counts for nothing.
+            self._fail(TransportError(f"The server must not send requests, but sent {message['method']}"))
+
+    def _answer(self, answering: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(answering)
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
+
+    async def _pong(self, request_id: RequestId) -> None:
+        with contextlib.suppress(TransportError):
+            await self._write(jsonrpc.result_response(request_id, b"{}"))
+
+    def _notification(self, message: dict[str, Any]) -> None:
+        waiting = self._waiting_for(message)
+        listener = self.listener if waiting is None else waiting.listener
         if listener is None:
             _log.debug("Nobody listens for %s", message["method"])
-        elif "id" in message:
-            task = asyncio.get_running_loop().create_task(listener.on_request(message))
-            self._answering.add(task)
-            task.add_done_callback(self._answering.discard)
-        else:
+            return
+        try:
             listener.on_notification(message)
+        except Exception as error:
+            # A callback of the user's failed: that is for whoever made the call, not for the channel.
+            if waiting is None:
+                _log.exception("A callback failed to take %s", message["method"])
+            elif not waiting.response.done():
+                waiting.response.set_exception(error)
 
     def _response(self, message: dict[str, Any]) -> None:
         request_id = message.get("id")
-        waiting = self._waiting.get(request_id) if isinstance(request_id, int | str) else None
+        waiting = None if request_id is None else self._waiting.get(request_id)
         if waiting is not None and not waiting.response.done():
             waiting.response.set_result(message)
         elif request_id is None and "error" in message:
             _log.warning("The server could not read a message: %s", message["error"])
 
-    def _listener_for(self, message: dict[str, Any]) -> Listener | None:
-        """Who a notification belongs to: the subscription or the progress token that it names."""
+    def _waiting_for(self, message: dict[str, Any]) -> _Waiting | None:
+        """Whose notification it is: that of the subscription or the progress token that it names."""
         params: dict[str, Any] = message.get("params") or {}
-        meta: dict[str, Any] = params.get("_meta") or {}
-        subscription = meta.get(SUBSCRIPTION_ID)
+        meta = params.get("_meta")
+        subscription = meta.get(SUBSCRIPTION_ID) if is_object(meta) else None
         named: Any = subscription if subscription is not None else params.get("progressToken")
         if isinstance(named, int | str) and named in self._waiting:
-            return self._waiting[named].listener
-        if message["method"] == "notifications/message" and len(self._waiting) == 1:
-            return next(iter(self._waiting.values())).listener
-        return self.listener
+            return self._waiting[named]
+        if message["method"] == "notifications/message" and self._waiting and self.listener is None:
+            # A log message does not name its request. Any of them passes it on to the same ears.
+            return next(iter(self._waiting.values()))
+        return None
 
     def lost(self, error: TransportError) -> None:
         """The channel is gone: nobody gets a response any more."""
         self._lost = error
+        self._fail(error)
+
+    def _fail(self, error: TransportError) -> None:
         for waiting in self._waiting.values():
             if not waiting.response.done():
                 waiting.response.set_exception(error)

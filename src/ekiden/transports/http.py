@@ -2,7 +2,7 @@
 
 A general HTTP client spends more time on a small request than the server spends on answering it. This
 one writes a request as one piece of bytes and has the answer parsed by httptools. What it leaves
-out (redirects, proxies, cookies, compression, authentication) is the business of
+out (proxies, redirects to other servers, cookies, compression, authentication) is the business of
 `ekiden.transports.httpx`, which offers the same port on top of httpx2.
 """
 
@@ -11,11 +11,11 @@ import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final, Protocol
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, urljoin, urlsplit
 
 import httptools
 
-from ekiden.errors import TransportError, UsageError
+from ekiden.errors import TooMuch, TransportError, UsageError
 
 __all__ = ["Exchange", "HttpClient", "HttpPort", "Response"]
 
@@ -23,6 +23,14 @@ _PAUSE_AT: Final = 256 * 1024
 """Bytes of a stream that may wait for their reader; then the socket is left to fill."""
 _MOST_IDLE: Final = 32
 """Connections that are kept for reuse; each is a socket at the server too."""
+_MOST_AROUND: Final = 128 * 1024
+"""Bytes of a head, of trailers, of chunk extensions: more than any proxy adds, too little to hurt."""
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_SAME_REQUEST: Final = frozenset({307, 308})
+"""Redirects that are followed: the others turn a POST into a GET, which is no message."""
+_MOST_REDIRECTS: Final = 5
+_MOST_HEADS: Final = 256
+"""Heads that are remembered."""
 
 
 class Response(Protocol):
@@ -93,7 +101,7 @@ class Exchange:
         """A piece of the body."""
         self._size += len(data)
         if not self._streams and self._size > self._limit:
-            self.on_error(TransportError(f"The server sent a message of more than {self._limit} bytes"))
+            self.on_error(TooMuch(f"The server sent a message of more than {self._limit} bytes"))
             self._connection.abort()
             return
         self._body.append(data)
@@ -113,6 +121,15 @@ class Exchange:
         if not self.complete:
             self.error = error
             self._settle()
+
+    @property
+    def ends_with_connection(self) -> bool:
+        """Whether the head names no other end of the body."""
+        return (
+            self.status != 0
+            and "content-length" not in self.headers
+            and "transfer-encoding" not in self.headers
+        )
 
     def _settle(self) -> None:
         if not self.head.done():
@@ -162,6 +179,10 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._paused = False
         self._keep_alive = False
+        self._provisional = False
+        """Whether the head that was read last is of a 1xx response, after which the real one comes."""
+        self._around = 0
+        """Bytes since the last ones of a body: heads, trailers and chunk sizes."""
         self.closed = False
 
     def exchange(self, request: bytes, limit: int) -> Exchange:
@@ -169,6 +190,7 @@ class _Connection(asyncio.Protocol):
         assert self._transport is not None
         exchange = self._exchange = Exchange(self, limit)
         self._parser = httptools.HttpResponseParser(self)
+        self._around = 0
         self._transport.write(request)
         return exchange
 
@@ -206,19 +228,29 @@ class _Connection(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        if self._exchange is None:
+        exchange = self._exchange
+        if exchange is None or exchange.complete:
             self.abort()  # The server speaks out of turn: nothing on this connection can be trusted.
             return
+        self._around += len(data)
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
-            self._exchange.on_error(TransportError(f"The server's response is no HTTP: {error}"))
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            exchange.on_error(TransportError(f"The server's response is no HTTP: {error}"))
+            self.abort()
+            return
+        if self._around > _MOST_AROUND and not exchange.complete:
+            exchange.on_error(TooMuch(f"The server sent headers of more than {_MOST_AROUND} bytes"))
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
         self._pool.forget(self)
-        if self._exchange is not None:
+        if self._exchange is None:
+            return
+        if exc is None and self._exchange.ends_with_connection:
+            self._exchange.on_complete()
+        else:
             self._exchange.on_error(
                 TransportError("The connection was closed before the response was complete")
             )
@@ -226,22 +258,33 @@ class _Connection(asyncio.Protocol):
     # httptools
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._exchange is not None:
-            self._exchange.headers[name.decode("latin-1").lower()] = value.decode("latin-1").strip()
+        exchange = self._exchange
+        if exchange is not None and not exchange.complete:
+            exchange.headers[name.decode("latin-1").lower()] = value.decode("latin-1").strip()
 
     def on_headers_complete(self) -> None:
-        if self._exchange is not None:
-            self._exchange.on_head(self._parser.get_status_code())
+        exchange = self._exchange
+        if exchange is None or exchange.complete:
+            return
+        status = self._parser.get_status_code()
+        self._provisional = 100 <= status < 200
+        if self._provisional:
+            exchange.headers.clear()
+        else:
+            exchange.on_head(status)
 
     def on_body(self, data: bytes) -> None:
-        if self._exchange is not None:
+        self._around = 0
+        if self._exchange is not None and not self._exchange.complete:
             self._exchange.on_body(data)
 
     def on_message_complete(self) -> None:
+        exchange = self._exchange
+        if exchange is None or self._provisional:
+            return
         # Only now does the parser know; once it has returned it has forgotten.
-        self._keep_alive = self._parser.should_keep_alive()
-        if self._exchange is not None:
-            self._exchange.on_complete()
+        self._keep_alive = self._parser.should_keep_alive() and not exchange.complete
+        exchange.on_complete()
 
 
 class HttpClient:
@@ -262,15 +305,39 @@ class HttpClient:
         self._limit = limit
         self._connect_seconds = connect_seconds
         self._ssl = (ssl_context or ssl.create_default_context()) if parts.scheme == "https" else None
-        self._target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        self._target = _target(parts)
         self._host = _host(parts)
+        self._heads: dict[tuple[object, ...], bytes] = {}
+        """Heads that were sent before: those of one tool are the same in every call."""
         self._idle: list[_Connection] = []
         self._open: set[_Connection] = set()
 
     async def send(self, method: str, headers: Mapping[str, str], body: bytes) -> Exchange:
         """Send a request; one that is no stream is complete when this returns."""
+        target = self._target
+        for _ in range(_MOST_REDIRECTS + 1):
+            exchange = await self._send(self._spell(method, target, headers, body))
+            if exchange.status not in _REDIRECTS:
+                return exchange
+            await exchange.close()
+            target = self._redirected(target, exchange)
+        raise TransportError(f"{self._host} redirects more than {_MOST_REDIRECTS} times")
+
+    def _redirected(self, target: str, exchange: Exchange) -> str:
+        """Where to send the same request instead: only to the same server, which has seen it already."""
+        place = urljoin(f"{self._parts.scheme}://{self._host}{target}", exchange.headers.get("location", ""))
+        parts = urlsplit(place)
+        same = (parts.scheme, _host(parts)) == (self._parts.scheme, self._host)
+        if exchange.status not in _SAME_REQUEST or not same:
+            raise TransportError(
+                f"The server redirects to {place[:200]!r} (HTTP status {exchange.status}), which is not "
+                "followed: if that is where it lives, give the client that address"
+            )
+        return _target(parts)
+
+    async def _send(self, request: bytes) -> Exchange:
         connection = await self._connection()
-        exchange = connection.exchange(self._spell(method, headers, body), self._limit)
+        exchange = connection.exchange(request, self._limit)
         try:
             await exchange.head
         except asyncio.CancelledError:
@@ -281,14 +348,23 @@ class HttpClient:
             raise exchange.error
         return exchange
 
-    def _spell(self, method: str, headers: Mapping[str, str], body: bytes) -> bytes:
-        lines = [f"{method} {self._target} HTTP/1.1\r\nhost: {self._host}\r\ncontent-length: {len(body)}\r\n"]
+    def _spell(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> bytes:
+        key = (method, target, *headers.items())
+        head = self._heads.get(key)
+        if head is None:
+            head = self._spell_head(method, target, headers)
+            if len(self._heads) >= _MOST_HEADS:
+                self._heads.clear()
+            self._heads[key] = head
+        return b"%bcontent-length: %d\r\n\r\n%b" % (head, len(body), body)
+
+    def _spell_head(self, method: str, target: str, headers: Mapping[str, str]) -> bytes:
+        lines = [f"{method} {target} HTTP/1.1\r\nhost: {self._host}\r\n"]
         for name, value in headers.items():
             if "\r" in value or "\n" in value:
                 raise UsageError(f"header {name} must not contain a line break")
             lines.append(f"{name}: {value}\r\n")
-        lines.append("\r\n")
-        return "".join(lines).encode("latin-1") + body
+        return "".join(lines).encode("latin-1")
 
     async def _connection(self) -> _Connection:
         while self._idle:
@@ -325,6 +401,13 @@ class HttpClient:
         for connection in tuple(self._open):
             connection.abort()
         self._idle.clear()
+
+
+def _target(parts: SplitResult) -> str:
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    if not target.isascii() or any(letter <= " " or letter == "\x7f" for letter in target):
+        raise UsageError(f"the address {target[:200]!r} must be spelled in ASCII, other letters with %")
+    return target
 
 
 def _host(parts: SplitResult) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ekiden.errors import TransportError
+from ekiden.errors import TooMuch, TransportError
 
 if TYPE_CHECKING:
     import httpx2
@@ -27,7 +27,7 @@ class _Response:
             size += len(chunk)
             if size > self._limit:
                 await self.close()
-                raise TransportError(f"The server sent a message of more than {self._limit} bytes")
+                raise TooMuch(f"The server sent a message of more than {self._limit} bytes")
             chunks.append(chunk)
         await self.close()
         return b"".join(chunks)
@@ -38,8 +38,8 @@ class _Response:
         try:
             async for chunk in self._response.aiter_bytes():
                 yield chunk
-        except httpx2.TransportError as error:
-            raise TransportError(f"The connection failed: {error or type(error).__name__}") from error
+        except httpx2.RequestError as error:
+            raise TransportError(f"The connection failed: {str(error) or type(error).__name__}") from error
 
     async def close(self) -> None:
         await self._response.aclose()
@@ -68,8 +68,8 @@ class HttpxClient:
         request = self._client.build_request(method, self._url, headers=dict(headers), content=body)
         try:
             response = await self._client.send(request, stream=True, auth=self._auth)
-        except httpx2.TransportError as error:
-            raise TransportError(f"The connection failed: {error or type(error).__name__}") from error
+        except httpx2.RequestError as error:  # Too many redirects, too, and a body that cannot be unpacked.
+            raise TransportError(f"The connection failed: {str(error) or type(error).__name__}") from error
         return _Response(response, self._limit)
 
     async def close(self) -> None:

@@ -4,10 +4,12 @@ import asyncio
 import contextlib
 import logging
 import os
+import signal
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ekiden.errors import TransportError
+from ekiden.errors import TooMuch, TransportError
 from ekiden.transports.channel import ChannelLink
 
 __all__ = ["ProcessLink"]
@@ -16,6 +18,10 @@ _log = logging.getLogger("ekiden.client")
 
 _GRACE_SECONDS: Final = 5.0
 """How long a server may take to end after its input was closed, and again after it was asked to terminate."""
+_LAST_WORD_SECONDS: Final = 1.0
+"""How long a server that has closed its output may take to end, so that its exit code can be told."""
+_MOST_RUBBISH: Final = 1000
+"""Lines in a row that are no messages. A few are a stray print; so many are no server."""
 
 
 class ProcessLink(ChannelLink):
@@ -61,31 +67,49 @@ class ProcessLink(ChannelLink):
     async def _read(self) -> None:
         stdout = self._process.stdout
         assert stdout is not None
+        rubbish = 0
         try:
             while line := await stdout.readline():
-                if line.strip():
-                    self.received(line)
-            self.lost(TransportError("The server process has ended"))
+                rubbish = 0 if line.strip() and self.received(line) else rubbish + 1
+                if rubbish > _MOST_RUBBISH:
+                    self.lost(TransportError("The server process writes something else than MCP messages"))
+                    return self._send(signal.SIGKILL)
+            self.lost(TransportError(f"The server process has ended{await self._exit()}"))
         except ValueError:
-            self.lost(TransportError(f"The server sent a line of more than {self._limit} bytes"))
-            self._process.kill()
+            self.lost(TooMuch(f"The server sent a line of more than {self._limit} bytes"))
+            self._send(signal.SIGKILL)
+
+    async def _exit(self) -> str:
+        """How the process ended, in words, as far as it has."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WORD_SECONDS):
+                return f" with exit code {await self._process.wait()}"
+        return ""
 
     async def close(self) -> None:
         """Close the server's input and wait for its end; one that does not end is made to."""
         await super().close()
         if self._process.stdin is not None:
             self._process.stdin.close()
-        for stop in (None, self._process.terminate, self._process.kill):
-            if stop is not None:
-                with contextlib.suppress(ProcessLookupError):
-                    stop()
-            try:
+        for number in (None, signal.SIGTERM, signal.SIGKILL):
+            if number is not None:
+                _log.warning("The server process does not end; it gets a %s", number.name)
+                self._send(number)
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_GRACE_SECONDS):
                     await self._process.wait()
-                break
-            except TimeoutError:
-                _log.warning("The server process does not end; it is stopped harder")
+                    break
         await _ended(self._reading)
+
+    def _send(self, number: signal.Signals) -> None:
+        """Send a signal to the server and to what it has started: it leads a process group of its own."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if sys.platform == "win32":
+                    self._process.kill()
+                else:
+                    # Not by the process object, which would look for its end first, and take it from asyncio.
+                    os.killpg(self._process.pid, number)
 
 
 async def _ended(task: asyncio.Task[Any]) -> None:

@@ -10,7 +10,7 @@ import contextlib
 import logging
 from typing import Any, Final
 
-from ekiden.errors import ParseError, ProtocolError, TransportError
+from ekiden.errors import ProtocolError, TooMuch, TransportError
 from ekiden.transports.http import HttpPort, Response
 from ekiden.transports.link import HttpRefused, Listener, Outgoing
 from ekiden.wire import jsonrpc, sse
@@ -23,16 +23,25 @@ _log = logging.getLogger("ekiden.client")
 _ACCEPT: Final = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 _RESUME_SECONDS: Final = 1.0
 """How long to wait before a lost stream is resumed, where the server did not say."""
+_OPENING_SECONDS: Final = 1.0
+"""How long to wait for the head of a stream that the server may open only with its first event."""
 _RESUMPTIONS: Final = 5
-"""How often one stream is resumed without anything new on it."""
+"""How often one stream is resumed."""
+_SHORTEST_WAIT, _LONGEST_WAIT = 0.1, 30.0
+"""What a server may say about when to come back: neither at once for ever, nor never."""
+_LONGEST_ID: Final = 1024
+"""Characters of an event's id: it goes back in a header."""
+_ENDLESS: Final = "subscriptions/listen"
+"""The request whose stream is meant to go on."""
 
 
 class StreamableLink:
     """Implements `ekiden.transports.link.Link`."""
 
-    def __init__(self, http: HttpPort, *, message_limit: int) -> None:
+    def __init__(self, http: HttpPort, *, message_limit: int, stream_limit: int) -> None:
         self._http = http
         self._limit = message_limit
+        self._stream_limit = stream_limit
         self.session_headers: dict[str, str] = {}
         """What a server of 2025 wants on every request: its session id, and the version."""
         self._listening: asyncio.Task[None] | None = None
@@ -45,39 +54,32 @@ class StreamableLink:
             session := response.headers.get("mcp-session-id")
         ) is not None and outgoing.method == "initialize":
             self.session_headers["Mcp-Session-Id"] = session
-        if response.headers.get("content-type", "").startswith("text/event-stream"):
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind == "text/event-stream":
+            return await self._stream(response, outgoing, listener)
+        try:
+            body = await response.read()
+        finally:
+            await response.close()
+        return _plain(response.status, kind, body, outgoing.id)
+
+    async def _stream(self, response: Response, outgoing: Outgoing, listener: Listener) -> dict[str, Any]:
+        """Read a stream to the response; one that breaks off is resumed if the server gave it event ids."""
+        place = _Place(None if outgoing.method == _ENDLESS else self._stream_limit)
+        for _ in range(_RESUMPTIONS):
             try:
-                return await self._stream(response, outgoing.id, listener)
+                answer = await self._read(response, outgoing.id, listener, place)
             finally:
                 await response.close()
-        return self._plain(response.status, await response.read(), outgoing.id)
-
-    def _plain(self, status: int, body: bytes, request_id: RequestId) -> dict[str, Any]:
-        message: dict[str, Any] | None = None
-        with contextlib.suppress(ProtocolError):
-            message = jsonrpc.parse_from_server(body)
-        if message is not None and "error" in message and message.get("id", request_id) in (request_id, None):
-            return {**message, "status": status}
-        if status >= 400:
-            raise HttpRefused(status, message)
-        if message is None or message.get("id") != request_id:
-            raise TransportError(f"The server's response (HTTP status {status}) is no answer to the request")
-        return message
-
-    async def _stream(self, response: Response, request_id: RequestId, listener: Listener) -> dict[str, Any]:
-        """Read a stream to the response; one that breaks off is resumed if the server gave it event ids."""
-        place = _Place()
-        for _ in range(_RESUMPTIONS):
-            answer = await self._read(response, request_id, listener, place)
             if answer is not None:
                 return answer
             if place.last_id is None:
                 break
-            await response.close()
             await asyncio.sleep(place.wait_seconds)
             headers = {"Accept": "text/event-stream", **self.session_headers, "Last-Event-ID": place.last_id}
             response = await self._http.send("GET", headers, b"")
             if response.status != 200:
+                await response.close()
                 break
         raise TransportError("The stream ended before the response came")
 
@@ -87,6 +89,7 @@ class StreamableLink:
         decoder = sse.Decoder(self._limit)
         try:
             async for chunk in response.chunks():
+                place.took(len(chunk))
                 for event in decoder.feed(chunk):
                     place.note(event)
                     if not event.data:
@@ -99,40 +102,62 @@ class StreamableLink:
                         await listener.on_request(message)
                     else:
                         listener.on_notification(message)
-        except TransportError:
-            if place.last_id is None:
+        except TransportError as error:
+            if place.last_id is None or isinstance(error, TooMuch):
                 raise
         return None
 
     async def send(self, message: bytes) -> None:
         """POST a notification or a response."""
         response = await self._http.send("POST", {**_ACCEPT, **self.session_headers}, message)
-        body = await response.read()
+        try:
+            body = await response.read()
+        finally:
+            await response.close()
         if response.status >= 400:
             raise HttpRefused(response.status, {"body": body[:200].decode(errors="replace")})
 
     # Only with servers of 2025
 
-    def listen(self, listener: Listener) -> None:
-        """GET the stream of what belongs to no request, again and again, until the link is closed."""
-        self._listening = asyncio.get_running_loop().create_task(self._listen(listener))
+    async def listen(self, listener: Listener) -> None:
+        """GET the stream of what belongs to no request, again and again, until the link is closed.
 
-    async def _listen(self, listener: Listener) -> None:
+        Returns when the server has opened it, or offers none: what it asks before would be lost.
+        """
+        opened = asyncio.Event()
+        self._listening = asyncio.get_running_loop().create_task(self._listen(listener, opened))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_OPENING_SECONDS):
+                await opened.wait()
+
+    async def _listen(self, listener: Listener, opened: asyncio.Event) -> None:
         place = _Place()
         while True:
             headers = {"Accept": "text/event-stream", **self.session_headers}
             if place.last_id is not None:
                 headers["Last-Event-ID"] = place.last_id
             try:
-                response = await self._http.send("GET", headers, b"")
+                try:
+                    response = await self._http.send("GET", headers, b"")
+                finally:
+                    opened.set()
                 if response.status != 200:
                     await response.close()
                     return  # The server offers none.
-                await self._read(response, None, listener, place)
-                await response.close()
+                try:
+                    await self._read(response, None, listener, place)
+                finally:
+                    await response.close()
             except TransportError as error:
                 _log.debug("The server's stream was lost: %s", error)
             await asyncio.sleep(place.wait_seconds)
+
+    def forget_session(self) -> None:
+        """The session is gone: nothing of it goes along any more."""
+        self.session_headers.clear()
+        if self._listening is not None:
+            self._listening.cancel()
+            self._listening = None
 
     async def end_session(self) -> None:
         """DELETE the session; a server that does not know how is left alone."""
@@ -151,19 +176,52 @@ class StreamableLink:
 class _Place:
     """Where in a resumable stream we are."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int | None = None) -> None:
+        self._left = limit
+        self._limit = limit
         self.last_id: str | None = None
         self.wait_seconds = _RESUME_SECONDS
 
+    def took(self, size: int) -> None:
+        if self._left is not None:
+            self._left -= size
+            if self._left < 0:
+                raise TooMuch(f"The server's stream brought more than {self._limit} bytes without a response")
+
     def note(self, event: sse.Event) -> None:
-        if event.id:
+        if event.id and len(event.id) <= _LONGEST_ID and event.id.isascii():
             self.last_id = event.id
         if event.retry_ms is not None:
-            self.wait_seconds = event.retry_ms / 1000
+            self.wait_seconds = min(max(event.retry_ms / 1000, _SHORTEST_WAIT), _LONGEST_WAIT)
+
+
+def _plain(status: int, kind: str, body: bytes, request_id: RequestId) -> dict[str, Any]:
+    """The message of a response that is no stream."""
+    message: dict[str, Any] | None = None
+    problem = f"its content type is {kind[:100]!r}"
+    if status >= 400 or kind in ("", "application/json"):
+        try:
+            message = jsonrpc.parse_from_server(body)
+        except ProtocolError as error:
+            problem = str(error)
+    # A refusal belongs to the request whatever id it bears: some servers could not read one, or make one up.
+    if (
+        message is not None
+        and "error" in message
+        and (status >= 400 or message.get("id") in (request_id, None))
+    ):
+        return {**message, "status": status}
+    if status >= 400:
+        raise HttpRefused(status, message)
+    if message is None:
+        raise TransportError(f"The server's response (HTTP status {status}) cannot be read: {problem}")
+    if message.get("id") != request_id or "method" in message:
+        raise TransportError(f"The server's response (HTTP status {status}) is no answer to the request")
+    return message
 
 
 def _message(data: bytes) -> dict[str, Any]:
     try:
         return jsonrpc.parse_from_server(data)
-    except ParseError as error:
-        raise TransportError(f"The server sent an event that is no JSON: {error}") from None
+    except ProtocolError as error:
+        raise TransportError(f"The server sent an event that is no message: {error}") from None

@@ -83,7 +83,18 @@ def parse_from_server(data: bytes) -> dict[str, Any]:
     """Read one message of a server: a response, a notification or, before 2026, a request."""
     value = decode(data)
     if not is_object(value) or value.get("jsonrpc") != "2.0":
-        raise InvalidRequest("The server sent something that is no JSON-RPC message")
+        raise InvalidRequest("this is no JSON-RPC message")
+    message_id = value.get("id")
+    if message_id is not None and type(message_id) is not int and type(message_id) is not str:
+        raise InvalidRequest("a message's id must be a string or an integer")
+    if "method" in value:
+        if type(value["method"]) is not str:
+            raise InvalidRequest("a message's method must be a string")
+        params = value.get("params")
+        if params is not None and not is_object(params):
+            raise InvalidRequest("a message's params must be an object")
+    elif "result" not in value and "error" not in value:
+        raise InvalidRequest("a message needs a method, a result or an error")
     return value
 
 

@@ -1,16 +1,20 @@
 """Server-sent events: one JSON-RPC message per event, and comments that keep a stream alive."""
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 
-from ekiden.errors import TransportError
+from ekiden.errors import TooMuch
 
 __all__ = ["KEEP_ALIVE", "Decoder", "Event", "event"]
 
 KEEP_ALIVE: Final = b": keep-alive\n\n"
 """A comment: proxies see traffic, clients see nothing."""
+
+_NOTHING: Final = re.compile(rb"(?:(?::[^\r\n]*+)?[\r\n])++")
+"""Comments and empty lines in a row: a server that sends nothing else costs next to nothing."""
 
 
 def event(message: bytes) -> bytes:
@@ -36,6 +40,7 @@ class Decoder:
         self._buffer = bytearray()
         self._data: list[bytes] = []
         self._size = 0
+        self._searched = 0
         self._name = "message"
         self._id: str | None = None
         self._retry_ms: int | None = None
@@ -47,11 +52,18 @@ class Decoder:
         self._buffer += chunk
         start = 0
         data = self._buffer
+        cr = data.find(b"\r", self._searched)
         while True:
             if self._skip_lf and start < len(data):
                 start += data[start] == 0x0A
                 self._skip_lf = False
-            end = _line_end(data, start)
+            if self._is_idle and (nothing := _NOTHING.match(data, start)) is not None:
+                start = nothing.end()
+            end = data.find(b"\n", max(start, self._searched))
+            if 0 <= cr < start:
+                cr = data.find(b"\r", start)
+            if cr >= 0 and (end < 0 or cr < end):
+                end = cr
             if end < 0:
                 break
             line = bytes(data[start:end])
@@ -60,8 +72,14 @@ class Decoder:
             if (complete := self._line(line)) is not None:
                 yield complete
         del self._buffer[:start]
+        self._searched = len(self._buffer)  # None of these ends a line: they are not looked at again.
         if len(self._buffer) + self._size > self._limit:
-            raise TransportError(f"The server sent an event of more than {self._limit} bytes")
+            raise TooMuch(f"The server sent an event of more than {self._limit} bytes")
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether nothing of an event has come yet, so that an empty line means nothing."""
+        return self._begun and not self._data and self._retry_ms is None and self._name == "message"
 
     def _line(self, line: bytes) -> Event | None:
         if not self._begun:
@@ -89,10 +107,3 @@ class Decoder:
         if not had_data and retry is None:
             return None
         return Event(data, self._id, retry, name)
-
-
-def _line_end(data: bytearray, start: int) -> int:
-    lf, cr = data.find(b"\n", start), data.find(b"\r", start)
-    if lf < 0 or cr < 0:
-        return max(lf, cr)
-    return min(lf, cr)

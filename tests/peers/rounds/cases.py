@@ -10,7 +10,10 @@ Asked = tuple[str, str]
 class Case(NamedTuple):
     step: Json
     rounds: list[dict[Asked, Json]]
-    """The questions of each round with their answers; none where a round ends with state only."""
+    """The questions of each round with their answers; none where a round ends with state only.
+
+    For a client of the older era all of it is one request; the questions come in the same order.
+    """
     outcome: Json
 
     @property
@@ -153,6 +156,17 @@ CASES = {
 }
 
 
+OLDER_CASES = {
+    **{name: case for name, case in CASES.items() if name != "more rounds than a client goes along with"},
+    "more questions than there are rounds": Case(
+        call("many", questions=11),
+        [{elicit(f"Number {number}?"): value(number)} for number in range(1, 12)],
+        text("the sum is 66"),
+    ),
+}
+"""For clients of the older era: a question is no round of theirs, so nobody counts them."""
+
+
 def missing(**capabilities: Any) -> Json:
     return {"code": -32021, "requiredCapabilities": capabilities}
 
@@ -164,6 +178,21 @@ UNABLE = {
     "nothing asked": Case(call("counts"), [{}, {}], text("counted to 2")),
 }
 """For a client that declares no capability at all."""
+
+OLDER_UNABLE = {
+    **{name: case._replace(outcome={"failed": True}) for name, case in UNABLE.items()},
+    "nothing asked": UNABLE["nothing asked"],
+}
+"""The older era has no error for it: the tool fails."""
+
+
+def able(*, modern: bool) -> dict[str, Case]:
+    return CASES if modern else OLDER_CASES
+
+
+def unable(*, modern: bool) -> dict[str, Case]:
+    return UNABLE if modern else OLDER_UNABLE
+
 
 STEPS = ["order-1 reserve", "order-1 charge", "order-1 send", "order-1 close", "rests one", "rests three"]
 """The lines that the steps of all cases leave behind."""
@@ -178,9 +207,10 @@ ORDER_SCHEMA = {
 }
 
 
-def plan() -> Json:
+def plan(*, modern: bool) -> Json:
     """The cases as the clients read them."""
+    groups = {"able": able(modern=modern), "unable": unable(modern=modern)}
     return {
         group: {name: {"step": case.step, "answers": case.answers} for name, case in cases.items()}
-        for group, cases in (("able", CASES), ("unable", UNABLE))
+        for group, cases in groups.items()
     }

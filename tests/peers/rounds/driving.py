@@ -14,15 +14,15 @@ import pytest
 from tests.peers import running
 
 from . import cases, recording
-from .cases import Json
+from .cases import Case, Json
+from .clients import PeerClient
 from .recording import Recording
 
 HERE = Path(__file__).parent
-SCRIPTS = {"python": HERE / "python_client.py", "typescript": HERE / "typescript_client.mjs"}
 
 
 class Observation(NamedTuple):
-    client: str
+    client: PeerClient
     transport: str
     seen: Json
     """What the client saw."""
@@ -32,8 +32,16 @@ class Observation(NamedTuple):
     log: str
     """What the server wrote to stderr; over stdio also what the client did."""
 
+    @property
+    def cases(self) -> dict[str, Case]:
+        return cases.able(modern=self.client.is_modern)
 
-def observe(client: str, transport: str, folder: Path) -> Observation:
+    @property
+    def unable(self) -> dict[str, Case]:
+        return cases.unable(modern=self.client.is_modern)
+
+
+def observe(client: PeerClient, transport: str, folder: Path) -> Observation:
     """Have a client go through all cases."""
     notes, log = folder / "notes", folder / "log"
     server = [sys.executable, "-W", "error", str(HERE / "server.py"), transport, str(notes)]
@@ -48,21 +56,20 @@ def observe(client: str, transport: str, folder: Path) -> Observation:
     return Observation(client, transport, seen, wire, notes.read_text().splitlines(), log.read_text())
 
 
-def run_client(client: str, target: list[str], log: Path) -> Json:
+def run_client(client: PeerClient, target: list[str], log: Path) -> Json:
     """What the client printed."""
-    interpreter = running.client_command(client)[0]
     printed = log.with_name("printed")
     with log.open("ab") as stderr, printed.open("wb") as stdout:
         ended = subprocess.run(
-            [interpreter, str(SCRIPTS[client]), *target],
-            input=json.dumps(cases.plan()).encode(),
+            [*client.command(), *target],
+            input=json.dumps(cases.plan(modern=client.is_modern)).encode(),
             stdout=stdout,
             stderr=stderr,
             timeout=running.RUN_SECONDS,
             check=False,
         )
     if ended.returncode != 0:
-        pytest.fail(f"the {client} client failed:\n{log.read_text()}", pytrace=False)
+        pytest.fail(f"the client {client.name} failed:\n{log.read_text()}", pytrace=False)
     seen: Json = json.loads(printed.read_text("utf-8"))
     return seen
 

@@ -1,10 +1,11 @@
 """The official Python client answers what a server asks. Run by the interpreter of `.peers/mcp`.
 
-    python python_client.py http URL < plan
-    python python_client.py stdio COMMAND ARGUMENT... < plan
+    python python_client.py MODE http URL < plan
+    python python_client.py MODE stdio COMMAND ARGUMENT... < plan
 
-The plan says what to call and what the user, the model and the client then answer. The client's own
-loop does the rounds; what came of each call, and what was asked for it, is printed as one JSON object.
+`MODE` is "auto" or "legacy". The plan says what to call and what the user, the model and the client then
+answer. The client's own loop does the rounds; what came of each call, and what was asked for it, is printed
+as one JSON object.
 """
 
 import asyncio
@@ -92,13 +93,14 @@ async def answer_all(client: Client, person: Person, plan: Json) -> Json:
     return seen
 
 
-async def main(transport: str, *target: str) -> Json:
+async def main(mode: str, transport: str, *target: str) -> Json:
     plan = json.load(sys.stdin)
     server = (
         target[0] if transport == "http" else StdioServerParameters(command=target[0], args=list(target[1:]))
     )
     person = Person()
     options: Json = {
+        "mode": mode,
         "client_info": Implementation(name="official-python", version="1"),
         "read_timeout_seconds": PATIENCE,
         "message_handler": person.on_message,

@@ -24,15 +24,36 @@ class Recording:
         self.from_client: list[Json] = []
         self.from_server: list[Json] = []
 
-    def requests_for(self, step: Json, *, able: bool = True) -> list[Json]:
-        """The parameters of all requests that a step led to; `able` tells the clients apart."""
+    def requests_for(self, step: Json, *, able: bool | None = True) -> list[Json]:
+        """The parameters of all requests that a step led to; `able` tells modern clients apart."""
         method = {"call": "tools/call", "get": "prompts/get", "read": "resources/read"}[step["do"]]
         return [
             message["params"]
             for message in self.from_client
-            if message["method"] == method
+            if message.get("method") == method
             and all(message["params"].get(field) == step.get(field) for field in ("name", "uri", "arguments"))
-            and bool(message["params"]["_meta"][CAPABILITIES]) == able
+            and (able is None or bool(message["params"]["_meta"][CAPABILITIES]) == able)
+        ]
+
+    @property
+    def asked_by_server(self) -> list[Json]:
+        """The requests of the server."""
+        return [message for message in self.from_server if "method" in message and "id" in message]
+
+    @property
+    def results(self) -> list[tuple[str, Json]]:
+        """The results of the server, each with the method of its request.
+
+        Ids begin anew with every session, but one session follows the other.
+        """
+        methods: dict[Any, list[str]] = {}
+        for message in self.from_client:
+            if "method" in message and "id" in message:
+                methods.setdefault(message["id"], []).append(message["method"])
+        return [
+            (methods[message["id"]].pop(0), message["result"])
+            for message in self.from_server
+            if "result" in message
         ]
 
 
@@ -110,6 +131,7 @@ def messages_in(parser: Any, data: bytes | bytearray) -> list[Json]:
     """The JSON-RPC messages in the bodies of one direction of a connection."""
     bodies = _Bodies()
     parser(bodies).feed_data(bytes(data))
+    bodies.end()
     return bodies.messages
 
 
@@ -128,10 +150,17 @@ class _Bodies:
     def on_body(self, body: bytes) -> None:
         self._body += body
 
+    def end(self) -> None:
+        """The connection is over; what came on a stream that was still open came nevertheless."""
+        if self._type.startswith(b"text/event-stream"):
+            self._body, _, _ = self._body.rpartition(b"\n")
+            self.on_message_complete()
+
     def on_message_complete(self) -> None:
         if self._type.startswith(b"text/event-stream"):
             lines = [line for line in self._body.splitlines() if line.startswith(b"data:")]
-            self.messages += [json.loads(line.removeprefix(b"data:")) for line in lines]
+            events = [data for line in lines if (data := line.removeprefix(b"data:").strip())]
+            self.messages += [json.loads(data) for data in events]  # An event without data is but a mark.
         elif self._body:
             self.messages.append(json.loads(self._body))
         self._body = self._type = b""

@@ -1,28 +1,67 @@
-"""The official clients answer, each with its own loop, what handlers ask: over HTTP and over stdio.
+"""The matrix: every client answers, with its own loop, what our handlers ask, over HTTP and over stdio.
 
-One run of a client gives one observation; each test looks at one part of it.
+One run of a client gives one observation; each test looks at one part of it. The same handlers serve the
+clients of 2026-07-28, who are answered with interim results, and those of 2025, who are asked by requests.
 """
 
 import json
-from itertools import product
+from typing import Any
 
 import httptools
 import pytest
 
-from . import cases
-from .cases import CASES, UNABLE, Case, Json
+from . import cases, fields
+from .cases import Case, Json
+from .clients import CLIENTS, TRANSPORTS, PeerClient
 from .driving import Observation, observe
 from .recording import messages_in
 
+RUNS = [(client, transport) for client in CLIENTS for transport in TRANSPORTS]
 
-@pytest.fixture(
-    scope="module",
-    params=product(("python", "typescript"), ("http", "stdio")),
-    ids=lambda pair: "-".join(pair),
-)
+
+def runs(*names: str, modern: bool | None = None) -> list[Any]:
+    """The runs of clients, each with the name of every case where `names` says so."""
+    chosen = []
+    for run in RUNS:
+        client, transport = run
+        if modern not in (None, client.is_modern):
+            continue
+        of_client = {"able": cases.able, "unable": cases.unable}
+        rows = [[name] for group in names for name in of_client[group](modern=client.is_modern)] or [[]]
+        title = f"{client.name}-{transport}"
+        group = pytest.mark.xdist_group(f"rounds-{title}")
+        chosen += [pytest.param(run, *row, id="-".join([title, *row]), marks=group) for row in rows]
+    return chosen
+
+
+_kept: dict[tuple[PeerClient, str], Observation | BaseException] = {}
+
+
+@pytest.fixture
 def observed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Observation:
-    client, transport = request.param
-    return observe(client, transport, tmp_path_factory.mktemp(f"{client}-{transport}"))
+    """What came of a run, which takes place once; if it fails, all that look at it do."""
+    client, transport = run = request.param
+    if run not in _kept:
+        try:
+            _kept[run] = observe(client, transport, tmp_path_factory.mktemp(f"{client.name}-{transport}"))
+        except BaseException as error:
+            _kept[run] = error
+    if isinstance(kept := _kept[run], BaseException):
+        raise kept
+    return kept
+
+
+EVERY_CASE = pytest.mark.parametrize(("observed", "name"), runs("able"), indirect=["observed"])
+EVERY_MODERN_CASE = pytest.mark.parametrize(
+    ("observed", "name"), runs("able", modern=True), indirect=["observed"]
+)
+EVERY_OLDER_CASE = pytest.mark.parametrize(
+    ("observed", "name"), runs("able", modern=False), indirect=["observed"]
+)
+EVERY_UNABLE_CASE = pytest.mark.parametrize(("observed", "name"), runs("unable"), indirect=["observed"])
+EVERY_RUN = pytest.mark.parametrize("observed", runs(), indirect=True)
+EVERY_MODERN_RUN = pytest.mark.parametrize("observed", runs(modern=True), indirect=True)
+EVERY_OLDER_RUN = pytest.mark.parametrize("observed", runs(modern=False), indirect=True)
 
 
 def outcome(reported: Json) -> Json:
@@ -33,7 +72,8 @@ def outcome(reported: Json) -> Json:
     if "gaveUpAfter" in reported:
         return {"gaveUpAfter": reported["gaveUpAfter"]}
     result = reported["result"]
-    assert not result.get("isError"), result
+    if result.get("isError"):
+        return {"failed": True}
     if "contents" in result:
         (contents,) = result["contents"]
         return {"text": contents["text"]}
@@ -51,35 +91,33 @@ def asked_by_round(reported: Json, case: Case) -> list[list[tuple[str, str]]]:
     return [*rounds, asked] if asked else rounds
 
 
-@pytest.mark.parametrize("name", CASES)
+# What the client sees
+
+
+@EVERY_CASE
 def test_a_handler_that_asks_ends_as_if_it_had_never_stopped(observed: Observation, name: str) -> None:
-    assert outcome(observed.seen["able"][name]) == CASES[name].outcome
+    assert outcome(observed.seen["able"][name]) == observed.cases[name].outcome
 
 
-@pytest.mark.parametrize("name", CASES)
+@EVERY_CASE
 def test_every_callback_is_called_once_for_every_question(observed: Observation, name: str) -> None:
-    reported, case = observed.seen["able"][name], CASES[name]
+    reported, case = observed.seen["able"][name], observed.cases[name]
 
     assert asked_by_round(reported, case) == [sorted(questions) for questions in case.rounds]
     assert reported["left"] == {}
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_call_takes_one_request_more_than_it_has_rounds(observed: Observation, name: str) -> None:
-    case = CASES[name]
-
-    assert len(observed.wire.requests_for(case.step)) == len(case.rounds) + 1
-
-
-@pytest.mark.parametrize("name", UNABLE)
+@EVERY_UNABLE_CASE
 def test_a_client_that_declares_nothing_is_told_what_is_missing(observed: Observation, name: str) -> None:
-    reported, case = observed.seen["unable"][name], UNABLE[name]
+    reported, case = observed.seen["unable"][name], observed.unable[name]
 
     assert outcome(reported) == case.outcome
     assert reported["asked"] == []
-    assert len(observed.wire.requests_for(case.step, able=False)) == len(case.rounds) + 1
+    if case.outcome == {"failed": True}:
+        assert "elicitation" in str(reported["result"]["content"])
 
 
+@EVERY_RUN
 def test_the_client_sees_the_form_and_the_address(observed: Observation) -> None:
     (form,) = observed.seen["able"]["one ask"]["asked"]
     (page,) = observed.seen["able"]["a page to open"]["asked"]
@@ -92,13 +130,43 @@ def test_the_client_sees_the_form_and_the_address(observed: Observation) -> None
     assert haiku["detail"] == 40
 
 
+@EVERY_RUN
 def test_every_step_ran_once(observed: Observation) -> None:
     assert observed.steps == cases.STEPS
 
 
+@EVERY_RUN
+def test_nothing_surprises_either_side(observed: Observation) -> None:
+    servers = 1 if observed.transport == "http" else 2  # Over stdio each connection has its own.
+
+    assert observed.seen["version"] == observed.client.version
+    assert observed.seen["stray"] == []
+    assert observed.log.count("The server ended.") == servers
+    complaints = [line for line in observed.log.splitlines() if line != "The server ended."]
+    assert [line for line in complaints if "clients give up after 10 by default" not in line] == []
+
+
+# What goes over the wire to a client of 2026-07-28
+
+
+@EVERY_MODERN_CASE
+def test_a_call_takes_one_request_more_than_it_has_rounds(observed: Observation, name: str) -> None:
+    case = observed.cases[name]
+
+    assert len(observed.wire.requests_for(case.step)) == len(case.rounds) + 1
+
+
+@pytest.mark.parametrize(("observed", "name"), runs("unable", modern=True), indirect=["observed"])
+def test_a_call_of_a_client_that_declares_nothing_does_too(observed: Observation, name: str) -> None:
+    case = observed.unable[name]
+
+    assert len(observed.wire.requests_for(case.step, able=False)) == len(case.rounds) + 1
+
+
+@EVERY_MODERN_RUN
 def test_a_state_travels_only_where_there_is_something_to_carry(observed: Observation) -> None:
-    stateless = observed.wire.requests_for(CASES["manual without a state"].step)
-    resting = observed.wire.requests_for(CASES["checkpoints"].step)
+    stateless = observed.wire.requests_for(observed.cases["manual without a state"].step)
+    resting = observed.wire.requests_for(observed.cases["checkpoints"].step)
 
     assert ["requestState" in params for params in stateless] == [False, False]
     assert ["inputResponses" in params for params in stateless] == [False, True]
@@ -106,25 +174,52 @@ def test_a_state_travels_only_where_there_is_something_to_carry(observed: Observ
     assert ["inputResponses" in params for params in resting] == [False, False, False]
 
 
-def test_the_server_sends_no_request_of_its_own(observed: Observation) -> None:
-    sent = observed.wire.from_server
-    responses = [message for message in sent if "method" not in message]
-    requests = [message for message in sent if "method" in message and "id" in message]
+@EVERY_MODERN_RUN
+def test_a_modern_client_gets_no_request(observed: Observation) -> None:
+    responses = [message for message in observed.wire.from_server if "method" not in message]
     awaited = [message for message in observed.wire.from_client if "id" in message]
 
-    assert observed.seen["version"] == "2026-07-28"
-    assert requests == []
-    assert len(responses) == len(awaited) > sum(len(case.rounds) + 1 for case in CASES.values())
-    assert all("method" in message for message in observed.wire.from_client), "and gets no response"
+    assert observed.wire.asked_by_server == []
+    assert len(responses) == len(awaited) > sum(len(case.rounds) + 1 for case in observed.cases.values())
+    assert all("method" in message for message in observed.wire.from_client), "and sends no response"
 
 
-def test_nothing_surprises_either_side(observed: Observation) -> None:
-    servers = 1 if observed.transport == "http" else 2  # Over stdio each connection has its own.
+# What goes over the wire to a client of 2025
 
-    assert observed.seen["stray"] == []
-    assert observed.log.count("The server ended.") == servers
-    complaints = [line for line in observed.log.splitlines() if line != "The server ended."]
-    assert [line for line in complaints if "clients give up after 10 by default" not in line] == []
+
+@EVERY_OLDER_CASE
+def test_an_older_client_calls_once_however_often_it_is_asked(observed: Observation, name: str) -> None:
+    step = observed.cases[name].step
+    times = 1 + sum(case.step == step for case in observed.unable.values())
+
+    assert len(observed.wire.requests_for(step, able=None)) == times
+
+
+@EVERY_OLDER_RUN
+def test_an_older_client_is_asked_by_requests(observed: Observation) -> None:
+    questions = [asked for case in observed.cases.values() for asked in case.rounds for _ in asked]
+    answers = [message for message in observed.wire.from_client if "method" not in message]
+
+    assert len(observed.wire.asked_by_server) == len(questions) == len(answers)
+
+
+@EVERY_OLDER_RUN
+def test_an_older_client_gets_no_interim_result(observed: Observation) -> None:
+    interim = {"resultType", "inputRequests", "requestState"}
+
+    assert [result for _, result in observed.wire.results if interim & set(result)] == []
+
+
+@EVERY_OLDER_RUN
+def test_an_older_client_gets_no_field_of_a_later_version(observed: Observation) -> None:
+    results = [fields.unknown_in_result(method, result) for method, result in observed.wire.results]
+    requests = [fields.unknown_in_request(request) for request in observed.wire.asked_by_server]
+
+    assert len(results) > len(observed.cases)
+    assert [paths for paths in [*results, *requests] if paths] == []
+
+
+# Whether all of this would be noticed
 
 
 def test_a_request_of_the_server_would_have_been_seen() -> None:
@@ -137,5 +232,21 @@ def test_a_request_of_the_server_would_have_been_seen() -> None:
         b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n"
         b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n%s"
     ) % (len(reply), reply, stream)
+    seen = [json.loads(reply), json.loads(request)]
 
-    assert messages_in(httptools.HttpResponseParser, connection) == [json.loads(reply), json.loads(request)]
+    assert messages_in(httptools.HttpResponseParser, connection) == seen
+    assert messages_in(httptools.HttpResponseParser, connection.removesuffix(b"0\r\n\r\n")) == seen
+
+
+def test_a_field_of_a_later_version_would_have_been_seen() -> None:
+    tool = {"name": "a", "inputSchema": {"type": "object", "anything": {}}, "execution": {}, "later": 1}
+    meta = {"io.modelcontextprotocol/serverInfo": {}, "example.org/mine": {}}
+    form = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}, "later": 1}
+
+    assert fields.unknown_in_result("tools/list", {"tools": [tool], "ttlMs": 0, "_meta": meta}) == [
+        "result.tools[0].later",
+        "result.ttlMs",
+        "result._meta.io.modelcontextprotocol/serverInfo",
+    ]
+    request = {"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": form}
+    assert fields.unknown_in_request(request) == ["elicitation/create.params.later"]

@@ -1,10 +1,11 @@
 // The official TypeScript client answers what a server asks. Run by the Node of the wheel.
 //
-//     node typescript_client.mjs http URL < plan
-//     node typescript_client.mjs stdio COMMAND ARGUMENT... < plan
+//     node typescript_client.mjs MODE http URL < plan
+//     node typescript_client.mjs MODE stdio COMMAND ARGUMENT... < plan
 //
-// The plan says what to call and what the user, the model and the client then answer. The client's own
-// loop does the rounds; what came of each call, and what was asked for it, is printed as one JSON object.
+// `MODE` is "auto" or "legacy". The plan says what to call and what the user, the model and the client then
+// answer. The client's own loop does the rounds; what came of each call, and what was asked for it, is printed
+// as one JSON object.
 
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -16,7 +17,7 @@ const { Client, ProtocolError, SdkError, SdkErrorCode, StreamableHTTPClientTrans
 const { StdioClientTransport } = require('@modelcontextprotocol/client/stdio');
 
 const PATIENCE = 20_000; // Milliseconds for any single request; the whole run takes two seconds.
-const [transport, ...target] = process.argv.slice(2);
+const [mode, transport, ...target] = process.argv.slice(2);
 const plan = JSON.parse(readFileSync(0, 'utf8'));
 
 const options = { timeout: PATIENCE };
@@ -78,7 +79,7 @@ function ableClient() {
 function newClient(capabilities) {
     const client = new Client(
         { name: 'official-typescript', version: '1' },
-        { capabilities, versionNegotiation: { mode: 'auto' } }
+        { capabilities, versionNegotiation: { mode } }
     );
     client.onerror = error => stray.push(String(error));
     return client;

@@ -1,0 +1,162 @@
+"""A connection to one server: the link, the session in the era that it speaks, and what it allowed to keep.
+
+Knows: when a request is sent again (the server speaks another era than before; a connection dropped
+under a request that changes nothing), and when it is not sent at all (its result is kept). Refuses to know:
+what requests mean.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ekiden.client import eras
+from ekiden.client.answering import Answerer
+from ekiden.client.cache import ResultCache
+from ekiden.client.failures import InvalidResult
+from ekiden.client.legacy import LegacySession
+from ekiden.client.modern import ModernSession
+from ekiden.client.session import Ask, EraChanged, Session
+from ekiden.client.target import ClientLimits, connect, is_url, origin_of
+from ekiden.errors import TransportError, UsageError
+from ekiden.transports.link import HttpRefused, Link
+
+__all__ = ["Connection"]
+
+_log = logging.getLogger("ekiden.client")
+
+_SAFE: Final = frozenset(
+    {"server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list"}
+)
+"""Requests that change nothing, whatever the server does: they are sent again when a connection drops."""
+
+_OF_ROUNDS: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
+"""Requests that may be answered with `input_required`."""
+
+
+class Connection:
+    """The way to one server, from the first message to the last."""
+
+    def __init__(
+        self,
+        target: Any,
+        answerer: Answerer,
+        *,
+        info: Mapping[str, Any],
+        mode: str,
+        draft: bool,
+        log_level: str | None,
+        on_log: Callable[[dict[str, Any]], None] | None,
+        limits: ClientLimits,
+        options: Mapping[str, Any],
+    ) -> None:
+        self._target = target
+        self._answerer = answerer
+        self._info = info
+        self._mode = mode
+        self._draft = draft
+        self._log_level = log_level
+        self._on_log = on_log
+        self._limits = limits
+        self._options = options
+        self._link: Link | None = None
+        self._session: Session | None = None
+        self._finding = asyncio.Lock()
+        self._cache = ResultCache()
+        self.watchers: set[Callable[[dict[str, Any]], None]] = set()
+        """Who is told of every notification."""
+
+    async def open(self) -> None:
+        """Connect, and find out how the server speaks."""
+        self._link = await connect(self._target, limits=self._limits, **self._options)
+        try:
+            self._session = await self._find_session(self._link)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _find_session(self, link: Link) -> Session:
+        return await eras.find_session(
+            lambda: ModernSession(link, self._answerer.capabilities, self._info, log_level=self._log_level),
+            lambda: LegacySession(
+                link,
+                self._answerer,
+                self._info,
+                log_level=self._log_level,
+                on_notification=self.notified,
+                draft=self._draft,
+            ),
+            origin=origin_of(self._target),
+            mode=self._mode,
+            patient=is_url(self._target) or hasattr(self._target, "endpoint"),
+            draft=self._draft,
+        )
+
+    async def close(self) -> None:
+        """Say goodbye, and disconnect."""
+        session, link = self._session, self._link
+        self._session = self._link = None
+        try:
+            if session is not None:
+                await session.close()
+        finally:
+            if link is not None:
+                await link.close()
+
+    @property
+    def session(self) -> Session:
+        """The open session."""
+        if self._session is None:
+            raise UsageError("the client is not connected: use it in `async with Client(...) as client`")
+        return self._session
+
+    async def request(self, ask: Ask) -> dict[str, Any]:
+        """The result of a request: a kept one, or the server's."""
+        retried = "inputResponses" in ask.params or "requestState" in ask.params
+        if not retried and (kept := self._cache.get(ask.method, ask.params)) is not None:
+            return kept
+        if ask.hooks.notification is None:
+            ask.hooks.notification = self.notified
+        result = await self._send(ask)
+        kind = result.get("resultType", "complete")
+        if kind == "complete":
+            if not retried:
+                self._cache.put(ask.method, ask.params, result)
+        elif kind != "input_required":
+            raise InvalidResult(f"The server sent a result of an unknown type: {str(kind)[:100]!r}")
+        elif ask.method not in _OF_ROUNDS:
+            raise InvalidResult(f"The server must not answer {ask.method} with an interim result, but did")
+        return result
+
+    async def _send(self, ask: Ask) -> dict[str, Any]:
+        session = self.session
+        try:
+            return await session.request(ask)
+        except EraChanged as changed:
+            if not await self._is_other(session) and not changed.was_lost:
+                raise changed.refusal from None
+        except TransportError as error:
+            if ask.method not in _SAFE or isinstance(error, HttpRefused):
+                raise
+            _log.debug("The connection dropped; %s is sent again", ask.method)
+        try:
+            return await self.session.request(ask)
+        except EraChanged as changed:
+            raise changed.refusal from None
+
+    async def _is_other(self, session: Session) -> bool:
+        """Find out anew how the server speaks, once for all who ask; whether it is not as before."""
+        async with self._finding:
+            if self._session is session and self._link is not None:
+                eras.forget(origin_of(self._target))
+                await session.leave()
+                self._session = await self._find_session(self._link)
+            return self.session.era != session.era
+
+    def notified(self, message: dict[str, Any]) -> None:
+        """A notification came, on whichever stream."""
+        self._cache.notified(message)
+        if message.get("method") == "notifications/message" and self._on_log is not None:
+            self._on_log(message.get("params") or {})
+        for watch in tuple(self.watchers):
+            watch(message)

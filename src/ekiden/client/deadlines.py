@@ -1,0 +1,22 @@
+"""The cap on the wall clock: what does not end in time is cancelled, at the server too."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from ekiden.client.failures import CallTimeout
+
+__all__ = ["within"]
+
+
+@asynccontextmanager
+async def within(seconds: float | None, what: str) -> AsyncGenerator[None, None]:
+    """Allow the body so many seconds; `what` is named in the `CallTimeout`."""
+    deadline = asyncio.timeout(seconds)
+    try:
+        async with deadline:
+            yield
+    except TimeoutError:
+        if not deadline.expired():
+            raise
+        raise CallTimeout(f"{what} did not end within {seconds:g} seconds") from None

@@ -1,0 +1,100 @@
+"""Calls of several rounds: sent, answered, sent again, until they end or a cap is reached.
+
+A call has one way here, whether the client drives it or its user does by hand: the arguments that
+the server wants mirrored become headers, and a tool's result is held to the tool's own output schema.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+
+from ekiden.client.answering import Answerer
+from ekiden.client.calls import PendingCall, read_pending, respond
+from ekiden.client.connection import Connection
+from ekiden.client.failures import ServerError
+from ekiden.client.session import Ask, Hooks
+from ekiden.client.tools import KnownTools
+from ekiden.errors import HeaderMismatch
+
+__all__ = ["Call", "Driver", "Progress"]
+
+Progress: TypeAlias = Callable[[float, float | None, str | None], None]
+
+
+class Call(msgspec.Struct):
+    """A call before its first round."""
+
+    method: str
+    name: str
+    """What it addresses: a tool, a prompt, a URI."""
+    params: dict[str, Any]
+    progress: Progress | None = None
+
+
+class Driver:
+    """Drives calls over one connection."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        answerer: Answerer,
+        tools: KnownTools,
+        *,
+        learn_tools: Callable[[], Any],
+        most_state: int,
+    ) -> None:
+        self._connection = connection
+        self._answerer = answerer
+        self._tools = tools
+        self._learn_tools = learn_tools
+        self._most_state = most_state
+
+    async def drive(self, call: Call, max_rounds: int) -> dict[str, Any]:
+        """The final result; what is asked on the way is answered by the callbacks."""
+        ended = await self.round(call, None, {})
+        while isinstance(ended, PendingCall):
+            responses = await respond(ended, self._answerer, max_rounds)
+            ended = await self.round(call, ended, responses)
+        return ended
+
+    async def round(
+        self, call: Call, before: PendingCall | None, responses: Mapping[str, Any]
+    ) -> dict[str, Any] | PendingCall:
+        """One round: the final result, checked, or what the call waits for."""
+        params = call.params if before is None else before.retry(responses)
+        result = await self._send(call, params)
+        if result.get("resultType") == "input_required":
+            return read_pending(call.method, call.params, result, before, self._most_state)
+        if call.method == "tools/call":
+            self._tools.check(call.name, result)
+        return result
+
+    async def _send(self, call: Call, params: dict[str, Any]) -> dict[str, Any]:
+        progress = call.progress
+        hooks = Hooks(progress=None if progress is None else _progress_hook(progress))
+        if call.method != "tools/call":
+            return await self._connection.request(Ask(call.method, params, call.name, {}, hooks))
+        headers = self._tools.headers(call.name, params["arguments"])
+        try:
+            return await self._connection.request(Ask(call.method, params, call.name, headers, hooks))
+        except ServerError as error:
+            if error.code != HeaderMismatch.default_code:
+                raise
+        # The server mirrors arguments that we did not know of: look at its tools, and try once more.
+        await self._learn_tools()
+        headers = self._tools.headers(call.name, params["arguments"])
+        return await self._connection.request(Ask(call.method, params, call.name, headers, hooks))
+
+
+def _progress_hook(progress: Progress) -> Callable[[dict[str, Any]], None]:
+    def tell(params: dict[str, Any]) -> None:
+        done, total, message = params.get("progress"), params.get("total"), params.get("message")
+        if isinstance(done, int | float):  # What a server may say beyond that is nobody's business.
+            progress(
+                done,
+                total if isinstance(total, int | float) else None,
+                message if isinstance(message, str) else None,
+            )
+
+    return tell

@@ -1,0 +1,39 @@
+"""Results as typed values: the official models, and what a caller wants of `structuredContent`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from ekiden.client.failures import InvalidResult
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult
+
+__all__ = ["read_structured", "typed"]
+
+T = TypeVar("T")
+
+
+def typed(model: type[T], value: Any) -> T:
+    """A value of the server's as one of the official models."""
+    validate: Any = model
+    try:
+        read: T = validate.model_validate(value, by_name=False)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise InvalidResult(f"The server's {model.__name__} is malformed: {where}: {first['msg']}") from None
+    return read
+
+
+def read_structured(result: CallToolResult, result_type: Any, name: str) -> Any:
+    """The structured content of a tool's result as the type that its caller wants."""
+    if result.is_error:
+        text = " ".join(block.text for block in result.content if block.type == "text")
+        raise InvalidResult(f"Tool {name!r} failed: {text}")
+    try:
+        return TypeAdapter(result_type).validate_python(result.structured_content)
+    except ValidationError as error:
+        raise InvalidResult(f"Tool {name!r} gave something else than {result_type}: {error}") from None
