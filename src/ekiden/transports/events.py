@@ -41,6 +41,7 @@ class EventStream:
         self._changed = asyncio.Event()
         self._read = asyncio.Event()
         self._read_to = 0
+        self._hung_up = False
         if primed:
             self._keep(self._id() + b"retry: %d\ndata: \n\n" % _RETRY_MS)
 
@@ -71,8 +72,12 @@ class EventStream:
         self._changed.set()
 
     def hang_up(self) -> None:
-        """Close the connection, if there is one; the stream goes on."""
-        if self.connection is not None and self.can_be_resumed:
+        """Close the connection, or the next one, when it has sent what there is; the stream goes on."""
+        if not self.can_be_resumed:
+            return
+        if self.connection is None:
+            self._hung_up = True
+        else:
             self.connection.closing = True
             self.wake()
 
@@ -114,8 +119,9 @@ class EventStream:
     def attach(self, connection: "Connection | None", read_to: int) -> None:
         """One reader at a time: a new one takes the place of the old."""
         if self.connection is not None and connection is not None:
-            self.connection.closing = True
-            self.wake()
+            self.connection.leave()
+        if connection is not None and self._hung_up:
+            self._hung_up, connection.closing = False, True
         self.connection = connection
         self.note(read_to)
 
@@ -133,11 +139,18 @@ class Connection:
         self, stream: EventStream, send: Send, *, after: int, silence_seconds: float, stall_seconds: float
     ) -> None:
         self.closing = False
+        """Whether it ends when it has sent what there is."""
+        self._gone = False
         self._stream = stream
         self._send = send
         self._after = after
         self._silence_seconds = silence_seconds
         self._stall_seconds = stall_seconds
+
+    def leave(self) -> None:
+        """End at once: the client is gone, or has come back over another connection."""
+        self._gone = True
+        self._stream.wake()
 
     async def run(self, receive: Receive) -> None:
         """Send until the stream ends, the client leaves, or the connection is closed on purpose."""
@@ -155,18 +168,17 @@ class Connection:
     async def _watch(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
-        self.closing = True
-        self._stream.wake()
+        self.leave()
 
     async def _carry(self) -> None:
         stream = self._stream
-        while not self.closing:
+        while not self._gone:
             event = stream.after(self._after)
             if event is not None:
                 await self._write(event[1])
                 self._after = event[0]
                 stream.note(self._after)
-            elif stream.ended:
+            elif stream.ended or self.closing:
                 break
             elif not await stream.news(self._silence_seconds):
                 await self._write(sse.KEEP_ALIVE)

@@ -133,6 +133,12 @@ class SessionHTTP:
 
     async def serve(self, incoming: Incoming, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
+        try:
+            await self._serve(incoming, receive, send)
+        except ProtocolError as error:  # Whoever says whose request it is has refused it.
+            await _respond(send, 400, jsonrpc.error_response(None, error), _JSON)
+
+    async def _serve(self, incoming: Incoming, receive: Receive, send: Send) -> None:
         headers = incoming.headers
         session_id = headers.get(_SESSION, b"").decode("latin-1").strip()
         version = headers.get(_VERSION, b"").strip().decode("latin-1")
@@ -318,8 +324,7 @@ class SessionHTTP:
 
         if stream.connection is not None:
             # The client has come back before its old connection was seen to be lost.
-            stream.connection.closing = True
-            stream.wake()
+            stream.connection.leave()
             await stream.released()
         feeding = asyncio.get_running_loop().create_task(feed())
         try:
