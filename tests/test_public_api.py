@@ -33,6 +33,7 @@ PUBLIC = [
     "RoundLimits",
     "Server",
     "ServerError",
+    "SessionLimits",
     "StepFailed",
     "TooManyRounds",
     "ToolError",

@@ -145,6 +145,14 @@ async def test_the_client_page_follows_signs_in_and_is_careful() -> None:
         assert await client.signed_in(f"{base}/mcp") == tools
 
 
+async def test_both_eras_are_greeted(capsys: pytest.CaptureFixture[str]) -> None:
+    await __import__("both_eras").main()
+    assert capsys.readouterr().out.splitlines() == [
+        "2026-07-28 Hello, Aiko! That took a round.",
+        "2025-11-25 Hello, Aiko! That took a pushed request.",
+    ]
+
+
 def test_the_tests_of_the_testing_page_pass(pytester: pytest.Pytester) -> None:
     for name in ("test_trip.py", "trip.py"):
         pytester.makepyfile(**{name.removesuffix(".py"): (ROOT / "examples" / name).read_text()})

@@ -7,6 +7,7 @@ for the origin, so that the next client of this process does not ask again.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Final
 
@@ -44,8 +45,15 @@ async def find_session(
     origin: str | None,
     mode: str,
     patient: bool,
+    draft: bool = False,
 ) -> Session:
-    """A session in the era that the server speaks. `patient` waits for the probe however long it takes."""
+    """A session in the era that the server speaks. `patient` waits for the probe however long it takes.
+
+    With `draft`, a draft between the eras is offered first: it begins with the old handshake.
+    """
+    if draft and mode == "auto":
+        with contextlib.suppress(ServerError, InvalidResult, HttpRefused):
+            return await _shaken(legacy(), None)
     if mode == "auto" and known_era(origin) == "legacy":
         try:
             return await _shaken(legacy(), origin)
@@ -56,7 +64,8 @@ async def find_session(
         if await _is_modern(session, required=mode == "modern", patient=patient):
             _remember(origin, "modern")
             return session
-    return await _shaken(legacy(), origin)
+    # What was demanded says nothing about the server.
+    return await _shaken(legacy(), origin if mode == "auto" else None)
 
 
 async def _shaken(session: LegacySession, origin: str | None) -> LegacySession:

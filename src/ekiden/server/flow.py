@@ -222,7 +222,10 @@ class Flows:
             claims.asked = {key: ask.digest for key, ask in ended.asks.items()}
             claims.pauses = ended.pauses
             if call.handler.parked:
-                claims.parked, claims.journal = self.parking.park(leg, context), {}
+                claims.parked, claims.journal = (
+                    self.parking.park(leg, context, getattr(call.stream, "session", None)),
+                    {},
+                )
         elif isinstance(ended, InputRequired):
             requests = self._manual(call, claims, leg, context, ended)
             if ended.request_state is None and not claims.answers and not claims.journal:

@@ -80,6 +80,10 @@ class Answering(Protocol):
         """Answer one request."""
         ...
 
+    def left(self, session: object) -> None:
+        """A session has ended: what waits for its client is given up."""
+        ...
+
 
 class Session:
     """Implements `ekiden.transports.sessions.ClientSession`."""
@@ -122,11 +126,15 @@ class Session:
         assert task is not None
         self._running[request_id] = task
         self.hold()
+        stream = SessionStream(self, line)
         try:
             outcome = self._keeper.endpoint.at_once(request)
             if outcome is None:
-                outcome = await self._keeper.endpoint.answer(request, SessionStream(self, line))
+                outcome = await self._keeper.endpoint.answer(request, stream)
+            if task.cancelling():
+                raise asyncio.CancelledError  # It ended nevertheless, and nobody wants to hear of it.
         finally:
+            stream.open = False
             if self._running.get(request_id) is task:
                 del self._running[request_id]
             self.let_go()
@@ -281,6 +289,7 @@ class Session:
     def end(self) -> None:
         """End it: what runs is cancelled, and the id names nothing any more."""
         self._keeper.forget(self)
+        self._keeper.endpoint.left(self)
         for task in tuple(self._running.values()):
             task.cancel()
         if self._subscription is not None:
@@ -296,24 +305,32 @@ class SessionStream:
 
     def __init__(self, session: Session, line: Line) -> None:
         self.session = session
+        self.open = True
+        """Whether the request still runs: what its handler left behind is not heard any more."""
         self._line = line
 
     @property
     def can_notify(self) -> bool:
         """Whether the client takes a stream."""
-        return self._line.can_stream
+        return self.open and self._line.can_stream
 
     async def notify(self, method: str, params: dict[str, Any]) -> None:
         """Send a notification that belongs to the request."""
-        await self._line.send(jsonrpc.notification(method, params))
+        if self.open:
+            await self._line.send(jsonrpc.notification(method, params))
+        else:
+            await asyncio.sleep(0)
 
     async def ask(self, method: str, params: Mapping[str, Any] | None, elicitation_id: str) -> Any:
         """Send a request to the client."""
+        if not self.open:
+            raise CannotAsk("The call has ended: nobody can be asked on its behalf any more")
         return await self.session.ask(self._line, method, params, elicitation_id)
 
     def hang_up(self) -> None:
         """Close the connection; the client comes back for the rest."""
-        self._line.hang_up()
+        if self.open:
+            self._line.hang_up()
 
 
 class Sessions:

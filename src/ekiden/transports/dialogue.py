@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from ekiden.errors import ProtocolError
+from ekiden.errors import InternalError, ProtocolError
 from ekiden.transports.sessions import ClientSession, SessionKeeper, SessionsFull
 from ekiden.wire import jsonrpc
 from ekiden.wire.handshake import Response, read_incoming
@@ -20,7 +20,8 @@ __all__ = ["Dialogue"]
 _log = logging.getLogger("ekiden.conversation")
 
 _MOST_IN_FLIGHT: Final = 1024
-"""Requests that may run at once on one channel; reading pauses above it."""
+"""Requests that may run at once on one channel. To stop reading would not do: answers come the same way."""
+_TOO_MANY: Final = InternalError("Too many requests are running")
 
 
 class Dialogue:
@@ -32,7 +33,6 @@ class Dialogue:
         self._session = session
         self._write = write
         self._running: set[asyncio.Task[None]] = set()
-        self._room = asyncio.Semaphore(_MOST_IN_FLIGHT)
         self._telling: asyncio.Task[None] | None = None
 
     @classmethod
@@ -65,17 +65,14 @@ class Dialogue:
                 self._session.responded(message)
             elif message.id is None:
                 self._notified(message)
+            elif len(self._running) >= _MOST_IN_FLIGHT:
+                broken.append(jsonrpc.error_response(message.id, _TOO_MANY))
             else:
                 requests.append(message)
         if requests or broken:
-            await self._room.acquire()
             task = asyncio.get_running_loop().create_task(self._answer(requests, broken, batch))
             self._running.add(task)
-            task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
-        self._room.release()
+            task.add_done_callback(self._running.discard)
 
     def _notified(self, message: Message) -> None:
         self._session.notified(message)

@@ -24,7 +24,6 @@ class Exchange:
         self._open_stream = open_stream
         self._waiting = 0
         self._changed = asyncio.Event()
-        self._hung_up = False
 
     @property
     def done(self) -> bool:
@@ -75,7 +74,7 @@ class Exchange:
 
     async def send(self, message: bytes) -> None:
         """Send a message besides the responses."""
-        if self.can_stream:
+        if self.can_stream and not self.done:
             stream = self.begin()
             stream.append(message)
             await stream.has_room()
@@ -84,9 +83,5 @@ class Exchange:
 
     def hang_up(self) -> None:
         """Close the connection as soon as the client can come back for the rest."""
-        if self.can_stream:
-            stream = self.begin()
-            if stream.connection is None:
-                asyncio.get_running_loop().call_soon(stream.hang_up)
-            else:
-                stream.hang_up()
+        if self.can_stream and not self.done:
+            self.begin().hang_up()

@@ -61,7 +61,8 @@ class _Streams:
     def __init__(self, session: ClientSession) -> None:
         self._polls = session.version not in _WITHOUT_POLLING
         self._numbers = 0
-        self.open: dict[int, EventStream] = {}
+        self._kept: dict[int, asyncio.TimerHandle] = {}
+        self.open: dict[int | None, EventStream] = {}
         self.standing = EventStream(0, primed=self._polls)
         """What is told outside of requests."""
         self.open[0] = self.standing
@@ -71,18 +72,24 @@ class _Streams:
         stream = self.open[self._numbers] = EventStream(self._numbers, primed=self._polls)
         return stream
 
-    def forget(self, stream: EventStream) -> None:
-        self.open.pop(stream.number, None)
+    def keep(self, stream: EventStream) -> None:
+        """A stream has been sent. Whether its end was seen, nobody knows: it can be had for a while."""
+        number = stream.number
+        if number is not None and stream.ended and number in self.open and number not in self._kept:
+            loop = asyncio.get_running_loop()
+            self._kept[number] = loop.call_later(_KEPT_SECONDS, self._forget, number)
+        while len(self._kept) > _KEPT_STREAMS:
+            self._forget(next(iter(self._kept)))
 
-    def tidy(self) -> None:
-        """Of the streams that ended, keep the newest few."""
-        ended = [number for number, stream in self.open.items() if stream.ended]
-        for number in ended[:-_KEPT_STREAMS]:
-            del self.open[number]
+    def _forget(self, number: int) -> None:
+        self._kept.pop(number).cancel()
+        del self.open[number]
 
     def close(self) -> None:
         for stream in self.open.values():
             stream.end()
+        for timer in self._kept.values():
+            timer.cancel()
 
 
 class SessionHTTP:
@@ -126,6 +133,12 @@ class SessionHTTP:
 
     async def serve(self, incoming: Incoming, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
+        try:
+            await self._serve(incoming, receive, send)
+        except ProtocolError as error:  # Whoever says whose request it is has refused it.
+            await _respond(send, 400, jsonrpc.error_response(None, error), _JSON)
+
+    async def _serve(self, incoming: Incoming, receive: Receive, send: Send) -> None:
         headers = incoming.headers
         session_id = headers.get(_SESSION, b"").decode("latin-1").strip()
         version = headers.get(_VERSION, b"").strip().decode("latin-1")
@@ -260,13 +273,7 @@ class SessionHTTP:
             await self._carry(stream, 0, receive, send)
         finally:
             if streams is not None:
-                self._keep(streams, stream)
-
-    def _keep(self, streams: _Streams, stream: EventStream) -> None:
-        """Whether the client has seen the end, nobody knows: it can ask for it for a while."""
-        streams.tidy()
-        if stream.ended:
-            asyncio.get_running_loop().call_later(_KEPT_SECONDS, streams.forget, stream)
+                streams.keep(stream)
 
     async def _carry(self, stream: EventStream, after: int, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": list(_SSE)})
@@ -302,7 +309,7 @@ class SessionHTTP:
             await self._listen(session, stream, after, receive, send)
         else:
             await self._carry(stream, after, receive, send)
-            self._keep(streams, stream)
+            streams.keep(stream)
 
     async def _listen(
         self, session: ClientSession, stream: EventStream, after: int, receive: Receive, send: Send
@@ -317,8 +324,7 @@ class SessionHTTP:
 
         if stream.connection is not None:
             # The client has come back before its old connection was seen to be lost.
-            stream.connection.closing = True
-            stream.wake()
+            stream.connection.leave()
             await stream.released()
         feeding = asyncio.get_running_loop().create_task(feed())
         try:
@@ -340,7 +346,7 @@ _GONE: Final = "Session not found: begin anew with `initialize`"
 
 def _passing_stream() -> EventStream:
     """The stream of a client without a session: nobody can come back for it."""
-    return EventStream(0, primed=False)
+    return EventStream(None, primed=False)
 
 
 def _is_handshake(incoming: Incoming) -> bool:
