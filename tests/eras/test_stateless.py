@@ -57,6 +57,13 @@ async def test_progress_streams_without_ids_to_come_back_to() -> None:
         assert [event.id for event in seen] == [None] * 4
 
 
+async def test_words_of_2026_in_an_argument_do_not_make_a_request_modern() -> None:
+    async with served(make_server(stateless_2025=True)) as base, raw_client(base) as client:
+        words = "io.modelcontextprotocol/protocolVersion"
+        assert text(await client.answered(call("mirrored", region=words))) == words
+        assert (await client.send([request("ping")])).json() == [{"jsonrpc": "2.0", "id": 1, "result": {}}]
+
+
 async def test_there_is_nothing_to_get_or_to_delete() -> None:
     async with served(make_server(stateless_2025=True)) as base, raw_client(base) as client:
         for session in (None, "stale"):

@@ -412,8 +412,8 @@ class Sessions:
         return session
 
     def _who(self, headers: Headers | None) -> str:
-        if self._principal is None:
-            return ""
+        if self._principal is None or headers is None:
+            return ""  # On a channel of its own nobody else can name the session.
         meta = request_meta({}, versions.LEGACY[0], {}, {}, None)
         return self._principal(Request(0, "initialize", {}, meta, None, headers)) or ""
 

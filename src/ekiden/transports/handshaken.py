@@ -16,7 +16,7 @@ from ekiden.transports.exchange import Exchange
 from ekiden.transports.reply import Incoming, Receive, Send
 from ekiden.transports.sessions import ClientSession, SessionKeeper, SessionsFull
 from ekiden.wire import jsonrpc, versions
-from ekiden.wire.handshake import Response, read_incoming
+from ekiden.wire.handshake import Response, is_modern, read_incoming
 from ekiden.wire.headers import Headers
 from ekiden.wire.json import decode, is_array
 from ekiden.wire.jsonrpc import EnvelopeError, Message
@@ -113,7 +113,7 @@ class SessionHTTP:
             return False
         if _SESSION in headers:
             return True
-        if _META in body:
+        if _META in body and _names_its_version(body):
             return False
         if version.decode("latin-1") in self._keeper.spoken or (self._keeper.stateless and not version):
             return True
@@ -347,6 +347,14 @@ _GONE: Final = "Session not found: begin anew with `initialize`"
 def _passing_stream() -> EventStream:
     """The stream of a client without a session: nobody can come back for it."""
     return EventStream(None, primed=False)
+
+
+def _names_its_version(body: bytes) -> bool:
+    try:
+        value: Any = decode(body)
+        return is_modern(value["params"])
+    except (ProtocolError, TypeError, KeyError, AttributeError):
+        return False
 
 
 def _is_handshake(incoming: Incoming) -> bool:
