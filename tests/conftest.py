@@ -1,3 +1,19 @@
 """For all tests."""
 
+import pytest
+
 pytest_plugins = ["pytester"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--matrix", action="store_true", help="print who works with whom, as the tests found it")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if config.getoption("--matrix"):
+        from tests.peers import matrix
+
+        works = matrix.found(terminalreporter.stats.get("passed", []))
+        for table in (matrix.OUR_SERVER, matrix.OUR_CLIENT):
+            terminalreporter.section(table)
+            terminalreporter.write_line(matrix.render(table, works))

@@ -28,6 +28,8 @@ class Peer(NamedTuple):
     """An SDK that servers are written with."""
 
     name: str
+    title: str
+    """For the documentation."""
     environment: str
     script: str
     version: str
@@ -45,11 +47,13 @@ class Peer(NamedTuple):
 
 
 PEERS = (
-    Peer("mcp-2.3", "mcp", "official.py", "2.3.0", ("modern", "legacy")),
-    Peer("fastmcp-4.1", "fastmcp", "fastmcp4.py", "4.1.2", ("modern", "legacy")),
-    Peer("typescript-2.4", "typescript", "typescript.mjs", "2.4.0", ("modern", "legacy")),
-    Peer("mcp-1.30", "mcp1", "official1.py", "1.30.0", ("legacy",)),
-    Peer("typescript-1.32", "typescript", "typescript1.mjs", "1.32.2", ("legacy",)),
+    Peer("mcp-2.3", "mcp 2.3 (Python)", "mcp", "official.py", "2.3.0", ("modern", "legacy")),
+    Peer("fastmcp-4.1", "FastMCP 4.1", "fastmcp", "fastmcp4.py", "4.1.2", ("modern", "legacy")),
+    Peer(
+        "typescript-2.4", "TypeScript SDK 2.4", "typescript", "typescript.mjs", "2.4.0", ("modern", "legacy")
+    ),
+    Peer("mcp-1.30", "mcp 1.30 (Python)", "mcp1", "official1.py", "1.30.0", ("legacy",)),
+    Peer("typescript-1.32", "TypeScript SDK 1.32", "typescript", "typescript1.mjs", "1.32.2", ("legacy",)),
 )
 
 

@@ -125,13 +125,8 @@ class Client:
 
         if self.session.era == "modern":
             return typed(DiscoverResult, await self._request(Ask("server/discover", {})))
-        return DiscoverResult.model_validate(
-            {
-                "supportedVersions": [self.session.version],
-                "capabilities": self.session.capabilities,
-                "instructions": self.session.instructions,
-            }
-        )
+        told = {"capabilities": self.session.capabilities, "instructions": self.session.instructions}
+        return typed(DiscoverResult, {"supportedVersions": [self.session.version], **told})
 
     # Lists
 

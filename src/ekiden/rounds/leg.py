@@ -222,19 +222,23 @@ class Leg:
     def _forget(self, main: EagerTask) -> None:
         """Let go of what refers back to us, so that nothing of a leg is left to the garbage collector."""
         main.error = self._eager = self._main = None
+        del main.task
         self._asks.clear()
 
     async def _do_afterwards(self, main: EagerTask) -> None:
         """If the handler returned: do what it wanted done then."""
-        if self._ending is not None or main.exception() is not None:
-            return
-        try:
-            for step in self._afterwards:
-                await self.step(step)
-        except asyncio.CancelledError:
-            if isinstance(self._ending, Exception):
-                raise self._ending from None
-            raise
+        if self._ending is None and main.exception() is None:
+            try:
+                for step in self._afterwards:
+                    await self.step(step)
+            except asyncio.CancelledError:
+                self._raise_ending()
+                raise
+
+    def _raise_ending(self) -> None:
+        """If an effect ended the leg with an error, that is the one to hear of, not its cancellation."""
+        if isinstance(self._ending, Exception):
+            raise self._ending from None
 
     async def stop(self) -> None:
         """Nobody waits for the outcome any more: cancel the handler, and let running steps end."""

@@ -305,7 +305,7 @@ class Connection(asyncio.Protocol):
         """An exchange is over: on to the next one."""
         self._exchange = None
         self._end(exchange)
-        if self._waiting and not self._closing:
+        while self._waiting and self._exchange is None and not self._closing:
             if len(self._waiting) == _QUEUED:
                 self.transport.resume_reading()
             self._begin(self._waiting.popleft())
