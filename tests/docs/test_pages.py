@@ -118,14 +118,6 @@ async def test_the_mounted_server_answers_under_its_path() -> None:
     assert mounted.counts["tools/call", "Complete"] == 1
 
 
-async def test_both_eras_are_greeted(capsys: pytest.CaptureFixture[str]) -> None:
-    await __import__("both_eras").main()
-    assert capsys.readouterr().out.splitlines() == [
-        "2026-07-28 Hello, Aiko! That took a round.",
-        "2025-11-25 Hello, Aiko! That took a pushed request.",
-    ]
-
-
 async def test_the_examples_of_the_client_page_do_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
     client = __import__("client")
     weather = ROOT / "examples" / "weather.py"
@@ -151,6 +143,14 @@ async def test_the_client_page_follows_signs_in_and_is_careful() -> None:
         assert following.result() == ["notifications/resources/updated"]
         assert await client.careful(f"{base}/mcp") == tools
         assert await client.signed_in(f"{base}/mcp") == tools
+
+
+async def test_both_eras_are_greeted(capsys: pytest.CaptureFixture[str]) -> None:
+    await __import__("both_eras").main()
+    assert capsys.readouterr().out.splitlines() == [
+        "2026-07-28 Hello, Aiko! That took a round.",
+        "2025-11-25 Hello, Aiko! That took a pushed request.",
+    ]
 
 
 def test_the_tests_of_the_testing_page_pass(pytester: pytest.Pytester) -> None:

@@ -7,6 +7,7 @@ for the origin, so that the next client of this process does not ask again.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Final
 
@@ -50,9 +51,12 @@ async def find_session(
 
     With `draft`, a draft between the eras is offered first: it begins with the old handshake.
     """
-    if mode == "auto" and (draft or known_era(origin) == "legacy"):
+    if draft and mode == "auto":
+        with contextlib.suppress(ServerError, InvalidResult, HttpRefused):
+            return await _shaken(legacy(), None)
+    if mode == "auto" and known_era(origin) == "legacy":
         try:
-            return await _shaken(legacy(), None if draft else origin)
+            return await _shaken(legacy(), origin)
         except (ServerError, InvalidResult, HttpRefused):
             forget(origin)  # It was upgraded since, and no longer knows the handshake.
     if mode != "legacy":

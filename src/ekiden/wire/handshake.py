@@ -134,9 +134,7 @@ def request_meta(
     log_level: str | None,
 ) -> RequestMeta:
     """What a request of a session says: what the session says, and its own `_meta` on top of it."""
-    fields: Any = params.get("_meta")
-    if fields is None:
-        fields = {}
+    fields: Any = params.get("_meta") or {}
     if not is_object(fields):
         raise InvalidParams("Invalid params: `_meta` must be an object")
     own = fields.get(CLIENT_CAPABILITIES)
