@@ -15,7 +15,6 @@ it will not be cancelled.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import ContextVar
@@ -37,6 +36,8 @@ _log = logging.getLogger("ekiden.rounds")
 _IDLE_PASSES: Final = 4
 """Passes of the event loop without an effect after which a leg is at rest. A branch that is started
 in a task group inside a task group inside a gather comes to its first effect within three."""
+
+_UNANSWERED: Final = object()
 
 _PATIENCE: Final = 100
 """Effects that an ended handler may try before it is taken to be deaf, and put to sleep."""
@@ -211,8 +212,9 @@ class Leg:
         try:
             if error is not None:
                 raise _escaped(error)
-            for key in self.journal.missing_steps():
-                raise self._vanished(key, "it returned without it")
+            if len(self.journal.seen) != len(self.journal.entries):
+                for key in self.journal.missing_steps():
+                    raise self._vanished(key, "it returned without it")
             return main.result()
         finally:
             self._close()
@@ -352,24 +354,34 @@ class Leg:
         self._not_in_a_step("ask")
         self.use("asks")
         name = self._name("a:", key, f"{ask.prefix}-{ask.digest}")
+        answer = self._answer_to(name, ask)
+        return answer if answer is not _UNANSWERED else await self._other_side(name[2:], ask)
+
+    def _answer_to(self, name: str, ask: Ask) -> Any:
+        """What was answered to a question: in an earlier leg, or with this request."""
         entry = self.journal.find(name)
         if entry is not None and entry.digest == ask.digest:
-            # Not read yet, or by validators of the author's own, who may have changed their mind.
-            with contextlib.suppress(UnfitAnswer, MalformedAnswer):
-                return ask.read(entry.value)
-        wire_key = name[2:]
-        if wire_key in self._responses and self._counts_for(wire_key, ask):
-            raw = self._responses[wire_key]
             try:
-                value = ask.read(raw)
-            except MalformedAnswer as problem:
-                self._fail(_malformed(wire_key, problem))
-            except UnfitAnswer as problem:
-                self._unfit.add(wire_key)
-                _log.info("%s: the answer to %r is asked for again: %s", self.handler, wire_key, problem)
-            else:
-                self._remember(name, Entry("answer", ask.digest, raw, self._in_order()))
-                return value
+                return ask.read(entry.value)
+            except (UnfitAnswer, MalformedAnswer):
+                pass  # Not read before, or by validators of the author's own, who changed their mind.
+        wire_key = name[2:]
+        if wire_key not in self._responses or not self._counts_for(wire_key, ask):
+            return _UNANSWERED
+        raw = self._responses[wire_key]
+        try:
+            value = ask.read(raw)
+        except MalformedAnswer as problem:
+            self._fail(_malformed(wire_key, problem))
+        except UnfitAnswer as problem:
+            self._unfit.add(wire_key)
+            _log.info("%s: the answer to %r is asked for again: %s", self.handler, wire_key, problem)
+            return _UNANSWERED
+        self._remember(name, Entry("answer", ask.digest, raw, self._in_order()))
+        return value
+
+    async def _other_side(self, wire_key: str, ask: Ask) -> Any:
+        """Have the leg end with this question; in a parked one, wait for the answer."""
         if not declares(self._capabilities, ask.needs):
             self._fail(MissingCapability(ask.needs))
         future: asyncio.Future[Any] = self._loop.create_future()
