@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ekiden.server.manual import InputRequired
     from ekiden.server.sealing import RoundLimits
     from ekiden.server.server import Server
-    from ekiden.server.sessions import SessionLimits
+    from ekiden.server.session import SessionLimits
     from ekiden.transports.asgi import Limits
     from ekiden.wire.modern import Request
 
@@ -100,7 +100,7 @@ _HOMES = {
     "Outcome": "ekiden.rounds.outcome",
     "Request": "ekiden.wire.modern",
     "Server": "ekiden.server.server",
-    "SessionLimits": "ekiden.server.sessions",
+    "SessionLimits": "ekiden.server.session",
 }
 
 

@@ -7,6 +7,7 @@ may be lost, and the next one goes on after the last event that the client has s
 import asyncio
 import contextlib
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from ekiden.errors import TransportError
@@ -33,6 +34,7 @@ class EventStream:
     def __init__(self, number: int | None, *, primed: bool) -> None:
         self.number = number
         self.ended = False
+        self.on_end: Callable[[], None] | None = None
         self.connection: Connection | None = None
         self.can_be_resumed = primed
         self._kept: deque[tuple[int, bytes]] = deque()
@@ -68,8 +70,11 @@ class EventStream:
 
     def end(self) -> None:
         """Nothing more comes."""
-        self.ended = True
-        self._changed.set()
+        if not self.ended:
+            self.ended = True
+            self._changed.set()
+            if self.on_end is not None:
+                self.on_end()
 
     def hang_up(self) -> None:
         """Close the connection, or the next one, when it has sent what there is; the stream goes on."""
