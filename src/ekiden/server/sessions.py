@@ -15,7 +15,7 @@ from ekiden.server.registry import Registry
 from ekiden.server.session import Answering, Session, SessionLimits, SessionStream
 from ekiden.transports.port import Stream
 from ekiden.transports.sessions import SessionsFull
-from ekiden.wire import versions
+from ekiden.wire import tasks, versions
 from ekiden.wire.draft import Draft
 from ekiden.wire.handshake import Hello, negotiate, read_hello, request_meta
 from ekiden.wire.headers import Headers
@@ -27,7 +27,7 @@ __all__ = ["Session", "SessionLimits", "Sessions", "session_answers"]
 
 _log = logging.getLogger("ekiden.sessions")
 
-_MODERN_ONLY: Final = frozenset({"server/discover", "subscriptions/listen"})
+_MODERN_ONLY: Final = frozenset({"server/discover", "subscriptions/listen", *tasks.METHODS})
 _EVERYTHING: Final[dict[str, Any]] = {
     "elicitation": {"form": {}, "url": {}},
     "sampling": {"tools": {}, "context": {}},
