@@ -33,9 +33,10 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	.peers/fastmcp/bin/pip install --quiet --disable-pip-version-check --constraint peers/constraints.txt fastmcp uvloop httptools
 	@touch $@
 
-.peers/mcp1/.ready: peers/constraints-mcp1.txt
-	$(PYTHON) -m venv .peers/mcp1
-	.peers/mcp1/bin/pip install --quiet --disable-pip-version-check --constraint peers/constraints-mcp1.txt mcp uvloop httptools
+# The first generation of the official SDK: its last version, and those of June and March 2025.
+.peers/mcp1/.ready .peers/mcp1-june/.ready .peers/mcp1-march/.ready: .peers/%/.ready: peers/constraints-%.txt
+	$(PYTHON) -m venv .peers/$*
+	.peers/$*/bin/pip install --quiet --disable-pip-version-check --constraint $< mcp
 	@touch $@
 
 .peers/fastmcp-tasks/.ready: peers/constraints-tasks.txt
@@ -56,6 +57,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@touch $@
 
 PEERS := .peers/mcp/.ready .peers/mcp1/.ready .peers/fastmcp/.ready .peers/node/.ready .peers/typescript/.ready
+EARLIER_PEERS := .peers/mcp1-june/.ready .peers/mcp1-march/.ready
 
 demo: $(VENV)/.ready ## A call goes on while its workers are killed
 	@$(BIN)/python examples/demo.py
@@ -67,7 +69,7 @@ demo-tasks: $(VENV)/.ready ## A task goes on while its workers are killed, on SQ
 test: $(VENV)/.ready $(PEERS) ## Run the tests (also against the clients and servers of others)
 	$(BIN)/pytest -n 2 --dist loadgroup -m "not slow"
 
-test-all: $(VENV)/.ready $(PEERS) ## Run the tests, the slow ones too
+test-all: $(VENV)/.ready $(PEERS) $(EARLIER_PEERS) ## Run the tests, the slow ones too
 	$(BIN)/pytest -n 2 --dist loadgroup
 
 check: format lint types layers test ## Everything that must be green

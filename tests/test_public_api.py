@@ -36,6 +36,7 @@ PUBLIC = [
     "RoundLimits",
     "Server",
     "ServerError",
+    "SessionLimits",
     "StepFailed",
     "StoreUnavailable",
     "Task",

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ekiden.server.manual import InputRequired
     from ekiden.server.sealing import RoundLimits
     from ekiden.server.server import Server
+    from ekiden.server.session import SessionLimits
     from ekiden.server.task_work import CancelledTask
     from ekiden.tasks.runner import TaskLimits
     from ekiden.transports.asgi import Limits
@@ -80,6 +81,7 @@ __all__ = [
     "RoundLimits",
     "Server",
     "ServerError",
+    "SessionLimits",
     "StepFailed",
     "StoreUnavailable",
     "Task",
@@ -121,6 +123,7 @@ _HOMES = {
     "Outcome": "ekiden.rounds.outcome",
     "Request": "ekiden.wire.modern",
     "Server": "ekiden.server.server",
+    "SessionLimits": "ekiden.server.session",
     "CancelledTask": "ekiden.server.task_work",
     "Task": "ekiden.rounds.outcome",
     "TaskLimits": "ekiden.tasks.runner",

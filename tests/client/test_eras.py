@@ -245,6 +245,29 @@ async def test_an_upgrade_is_noticed() -> None:
         assert eras.known_era(f"{base}/mcp") == "modern"
 
 
+async def test_an_upgrade_between_two_clients_is_noticed() -> None:
+    changing = Changing(OldServer().app)
+    async with served(changing) as base:
+        async with Client(f"{base}/mcp") as client:
+            assert client.session.era == "legacy"
+        changing.app = Changing(_only_modern(modern_server().asgi()))
+        async with Client(f"{base}/mcp") as client:
+            assert client.session.era == "modern"
+            assert text(await client.call_tool("ask")) == "modern"
+
+
+def _only_modern(app: Any) -> Any:
+    """A server that knows no handshake."""
+
+    async def choose(scope: Any, receive: Any, send: Any) -> None:
+        if b"mcp-method" in dict(scope["headers"]):
+            return await app(scope, receive, send)
+        await send({"type": "http.response.start", "status": 400, "headers": []})
+        return await send({"type": "http.response.body", "body": b""})
+
+    return choose
+
+
 async def test_a_downgrade_is_noticed() -> None:
     old = OldServer()
     changing = Changing(modern_server().asgi())

@@ -1,5 +1,6 @@
 """The code in the documentation is the code of files that are run, and every link leads somewhere."""
 
+import asyncio
 import re
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from mcp_types import ElicitRequestFormParams, ElicitResult
 
 from ekiden import Client, Server
 from ekiden.testing import CANCEL, DECLINE, CallFailed, ScriptedClient
+from tests.serving import served
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -135,6 +137,41 @@ async def test_the_mounted_server_answers_under_its_path() -> None:
         response = await client.post("/tools/mcp", json=body, headers=headers)
     assert response.json()["result"]["structuredContent"] == 3
     assert mounted.counts["tools/call", "Complete"] == 1
+
+
+async def test_the_examples_of_the_client_page_do_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    client = __import__("client")
+    weather = ROOT / "examples" / "weather.py"
+    days = await client.forecast([sys.executable, str(weather), "--stdio"])
+    assert [(day.day, day.celsius) for day in days] == [(1, 8), (2, 7)]
+    assert await client.plan(server_of("trip")) == "anything near the castle, saved to file:///home/aiko"
+    async with served(server_of("refund")) as base:
+        text = await client.begin(f"{base}/mcp", "7")
+        assert text is not None
+        assert await client.finish(f"{base}/mcp", text, {"ok": True})
+    assert capsys.readouterr().out == "paid 120 back to Aiko\n"
+
+
+async def test_the_client_page_follows_signs_in_and_is_careful() -> None:
+    client, server = __import__("client"), server_of("weather")
+    tools = ["forecast"]
+    async with served(server) as base:
+        following = asyncio.ensure_future(client.follow(f"{base}/mcp", 1))
+        async with asyncio.timeout(10):
+            while not following.done():
+                server.resource_updated("weather://Tokyo/now")
+                await asyncio.sleep(0.05)
+        assert following.result() == ["notifications/resources/updated"]
+        assert await client.careful(f"{base}/mcp") == tools
+        assert await client.signed_in(f"{base}/mcp") == tools
+
+
+async def test_both_eras_are_greeted(capsys: pytest.CaptureFixture[str]) -> None:
+    await __import__("both_eras").main()
+    assert capsys.readouterr().out.splitlines() == [
+        "2026-07-28 Hello, Aiko! That took a round.",
+        "2025-11-25 Hello, Aiko! That took a pushed request.",
+    ]
 
 
 def test_the_tests_of_the_testing_page_pass(pytester: pytest.Pytester) -> None:

@@ -1,10 +1,10 @@
-"""Our client at servers that are not ours: of both eras, over HTTP and stdio.
+"""Our client at servers that are not ours, and at one that is: of both eras, over HTTP and stdio.
 
 Every test runs against every server that can do what it is about; the id of a test says which.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NamedTuple
 
 import mcp_types as types
@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from ekiden import CallTimeout, CannotAnswer, PendingCall, ServerError
 
+from . import matrix
 from .foreign import PATIENCE, WAYS, Visit, Way, visiting
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -104,7 +105,10 @@ def text_of(result: Any) -> str:
 
 
 @pytest.mark.parametrize("name", CASES)
-async def test_what_a_server_asks_is_answered_once_and_the_call_ends(visit: Visit, name: str) -> None:
+async def test_what_a_server_asks_is_answered_once_and_the_call_ends(
+    visit: Visit, name: str, record_property: Callable[[str, object], None]
+) -> None:
+    record_property(matrix.PROPERTY, matrix.plain(matrix.cell_of_server(visit.way, name)))
     method, arguments, asked, outcome = CASES[name]
 
     result = await getattr(visit.client, method)(*arguments)

@@ -105,6 +105,21 @@ async def test_pipelined_requests_are_answered_in_their_order() -> None:
             assert _text((await line.response())[2]) == f"Hello, {number}!"
 
 
+async def test_answers_that_lie_ready_wait_for_their_turn() -> None:
+    async with _connected() as line:
+        listing = [request("tools/list", request_id=number) for number in range(40)]
+        for message in listing[:2]:
+            line.send(_post(message))
+            await line.response()
+        line.send(
+            b"".join(_post(message) for message in [call("slowly"), *listing, call("slowly"), *listing])
+        )
+        for _ in range(2):
+            assert _text((await line.response())[2]) == "there"
+            for number in range(40):
+                assert json.loads((await line.response())[2])["id"] == number
+
+
 async def test_a_request_may_come_in_pieces_of_any_size() -> None:
     async with _connected() as line:
         data = _post(call("greet", {"name": "Ada"}))
@@ -221,8 +236,10 @@ async def test_a_request_that_never_comes_whole_is_given_up(cut: int) -> None:
 
 async def test_many_pieces_do_not_extend_the_time() -> None:
     async with _connected(body_seconds=0.3) as line:
-        data = _post(call("greet", {"name": "A" * 200}))
-        for byte in data[:200]:
+        answer = asyncio.ensure_future(line.response())
+        for byte in _post(call("greet", {"name": "A" * 2000})):
             line.send(bytes([byte]))
             await asyncio.sleep(0.005)
-        assert (await line.response())[0] == 408
+            if answer.done():
+                break
+        assert (await answer)[0] == 408

@@ -6,11 +6,12 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, assert_type
 
-from mcp_types import Icon, ToolAnnotations
+from mcp_types import CallToolResult, ElicitRequestFormParams, ElicitResult, Icon, Tool, ToolAnnotations
 
 from ekiden import (
     Cache,
     CallNext,
+    Client,
     Complete,
     Context,
     Failed,
@@ -19,9 +20,11 @@ from ekiden import (
     Middleware,
     MissingCapability,
     Outcome,
+    PendingCall,
     ProtocolError,
     Request,
     Server,
+    TaskHandle,
     ToolError,
 )
 from ekiden.transports.asgi import StreamableHTTP
@@ -177,3 +180,26 @@ async def what_a_server_hands_out() -> None:
 def a_decorator_with_options_is_generic(function: Callable[[int], Coroutine[Any, Any, str]]) -> None:
     assert_type(server.tool(name="x")(function), Callable[[int], Coroutine[Any, Any, str]])
     assert_type(server.tool(function), Callable[[int], Coroutine[Any, Any, str]])
+
+
+# The client
+
+
+async def elicit(params: ElicitRequestFormParams) -> ElicitResult:
+    return ElicitResult(action="accept", content={})
+
+
+async def elicit_nothing(params: ElicitRequestFormParams) -> int:
+    return 1
+
+
+async def use_client() -> None:
+    async with Client("http://localhost/mcp", elicit=elicit, roots=["file:///"]) as client:
+        assert_type(await client.call_tool("t"), CallToolResult)
+        assert_type(await client.call_tool("t", {"a": 1}, result_type=list[int]), list[int])
+        assert_type(await client.start_tool("t"), CallToolResult | PendingCall | TaskHandle)
+        assert_type(await client.list_tools(), list[Tool])
+        async for change in client.listen(tools=True):
+            assert_type(change, dict[str, Any])
+    Client("x", elicit=elicit_nothing)  # pyright: ignore[reportArgumentType]
+    Client(5)  # pyright: ignore[reportArgumentType]

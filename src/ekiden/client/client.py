@@ -23,6 +23,7 @@ from ekiden.client.target import ClientLimits, Target, is_url
 from ekiden.client.tasks import TaskHandle, TaskSnapshot, read_handle
 from ekiden.client.tools import KnownTools
 from ekiden.errors import UsageError
+from ekiden.wire import versions
 
 if TYPE_CHECKING:
     import httpx2
@@ -48,6 +49,7 @@ class Client:
 
     `max_rounds` caps the interim results of a call, `timeout` the seconds of whatever is done; both can be
     set for each call. `mode` is `"auto"` (find out), `"modern"` or `"legacy"`; `auth` any `httpx2.Auth`.
+    `experimental_protocol_version="2026-06-XX"` speaks that draft to servers which speak it too.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Client:
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
         mode: Literal["auto", "modern", "legacy"] = "auto",
+        experimental_protocol_version: str | None = None,
         name: str = "ekiden",
         version: str = "0.1.0",
         max_rounds: int = 10,
@@ -72,6 +75,8 @@ class Client:
         on_log: Callable[[dict[str, Any]], None] | None = None,
         limits: ClientLimits | None = None,
     ) -> None:
+        if experimental_protocol_version not in (None, versions.DRAFT):
+            raise UsageError(f"the only experimental protocol version is {versions.DRAFT!r}")
         self._answerer = Answerer(
             elicit=elicit, elicit_url=elicit_url, sample=sample, sample_tools=sample_tools, roots=roots
         )
@@ -83,6 +88,7 @@ class Client:
             self._answerer,
             info={"name": name, "version": version},
             mode=mode,
+            draft=experimental_protocol_version is not None,
             log_level=log_level if log_level is not None else ("info" if on_log is not None else None),
             on_log=on_log,
             limits=self._limits,
@@ -120,13 +126,8 @@ class Client:
 
         if self.session.era == "modern":
             return typed(DiscoverResult, await self._request(Ask("server/discover", {})))
-        return DiscoverResult.model_validate(
-            {
-                "supportedVersions": [self.session.version],
-                "capabilities": self.session.capabilities,
-                "instructions": self.session.instructions,
-            }
-        )
+        told = {"capabilities": self.session.capabilities, "instructions": self.session.instructions}
+        return typed(DiscoverResult, {"supportedVersions": [self.session.version], **told})
 
     # Lists
 

@@ -52,6 +52,7 @@ class Connection:
         *,
         info: Mapping[str, Any],
         mode: str,
+        draft: bool,
         log_level: str | None,
         on_log: Callable[[dict[str, Any]], None] | None,
         limits: ClientLimits,
@@ -61,6 +62,7 @@ class Connection:
         self._answerer = answerer
         self._info = info
         self._mode = mode
+        self._draft = draft
         self._log_level = log_level
         self._on_log = on_log
         self._limits = limits
@@ -92,10 +94,12 @@ class Connection:
                 self._info,
                 log_level=self._log_level,
                 on_notification=self.notified,
+                draft=self._draft,
             ),
             origin=origin_of(self._target),
             mode=self._mode,
             patient=is_url(self._target) or hasattr(self._target, "endpoint"),
+            draft=self._draft,
         )
 
     async def close(self) -> None:

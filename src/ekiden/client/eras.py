@@ -7,6 +7,7 @@ for the origin, so that the next client of this process does not ask again.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Final
 
@@ -14,6 +15,7 @@ from ekiden.client.failures import InvalidResult, ServerError
 from ekiden.client.legacy import LegacySession
 from ekiden.client.modern import MODERN_ERRORS, ModernSession
 from ekiden.client.session import Era, EraChanged, Session
+from ekiden.transports.link import HttpRefused
 from ekiden.wire import versions
 from ekiden.wire.json import is_array
 
@@ -43,21 +45,41 @@ async def find_session(
     origin: str | None,
     mode: str,
     patient: bool,
+    draft: bool = False,
 ) -> Session:
-    """A session in the era that the server speaks. `patient` waits for the probe however long it takes."""
-    era = known_era(origin) if mode == "auto" else mode
-    if era != "legacy":
+    """A session in the era that the server speaks. `patient` waits for the probe however long it takes.
+
+    With `draft`, a draft between the eras is offered first: it begins with the old handshake.
+    """
+    if draft and mode == "auto":
+        with contextlib.suppress(ServerError, InvalidResult, HttpRefused):
+            return await _shaken(legacy(), None)
+    if mode == "auto" and known_era(origin) == "legacy":
+        try:
+            return await _shaken(legacy(), origin)
+        except (ServerError, InvalidResult, HttpRefused):
+            forget(origin)  # It was upgraded since, and no longer knows the handshake.
+    if mode != "legacy":
         session = modern()
-        if await _is_modern(session, required=era == "modern" and mode == "modern", patient=patient):
+        if await _is_modern(session, required=mode == "modern", patient=patient):
             _remember(origin, "modern")
             return session
-    old = legacy()
+    # What was demanded says nothing about the server.
+    return await _shaken(legacy(), origin if mode == "auto" else None)
+
+
+async def _shaken(session: LegacySession, origin: str | None) -> LegacySession:
+    """A session of 2025, after its handshake."""
     try:
-        await old.open()
+        await session.open()
     except EraChanged as changed:
+        await session.leave()
         raise changed.refusal from None
+    except (ServerError, InvalidResult):
+        await session.leave()
+        raise
     _remember(origin, "legacy")
-    return old
+    return session
 
 
 async def _is_modern(session: ModernSession, *, required: bool, patient: bool) -> bool:

@@ -19,6 +19,7 @@ from ekiden.transports.channel import ChannelLink
 from ekiden.transports.link import HttpRefused, Link, Outgoing
 from ekiden.transports.streamable import StreamableLink
 from ekiden.wire import jsonrpc, versions
+from ekiden.wire.draft import is_incomplete
 from ekiden.wire.json import encode, is_array, is_object
 from ekiden.wire.jsonrpc import RequestId
 from ekiden.wire.meta import PROGRESS_TOKEN
@@ -48,6 +49,7 @@ class LegacySession:
         *,
         log_level: str | None = None,
         on_notification: Callable[[dict[str, Any]], None] | None = None,
+        draft: bool = False,
     ) -> None:
         self._link = link
         self._answerer = answerer
@@ -56,7 +58,8 @@ class LegacySession:
         self._on_notification = on_notification
         self._ids = itertools.count(1)
         self._answering: dict[RequestId, asyncio.Task[None]] = {}
-        self.version = versions.LEGACY[0]
+        self.version = versions.DRAFT if draft else versions.LEGACY[0]
+        self._spoken = (*versions.LEGACY, versions.DRAFT) if draft else versions.LEGACY
         self.server_info: dict[str, Any] = {}
         self.capabilities: dict[str, Any] = {}
         self.instructions: str | None = None
@@ -66,14 +69,14 @@ class LegacySession:
         result = await self._exchange(
             "initialize",
             {
-                "protocolVersion": versions.LEGACY[0],
+                "protocolVersion": self.version,
                 "capabilities": self._answerer.capabilities,
                 "clientInfo": self._client_info,
             },
             Hooks(),
         )
         self.version = str(result.get("protocolVersion"))
-        if self.version not in versions.LEGACY:
+        if self.version not in self._spoken:
             raise InvalidResult(f"The server speaks version {self.version!r}, which this client does not")
         info, capabilities, instructions = (
             result.get(name) for name in ("serverInfo", "capabilities", "instructions")
@@ -81,7 +84,7 @@ class LegacySession:
         self.server_info = info if is_object(info) else {}
         self.capabilities = capabilities if is_object(capabilities) else {}
         self.instructions = instructions if isinstance(instructions, str) else None
-        if isinstance(self._link, StreamableLink) and self.version in versions.WITH_VERSION_HEADER:
+        if isinstance(self._link, StreamableLink) and self.version not in versions.WITH_BATCHES:
             self._link.session_headers["MCP-Protocol-Version"] = self.version
         await self._link.send(encode({"jsonrpc": "2.0", "method": "notifications/initialized"}))
         if isinstance(self._link, StreamableLink):
@@ -100,7 +103,9 @@ class LegacySession:
                 if error.code != _URL_REQUIRED or not await self._visit(error):
                     raise
                 continue
-            if result.get("resultType") == "input_required":
+            if is_incomplete(result) and self.version == versions.DRAFT:
+                return {**result, "resultType": "input_required"}
+            if is_incomplete(result) or result.get("resultType") == "input_required":
                 raise InvalidResult(f"A server of {self.version} must not send interim results, but did")
             return result
         raise InvalidResult(f"The server wanted a page visited {_URL_ROUNDS} times")

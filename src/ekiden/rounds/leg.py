@@ -15,7 +15,6 @@ it will not be cancelled.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import ContextVar
@@ -41,6 +40,8 @@ in a task group inside a task group inside a gather comes to its first effect wi
 
 BACKGROUND: Final = "b:background"
 """The pause of a handler that wants to go on as a task."""
+
+_UNANSWERED: Final = object()
 
 _PATIENCE: Final = 100
 """Effects that an ended handler may try before it is taken to be deaf, and put to sleep."""
@@ -162,7 +163,9 @@ class Leg:
             else:
                 self._stir()
         if main.done:
-            return await self._conclude()
+            if self._afterwards or self._steps:
+                await self._wind_up(main)
+            return self._conclude()
         self._settled: asyncio.Future[None] = loop.create_future()
         self._main.add_done_callback(self._on_done)
         if self._parked and self._ending is not None:
@@ -205,9 +208,11 @@ class Leg:
         except asyncio.CancelledError:
             await self.stop()
             raise
-        return await self._conclude()
+        if (self._afterwards or self._steps) and self._eager is not None:
+            await self._wind_up(self._eager)
+        return self._conclude()
 
-    async def _conclude(self) -> Any:
+    def _conclude(self) -> Any:
         main, ending = self._eager, self._ending
         assert main is not None
         if type(ending) is Suspended:
@@ -220,8 +225,9 @@ class Leg:
         try:
             if error is not None:
                 raise _escaped(error)
-            if self._afterwards or self.journal.entries:
-                await self._finish()
+            if len(self.journal.seen) != len(self.journal.entries):
+                for key in self.journal.missing_steps():
+                    raise self._vanished(key, "it returned without it")
             return main.result()
         finally:
             self._close()
@@ -231,19 +237,23 @@ class Leg:
     def _forget(self, main: EagerTask) -> None:
         """Let go of what refers back to us, so that nothing of a leg is left to the garbage collector."""
         main.error = self._eager = self._main = None
+        del main.task
         self._asks.clear()
 
-    async def _finish(self) -> None:
-        """The handler returned: do what it wanted done afterwards, and see that it left nothing out."""
-        try:
-            for step in self._afterwards:
-                await self.step(step)
-        except asyncio.CancelledError:
-            if isinstance(self._ending, Exception):
-                raise self._ending from None
-            raise
-        for key in self.journal.missing_steps():
-            raise self._vanished(key, "it returned without it")
+    async def _wind_up(self, main: EagerTask) -> None:
+        """If the handler returned: do what it wanted done then."""
+        if self._ending is None and main.exception() is None:
+            try:
+                for step in self._afterwards:
+                    await self.step(step)
+            except asyncio.CancelledError:
+                self._raise_ending()
+                raise
+
+    def _raise_ending(self) -> None:
+        """If an effect ended the leg with an error, that is the one to hear of, not its cancellation."""
+        if isinstance(self._ending, Exception):
+            raise self._ending from None
 
     async def stop(self) -> None:
         """Nobody waits for the outcome any more: cancel the handler, and let running steps end."""
@@ -357,24 +367,34 @@ class Leg:
         self._not_in_a_step("ask")
         self.use("asks")
         name = self._name("a:", key, f"{ask.prefix}-{ask.digest}")
+        answer = self._known_answer(name, ask)
+        return answer if answer is not _UNANSWERED else await self._other_side(name[2:], ask)
+
+    def _known_answer(self, name: str, ask: Ask) -> Any:
+        """What was answered to a question: in an earlier leg, or with this request."""
         entry = self.journal.find(name)
         if entry is not None and entry.digest == ask.digest:
-            # Not read yet, or by validators of the author's own, who may have changed their mind.
-            with contextlib.suppress(UnfitAnswer, MalformedAnswer):
-                return ask.read(entry.value)
-        wire_key = name[2:]
-        if wire_key in self._responses and self._counts_for(wire_key, ask):
-            raw = self._responses[wire_key]
             try:
-                value = ask.read(raw)
-            except MalformedAnswer as problem:
-                self._fail(_malformed(wire_key, problem))
-            except UnfitAnswer as problem:
-                self._unfit.add(wire_key)
-                _log.info("%s: the answer to %r is asked for again: %s", self.handler, wire_key, problem)
-            else:
-                self._remember(name, Entry("answer", ask.digest, raw, self._in_order()))
-                return value
+                return ask.read(entry.value)
+            except (UnfitAnswer, MalformedAnswer):
+                pass  # Not read before, or by validators of the author's own, who changed their mind.
+        wire_key = name[2:]
+        if wire_key not in self._responses or not self._counts_for(wire_key, ask):
+            return _UNANSWERED
+        raw = self._responses[wire_key]
+        try:
+            value = ask.read(raw)
+        except MalformedAnswer as problem:
+            self._fail(_malformed(wire_key, problem))
+        except UnfitAnswer as problem:
+            self._unfit.add(wire_key)
+            _log.info("%s: the answer to %r is asked for again: %s", self.handler, wire_key, problem)
+            return _UNANSWERED
+        self._remember(name, Entry("answer", ask.digest, raw, self._in_order()))
+        return value
+
+    async def _other_side(self, wire_key: str, ask: Ask) -> Any:
+        """Have the leg end with this question; in a parked one, wait for the answer."""
         if not declares(self._capabilities, ask.needs):
             self._fail(MissingCapability(ask.needs))
         future: asyncio.Future[Any] = self._loop.create_future()

@@ -73,7 +73,10 @@ class Push:
             raise
 
     async def _whole(self, handler: Coroutine[Any, Any, Any]) -> Any:
-        value = await handler
+        try:
+            value = await handler
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise RuntimeError(f"the handler raised {type(error).__name__}, which is no Exception") from error
         for step in self._afterwards:
             await self.step(step)
         return value

@@ -8,7 +8,7 @@ got wrong is logged with its trace and told without it.
 import asyncio
 import functools
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -114,7 +114,7 @@ class Dispatcher:
                 return Complete(tool.result(await tool.handler.call(**bound)))
             except BaseException as error:
                 return _direct(_tool_failure(tool, error), tool.title)
-        return await self._perform(tool.handler, bound, request, stream, _ToolEnding(tool), tool.title)
+        return await self._flow(tool.handler, bound, request, stream, _ToolEnding(tool), tool.title)
 
     async def _get_prompt(self, request: Request, stream: Stream) -> Outcome:
         prompt = self._registry.prompts.get(request.name or "")
@@ -151,15 +151,32 @@ class Dispatcher:
                 return _direct(value if isinstance(value, InputRequired) else ending.complete(value), title)
             except BaseException as error:
                 return _direct(ending.failed(error), title)
+        return await self._flow(handler, arguments, request, stream, ending, title)
+
+    def _flow(
+        self,
+        handler: Handler,
+        arguments: dict[str, Any],
+        request: Request,
+        stream: Stream,
+        ending: Ending,
+        title: str,
+    ) -> Coroutine[Any, Any, Outcome]:
+        """A round of a call that may ask: by interim results, or by requests where the client is of 2025."""
         for needed in handler.needs:
             if not declares(request.meta.capabilities, needed):
                 raise MissingCapability(needed)
         call = Call(request, stream, self.state, handler, arguments, title, ending)
-        if request.meta.protocol_version != versions.MODERN and (
-            (task := await self._flows.legacy_task(call)) is not None
-        ):
+        if request.meta.protocol_version != versions.MODERN:
+            return self._after_handshake(call)
+        return self._flows.run(call)
+
+    async def _after_handshake(self, call: Call) -> Outcome:
+        """A call of a client of 2025 or of the draft, which may want it to be a task."""
+        task = await self._flows.legacy_task(call)
+        if task is not None:
             return task
-        if request.meta.protocol_version in versions.LEGACY:
+        if call.request.meta.protocol_version in versions.LEGACY:
             return await self._flows.pushed.run(call)
         return await self._flows.run(call)
 

@@ -89,6 +89,10 @@ class ServerEndpoint:
             return Failed(InternalError("Internal error"))
         return await self.answer(request, stream)
 
+    def left(self, session: object) -> None:
+        """A session of a client has ended: handlers that are parked for it are cancelled."""
+        self._flows.parking.give_up(session)
+
     async def start(self) -> None:
         """Enter the lifespan."""
         if not self._started:

@@ -68,6 +68,10 @@ class Call(msgspec.Struct):
     """The handler in words, for logs and errors."""
     ending: Ending
 
+    def end(self, value: Any) -> Outcome | Suspended | InputRequired:
+        """What the handler's value means, unless it only ends the round."""
+        return value if isinstance(value, Suspended | InputRequired) else self.ending.complete(value)
+
 
 class Flows:
     """Runs calls of one server."""
@@ -87,35 +91,9 @@ class Flows:
 
     async def run(self, call: Call) -> Outcome:
         """One round of a call."""
-        params = call.request.params
-        responses = _responses(params)
-        if "requestState" not in params:
-            return await self._begin(call, responses)
-        claims = await self._sealer.open(params["requestState"], call.request)
-        if claims.trace is not None:
-            link_to(claims.trace)
-        if claims.parked is not None:
-            return await self._resume(call, claims, responses)
-        memory = None
-        if call.handler.once is not False and not call.handler.parked:
-            memory = self._once.claim(claims.flow, claims.round, responses)
-            if (recorded := await memory.recorded(now=call.handler.once is True)) is not None:
-                return recorded
-        for pause in claims.pauses:
-            claims.journal[pause] = Entry("pause", "", None, True)
-        while True:
-            try:
-                return await self._attempt(call, claims, responses, memory, first=False)
-            except Restart as restart:
-                claims.journal.update(restart.draws)
-
-    async def legacy_task(self, call: Call) -> Outcome | None:
-        """The task that a client with a handshake wants its call to become."""
-        if self.tasks is None or call.request.method != "tools/call":
-            return None
-        return await self.tasks.legacy.begin(call.request, self._sealer.first(call.request), call.handler)
-
-    async def _begin(self, call: Call, responses: Mapping[str, Any]) -> Outcome:
+        responses = _responses(call.request.params)
+        if "requestState" in call.request.params:
+            return await self._go_on(call, responses)
         claims = self._sealer.first(call.request)
         is_modern = call.request.meta.protocol_version == versions.MODERN
         if self.tasks is not None and is_modern and call.handler.task in ("optional", "required"):
@@ -123,26 +101,58 @@ class Flows:
             if task is not None:
                 return task
         # The first call has no token that a repeat could bring again: nothing to remember it by.
-        return await self._attempt(call, claims, responses, None, first=True)
+        asked: dict[str, str] | None = {} if call.handler.once is True else None
+        return await self._end(call, claims, responses, asked, None)
 
-    async def _attempt(
+    async def legacy_task(self, call: Call) -> Outcome | None:
+        """The task that a client with a handshake wants its call to become."""
+        if self.tasks is None or call.request.method != "tools/call":
+            return None
+        return await self.tasks.legacy.begin(call.request, self._sealer.first(call.request), call.handler)
+
+    async def _go_on(self, call: Call, responses: Mapping[str, Any]) -> Outcome:
+        """A round after the first."""
+        request, handler = call.request, call.handler
+        claims = self._sealer.open(request.params["requestState"], request)
+        if claims.journal_id is not None:
+            await self._sealer.fetch(claims, request)
+        if claims.trace is not None:
+            link_to(claims.trace)
+        if claims.parked is not None:
+            return await self._resume(call, claims, responses)
+        memory = None
+        if handler.once is not False and not handler.parked:
+            memory = self._once.claim(claims.flow, claims.round, responses)
+            if (recorded := memory.recorded()) is not None:
+                return recorded
+            if handler.once is True and (recorded := await memory.recorded_for_certain()) is not None:
+                return recorded
+        for pause in claims.pauses:
+            claims.journal[pause] = Entry("pause", "", None, True)
+        while True:
+            try:
+                return await self._end(call, claims, responses, claims.asked, memory)
+            except Restart as restart:
+                claims.journal.update(restart.draws)
+
+    def _begin(
         self,
         call: Call,
         claims: Claims,
         responses: Mapping[str, Any],
+        asked: Mapping[str, str] | None,
         memory: RoundClaim | None,
-        *,
-        first: bool,
-    ) -> Outcome:
-        if call.handler.parked:
-            self.parking.check_room()
+    ) -> tuple[Leg, Context[Any], Coroutine[Any, Any, Any]]:
+        """The leg of a round, its context, and its run."""
         request, handler = call.request, call.handler
+        if handler.parked:
+            self.parking.check_room()
         leg = Leg(
             call.title,
             Journal(dict(claims.journal)),
             responses=responses,
-            asked=None if first and handler.once is not True else claims.asked,
-            fresh=first,
+            asked=asked,
+            fresh=not claims.round,
             capabilities=request.meta.capabilities,
             clock=self._clock,
             flow=claims.flow,
@@ -151,16 +161,14 @@ class Flows:
         )
         if self.tasks is not None and handler.task != "never":
             leg.can_background = self.tasks.wanted_by(request)
-        if not first:
+        if claims.round:
             leg.on_fresh = functools.partial(self._arrived, call.title, time.perf_counter())
         if self.watch is not None:
             self.watch(leg)
         context = Context(request, call.stream, call.state, leg, claims, responses)
         if handler.context is None:
-            run = leg.run(handler.call(**call.arguments))
-        else:
-            run = leg.run(handler.call(**call.arguments, **{handler.context: context}))
-        return await self._end(call, claims, leg, context, run, memory)
+            return leg, context, leg.run(handler.call(**call.arguments))
+        return leg, context, leg.run(handler.call(**call.arguments, **{handler.context: context}))
 
     async def _resume(self, call: Call, claims: Claims, responses: Mapping[str, Any]) -> Outcome:
         ticket, claims.parked = claims.parked or "", None
@@ -168,8 +176,11 @@ class Flows:
         parked = self.parking.take(ticket)
         context: Context[Any] = parked.context
         context.rebind(call.request, call.stream)
-        run = parked.leg.resume(values, call.request.meta.capabilities)
-        return await self._end(call, claims, parked.leg, context, run, None)
+        try:
+            ended = call.end(await parked.leg.resume(values, call.request.meta.capabilities))
+        except BaseException as error:
+            ended = call.ending.failed(error)
+        return await self._outcome(call, claims, parked.leg, context, ended)
 
     def _arrived(self, title: str, started: float) -> None:
         """A handler has come to where it was before."""
@@ -186,16 +197,15 @@ class Flows:
         self,
         call: Call,
         claims: Claims,
-        leg: Leg,
-        context: Context[Any],
-        run: Coroutine[Any, Any, Any],
+        responses: Mapping[str, Any],
+        asked: Mapping[str, str] | None,
         memory: RoundClaim | None,
     ) -> Outcome:
+        """Run the handler over what is known, once, to the end of its round."""
         try:
+            leg, context, run = self._begin(call, claims, responses, asked, memory)
             try:
-                ended = await run
-                if not isinstance(ended, Suspended | InputRequired):
-                    ended = call.ending.complete(ended)
+                ended = call.end(await run)
             except BaseException as error:
                 ended = call.ending.failed(error)
             outcome = await self._outcome(call, claims, leg, context, ended)
@@ -236,7 +246,10 @@ class Flows:
             claims.asked = {key: ask.digest for key, ask in ended.asks.items()}
             claims.pauses = ended.pauses
             if call.handler.parked:
-                claims.parked, claims.journal = self.parking.park(leg, context), {}
+                claims.parked, claims.journal = (
+                    self.parking.park(leg, context, getattr(call.stream, "session", None)),
+                    {},
+                )
         elif isinstance(ended, InputRequired):
             requests = self._manual(call, claims, leg, context, ended)
             if ended.request_state is None and not claims.answers and not claims.journal:
@@ -244,7 +257,7 @@ class Flows:
         else:
             return ended
         self._warn_of_length(leg.handler, claims.round + 1)
-        return Interim(requests, await self._sealer.seal(claims))
+        return Interim(requests, self._sealer.seal(claims) or await self._sealer.spill(claims))
 
     def _manual(
         self, call: Call, claims: Claims, leg: Leg, context: Context[Any], ended: InputRequired

@@ -83,16 +83,17 @@ class RoundClaim:
     def _answers(self) -> str:
         return fingerprint(canonical(self._responses))
 
-    async def recorded(self, *, now: bool) -> Outcome | None:
-        """How the round ended before. `now` claims it, to know for certain; else a glance must do."""
+    def recorded(self) -> Outcome | None:
+        """How the round ended before, where that is known at once."""
         known = self._once.ledger.peek(self._round_id)
-        if known is not None and known[0] == self._answers:
-            return decode_outcome(known[1])
-        if now:
-            try:
-                await self.own()
-            except Ended as ended:
-                return ended.outcome
+        return None if known is None or known[0] != self._answers else decode_outcome(known[1])
+
+    async def recorded_for_certain(self) -> Outcome | None:
+        """How the round ended before; if it has not, it is ours now."""
+        try:
+            await self.own()
+        except Ended as ended:
+            return ended.outcome
         return None
 
     async def own(self) -> Claimed:

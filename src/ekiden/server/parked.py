@@ -26,6 +26,8 @@ class Parked(msgspec.Struct):
     leg: Leg
     context: Any
     timer: asyncio.TimerHandle
+    owner: object
+    """The session of the client, where it has one."""
 
 
 class ParkingLot:
@@ -42,12 +44,12 @@ class ParkingLot:
         if len(self._legs) >= self._most:
             raise InternalError("Too many calls are waiting for an answer; try again later")
 
-    def park(self, leg: Leg, context: Any) -> str:
+    def park(self, leg: Leg, context: Any, owner: object = None) -> str:
         """Keep a leg until `take`, for a limited time."""
         ticket = secrets.token_urlsafe(16)
         loop = asyncio.get_running_loop()
         timer = loop.call_later(self._seconds, self._expire, ticket)
-        self._legs[ticket] = Parked(leg, context, timer)
+        self._legs[ticket] = Parked(leg, context, timer, owner)
         return ticket
 
     def peek(self, ticket: str) -> Parked:
@@ -67,6 +69,14 @@ class ParkingLot:
     def _expire(self, ticket: str) -> None:
         if (parked := self._legs.pop(ticket, None)) is not None:
             _log.debug("%s waited too long for an answer; it is cancelled", parked.leg.handler)
+            self._leave(parked.leg.stop)
+
+    def give_up(self, owner: object) -> None:
+        """Cancel those that wait for a client who is gone."""
+        waiting = [ticket for ticket, parked in self._legs.items() if parked.owner is owner]
+        for ticket in waiting:
+            parked = self.take(ticket)
+            _log.debug("%s is cancelled: its client has ended the session", parked.leg.handler)
             self._leave(parked.leg.stop)
 
     def _leave(self, stop: Callable[[], Any]) -> None:

@@ -106,41 +106,46 @@ class Sealer:
             trace=trace if isinstance(trace, str) else None,
         )
 
-    async def open(self, token: Any, request: Request) -> Claims:
-        """The claims of a token that was issued for this very request, or the one error."""
-        try:
-            return await self._open(token, request)
-        except StateRefused as refused:
-            _log.info("requestState refused for %s %s: %s", request.method, request.name, refused)
-            count("ekiden.state.refused", {"reason": str(refused).partition(":")[0]})
-            raise InvalidParams(_REFUSED) from None
+    def open(self, token: Any, request: Request) -> Claims:
+        """The claims of a token that was issued for this very request, or the one error.
 
-    async def _open(self, token: Any, request: Request) -> Claims:
+        Where `journal_id` is set, what was too large to travel is still to be fetched.
+        """
         data = self._keys().open(token) if isinstance(token, str) else None
-        if data is None:
-            raise StateRefused("not sealed by a key of this ring")
-        claims = decode_claims(data)
-        verify(claims, self.expected(request), now=self._clock(), max_age=self.limits.flow_seconds)
-        if claims.journal_id is not None:
-            kept = None if self._store is None else await self._store.get_journal(claims.journal_id)
-            if kept is None:
-                raise StateRefused("its journal is not in the store")
-            spilled = _spilled.decode(kept)
-            claims.journal, claims.answers, claims.manual = spilled.journal, spilled.answers, spilled.manual
-            claims.journal_id = None
+        try:
+            if data is None:
+                raise StateRefused("not sealed by a key of this ring")
+            claims = decode_claims(data)
+            verify(claims, self.expected(request), now=self._clock(), max_age=self.limits.flow_seconds)
+        except StateRefused as refused:
+            raise _refusal(request, refused) from None
         return claims
 
-    async def seal(self, claims: Claims) -> str:
-        """A token for the next round."""
+    async def fetch(self, claims: Claims, request: Request) -> None:
+        """Get what was too large to travel."""
+        kept = None
+        if self._store is not None and claims.journal_id is not None:
+            kept = await self._store.get_journal(claims.journal_id)
+        if kept is None:
+            raise _refusal(request, StateRefused("its journal is not in the store"))
+        spilled = _spilled.decode(kept)
+        claims.journal, claims.answers, claims.manual = spilled.journal, spilled.answers, spilled.manual
+        claims.journal_id = None
+
+    def seal(self, claims: Claims) -> str | None:
+        """A token for the next round; None if it would be too large, and `spill` must make it."""
         claims.issued = self._clock()
         claims.expires = claims.issued + self.limits.answer_seconds
         claims.round += 1
         token = self._keys().seal(encode_claims(claims))
-        if len(token) <= self.limits.state_bytes:
-            return token
+        return token if len(token) <= self.limits.state_bytes else None
+
+    async def spill(self, claims: Claims) -> str:
+        """A token that holds a reference: the journal goes to the store."""
         if self._store is None:
+            size = len(self._keys().seal(encode_claims(claims)))
             raise UsageError(
-                f"the state of {claims.target!r} has {len(token)} bytes, {self.limits.state_bytes} allowed. "
+                f"the state of {claims.target!r} has {size} bytes, {self.limits.state_bytes} allowed. "
                 f"The biggest entries: {_biggest(claims)}. Keep less, or give the server a store="
             )
         spilled = Spilled(claims.journal, claims.answers, claims.manual)
@@ -150,6 +155,13 @@ class Sealer:
         )
         claims.journal, claims.answers, claims.manual = {}, None, None
         return self._keys().seal(encode_claims(claims))
+
+
+def _refusal(request: Request, refused: StateRefused) -> InvalidParams:
+    """The one error that every refused token gets; why goes to the log."""
+    _log.info("requestState refused for %s %s: %s", request.method, request.name, refused)
+    count("ekiden.state.refused", {"reason": str(refused).partition(":")[0]})
+    return InvalidParams(_REFUSED)
 
 
 def _biggest(claims: Claims) -> str:

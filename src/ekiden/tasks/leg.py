@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from ekiden.errors import InternalError, MissingCapability
 from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer, declares
+from ekiden.rounds.eagerly import EagerTask
 from ekiden.rounds.journal import Entry, Journal
 from ekiden.rounds.ledger import RoundMemory
 from ekiden.rounds.leg import Ended, Leg, Step, Suspended, current_step
@@ -142,14 +143,20 @@ class TaskLeg(Leg):
             if self._main is not None and not self._main.done():
                 self._main.cancel()
 
-    async def _conclude(self) -> Any:
-        if self.cancelling:
-            if self._steps:
-                await asyncio.wait(set(self._steps))  # The handler shielded them: they end, and count.
-            if isinstance(self._ending, Suspended) or (self._main is not None and self._main.cancelled()):
+    async def _wind_up(self, main: EagerTask) -> None:
+        if self.cancelling and self._steps:
+            await asyncio.wait(set(self._steps))  # The handler shielded them: they end, and count.
+        await super()._wind_up(main)
+
+    def _conclude(self) -> Any:
+        if self.cancelling and self._eager is not None:
+            cut = isinstance(self._ending, Suspended) or (
+                self._ending is None and isinstance(self._eager.exception(), asyncio.CancelledError)
+            )
+            if cut:
                 self._end()
                 raise TaskCancelled
-        return await super()._conclude()
+        return super()._conclude()
 
     # Effects
 

@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final
 
 from ekiden.errors import ProtocolError
 from ekiden.transports.sessions import ClientSession, SessionKeeper, SessionsFull
@@ -19,9 +18,6 @@ __all__ = ["Dialogue"]
 
 _log = logging.getLogger("ekiden.conversation")
 
-_MOST_IN_FLIGHT: Final = 1024
-"""Requests that may run at once on one channel; reading pauses above it."""
-
 
 class Dialogue:
     """Carries the messages of one session. Implements `ekiden.transports.sessions.Line`."""
@@ -32,7 +28,6 @@ class Dialogue:
         self._session = session
         self._write = write
         self._running: set[asyncio.Task[None]] = set()
-        self._room = asyncio.Semaphore(_MOST_IN_FLIGHT)
         self._telling: asyncio.Task[None] | None = None
 
     @classmethod
@@ -68,14 +63,9 @@ class Dialogue:
             else:
                 requests.append(message)
         if requests or broken:
-            await self._room.acquire()
             task = asyncio.get_running_loop().create_task(self._answer(requests, broken, batch))
             self._running.add(task)
-            task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
-        self._room.release()
+            task.add_done_callback(self._running.discard)
 
     def _notified(self, message: Message) -> None:
         self._session.notified(message)

@@ -23,8 +23,8 @@ class Exchange:
         """The responses so far, where they are not in the stream."""
         self._open_stream = open_stream
         self._waiting = 0
+        self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
-        self._hung_up = False
 
     @property
     def done(self) -> bool:
@@ -34,7 +34,14 @@ class Exchange:
     def run(self, answer: Coroutine[Any, Any, bytes]) -> "asyncio.Task[None]":
         """Begin to answer a request."""
         self._waiting += 1
-        return asyncio.get_running_loop().create_task(self._answer(answer))
+        task = asyncio.get_running_loop().create_task(self._answer(answer))
+        self._tasks.append(task)
+        return task
+
+    def cancel(self) -> None:
+        """Nobody waits for the responses any more."""
+        for task in self._tasks:
+            task.cancel()
 
     async def _answer(self, answer: Coroutine[Any, Any, bytes]) -> None:
         try:
@@ -75,7 +82,7 @@ class Exchange:
 
     async def send(self, message: bytes) -> None:
         """Send a message besides the responses."""
-        if self.can_stream:
+        if self.can_stream and not self.done:
             stream = self.begin()
             stream.append(message)
             await stream.has_room()
@@ -84,9 +91,5 @@ class Exchange:
 
     def hang_up(self) -> None:
         """Close the connection as soon as the client can come back for the rest."""
-        if self.can_stream:
-            stream = self.begin()
-            if stream.connection is None:
-                asyncio.get_running_loop().call_soon(stream.hang_up)
-            else:
-                stream.hang_up()
+        if self.can_stream and not self.done:
+            self.begin().hang_up()

@@ -45,7 +45,6 @@ _STATUS: Final = {
 }
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _CLOSE: Final = b"connection: close\r\n"
-_OK_JSON: Final = _STATUS[200] + b"content-type: application/json\r\n"
 
 
 class Connections:
@@ -287,14 +286,10 @@ class Connection(asyncio.Protocol):
     def _begin(self, exchange: "Exchange") -> None:
         self.state.total_requests += 1
         incoming = exchange.incoming
-        if incoming.refusal is None and len(incoming.headers) == len(incoming.pairs):
-            ready = self._application.prepared(incoming.body, incoming.headers)
-            if ready is not None:
-                close = b"" if exchange.keep_alive else _CLOSE
-                head = b"%bcontent-length: %d\r\n%b%b\r\n" % (_OK_JSON, len(ready), self.head(), close)
-                self.transport.write(head + ready)
-                self._end(exchange)
-                return
+        if incoming.refusal is None and (ready := self._application.prepared(incoming)) is not None:
+            self.write_json(200, ready, keep_alive=exchange.keep_alive)
+            self._end(exchange)
+            return
         self._exchange = exchange
         tasks = self.state.tasks
         task = self.loop.create_task(exchange.run(self._application))
@@ -305,7 +300,7 @@ class Connection(asyncio.Protocol):
         """An exchange is over: on to the next one."""
         self._exchange = None
         self._end(exchange)
-        if self._waiting and not self._closing:
+        while self._waiting and self._exchange is None and not self._closing:
             if len(self._waiting) == _QUEUED:
                 self.transport.resume_reading()
             self._begin(self._waiting.popleft())
@@ -324,10 +319,7 @@ class Connection(asyncio.Protocol):
         self._waiting.clear()
         if self._exchange is None:
             body = jsonrpc.error_response(None, InvalidRequest(reason))
-            self.transport.write(
-                b"%bcontent-type: application/json\r\ncontent-length: %d\r\n%b%b\r\n%b"
-                % (_STATUS[status], len(body), self.head(), _CLOSE, body)
-            )
+            self.write_json(status, body, keep_alive=False)
             self._linger()
 
     def _linger(self) -> None:
@@ -336,6 +328,13 @@ class Connection(asyncio.Protocol):
         self._lingering = True
         if self.transport.can_write_eof():
             self.transport.write_eof()
+
+    def write_json(self, status: int, body: bytes, *, keep_alive: bool) -> None:
+        """Write a whole response."""
+        self.transport.write(
+            b"%bcontent-type: application/json\r\ncontent-length: %d\r\n%b%b\r\n%b"
+            % (_STATUS[status], len(body), self.head(), b"" if keep_alive else _CLOSE, body)
+        )
 
     def head(self) -> bytes:
         """The headers that every response has."""
@@ -380,7 +379,7 @@ class Exchange:
         """Have the application answer."""
         connection = self._connection
         try:
-            await application.exchange(self.incoming, self.receive, self.send)
+            await application.exchange(self.incoming, self.receive, self.send, self.respond)
         except Exception:
             _log.exception("%s %s failed", self.incoming.method, self.incoming.path)
         finally:
@@ -408,6 +407,13 @@ class Exchange:
                 self._left = self._connection.loop.create_future()
             await asyncio.shield(self._left)
         return {"type": "http.disconnect"}
+
+    async def respond(self, status: int, body: bytes) -> None:
+        """Send a response that is JSON and no stream."""
+        if not self._gone and not self._complete:
+            self._complete = True
+            shown = b"" if self.incoming.method == "HEAD" else body
+            self._connection.write_json(status, shown, keep_alive=self.keep_alive)
 
     async def send(self, event: Event) -> None:
         """Take one event of the response."""

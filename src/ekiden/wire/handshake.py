@@ -63,6 +63,8 @@ def read_incoming(data: bytes, version: str | None) -> tuple[list[Incoming], boo
 def _read(value: Any) -> Incoming:
     if is_object(value) and "method" not in value and ("result" in value or "error" in value):
         return _response(value)
+    if is_object(value) and value.get("params", ...) is None:
+        value = {name: field for name, field in value.items() if name != "params"}
     try:
         return jsonrpc.read(value)
     except EnvelopeError as error:
@@ -132,7 +134,7 @@ def request_meta(
     log_level: str | None,
 ) -> RequestMeta:
     """What a request of a session says: what the session says, and its own `_meta` on top of it."""
-    fields = params.get("_meta", {})
+    fields: Any = params.get("_meta") or {}
     if not is_object(fields):
         raise InvalidParams("Invalid params: `_meta` must be an object")
     own = fields.get(CLIENT_CAPABILITIES)
@@ -142,6 +144,6 @@ def request_meta(
     if isinstance(level, str) and level in LOG_LEVELS:
         log_level = level
     token = fields.get(PROGRESS_TOKEN)
-    if PROGRESS_TOKEN in fields and type(token) is not int and type(token) is not str:
+    if token is not None and type(token) is not int and type(token) is not str:
         raise InvalidParams("Invalid params: `progressToken` must be a string or an integer")
     return RequestMeta(version, capabilities, client_info, log_level, token, fields)

@@ -80,6 +80,8 @@ CASES = {
         [{elicit("Your name?"): value("Mio"), sample("A haiku"): says("old pond"), ROOTS: TWO_ROOTS}],
         text("Mio | old pond | file:///a, file:///b"),
     ),
+    "the model": Case(call("poem"), [{sample("A sonnet"): says("Shall I")}], text("Shall I")),
+    "the roots": Case(call("places"), [{ROOTS: TWO_ROOTS}], text('{"places":["file:///a","file:///b"]}')),
     "two of a kind at once": Case(
         call("twins"),
         [{elicit("Left?"): value("yes"), elicit("Right?"): value("no")}],
@@ -156,6 +158,8 @@ CASES = {
 }
 
 
+FAILED: Json = {"failed": True}
+
 OLDER_CASES = {
     **{name: case for name, case in CASES.items() if name != "more rounds than a client goes along with"},
     "more questions than there are rounds": Case(
@@ -165,6 +169,29 @@ OLDER_CASES = {
     ),
 }
 """For clients of the older era: a question is no round of theirs, so nobody counts them."""
+
+
+def unasked(*names: str) -> dict[str, Case]:
+    """Cases that cannot go well, because the version has no such question."""
+    return {name: Case(CASES[name].step, [], FAILED) for name in names}
+
+
+WITHOUT_PAGES = {**OLDER_CASES, **unasked("a page to open")}
+"""2025-06-18: a form is all that a user can be asked with."""
+
+WITHOUT_FORMS = {
+    **{name: CASES[name] for name in ("the model", "the roots", "checkpoints", "manual with a state only")},
+    **unasked("one ask", "decline", "three rounds", "manual", "a page to open", "a prompt that asks"),
+    **unasked("a resource that asks", "a resource template that asks"),
+}
+"""2025-03-26: the user cannot be asked at all."""
+
+BY_VERSION = {
+    "2026-07-28": CASES,
+    "2025-11-25": OLDER_CASES,
+    "2025-06-18": WITHOUT_PAGES,
+    "2025-03-26": WITHOUT_FORMS,
+}
 
 
 def missing(**capabilities: Any) -> Json:
@@ -180,22 +207,28 @@ UNABLE = {
 """For a client that declares no capability at all."""
 
 OLDER_UNABLE = {
-    **{name: case._replace(outcome={"failed": True}) for name, case in UNABLE.items()},
+    **{name: case._replace(outcome=FAILED) for name, case in UNABLE.items()},
     "nothing asked": UNABLE["nothing asked"],
 }
 """The older era has no error for it: the tool fails."""
 
 
-def able(*, modern: bool) -> dict[str, Case]:
-    return CASES if modern else OLDER_CASES
+def able(version: str) -> dict[str, Case]:
+    return BY_VERSION[version]
 
 
-def unable(*, modern: bool) -> dict[str, Case]:
-    return UNABLE if modern else OLDER_UNABLE
+def unable(version: str) -> dict[str, Case]:
+    return UNABLE if version == "2026-07-28" else OLDER_UNABLE
 
 
 STEPS = ["order-1 reserve", "order-1 charge", "order-1 send", "order-1 close", "rests one", "rests three"]
 """The lines that the steps of all cases leave behind."""
+
+
+def steps(version: str) -> list[str]:
+    """Those that the cases of a version leave behind."""
+    return [line for line in STEPS if line.startswith("rests") or "steps" in able(version)]
+
 
 ORDER_SCHEMA = {
     "type": "object",
@@ -207,10 +240,16 @@ ORDER_SCHEMA = {
 }
 
 
-def plan(*, modern: bool) -> Json:
-    """The cases as the clients read them."""
-    groups = {"able": able(modern=modern), "unable": unable(modern=modern)}
-    return {
-        group: {name: {"step": case.step, "answers": case.answers} for name, case in cases.items()}
-        for group, cases in groups.items()
-    }
+def plan(version: str, *, concurrent: bool) -> Json:
+    """The cases as the clients read them.
+
+    `together` is the number of questions that must be open before any is answered: a call whose questions
+    come one after the other does not end then.
+    """
+
+    def planned(case: Case) -> Json:
+        together = max(1, len(case.rounds[0])) if concurrent and len(case.rounds) == 1 else 1
+        return {"step": case.step, "answers": case.answers, "together": together}
+
+    groups = {"able": able(version), "unable": unable(version)}
+    return {group: {name: planned(case) for name, case in cases.items()} for group, cases in groups.items()}

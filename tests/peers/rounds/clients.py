@@ -9,7 +9,7 @@ from tests.peers import running
 
 HERE = Path(__file__).parent
 
-MODERN, OLDER = "2026-07-28", "2025-11-25"
+MODERN, OLDER, JUNE, MARCH = "2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"
 
 
 class PeerClient(NamedTuple):
@@ -22,6 +22,10 @@ class PeerClient(NamedTuple):
     mode: Literal["auto", "legacy"]
     version: str
     """The version that it comes to speak with our server."""
+    concurrent: bool = True
+    """Whether it has several questions answered at the same time."""
+    slow: bool = False
+    """Whether it is left to `make test-all`."""
 
     @property
     def is_modern(self) -> bool:
@@ -45,7 +49,13 @@ CLIENTS = [
     PeerClient("ekiden-2025", "ekiden", None, "ekiden_client.py", "legacy", OLDER),
     PeerClient("mcp-2.3", "mcp 2.3 (Python)", "mcp", "python_client.py", "auto", MODERN),
     PeerClient("mcp-2.3-2025", "mcp 2.3 (Python)", "mcp", "python_client.py", "legacy", OLDER),
-    PeerClient("mcp-1.30", "mcp 1.30 (Python)", "mcp1", "python1_client.py", "auto", OLDER),
+    PeerClient("mcp-1.30", "mcp 1.30 (Python)", "mcp1", "python1_client.py", "auto", OLDER, concurrent=False),
+    PeerClient(
+        "mcp-1.22", "mcp 1.22 (Python)", "mcp1-june", "python1_client.py", "auto", JUNE, False, slow=True
+    ),
+    PeerClient(
+        "mcp-1.9", "mcp 1.9 (Python)", "mcp1-march", "python1_client.py", "auto", MARCH, False, slow=True
+    ),
     PeerClient("typescript-2.4", "TypeScript SDK 2.4", "node", "typescript_client.mjs", "auto", MODERN),
     PeerClient("typescript-2.4-2025", "TypeScript SDK 2.4", "node", "typescript_client.mjs", "legacy", OLDER),
     PeerClient(

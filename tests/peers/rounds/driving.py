@@ -34,11 +34,11 @@ class Observation(NamedTuple):
 
     @property
     def cases(self) -> dict[str, Case]:
-        return cases.able(modern=self.client.is_modern)
+        return cases.able(self.client.version)
 
     @property
     def unable(self) -> dict[str, Case]:
-        return cases.unable(modern=self.client.is_modern)
+        return cases.unable(self.client.version)
 
 
 def observe(client: PeerClient, transport: str, folder: Path) -> Observation:
@@ -62,7 +62,7 @@ def run_client(client: PeerClient, target: list[str], log: Path) -> Json:
     with log.open("ab") as stderr, printed.open("wb") as stdout:
         ended = subprocess.run(
             [*client.command(), *target],
-            input=json.dumps(cases.plan(modern=client.is_modern)).encode(),
+            input=json.dumps(cases.plan(client.version, concurrent=client.concurrent)).encode(),
             stdout=stdout,
             stderr=stderr,
             timeout=running.RUN_SECONDS,

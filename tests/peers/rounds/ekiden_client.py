@@ -35,26 +35,30 @@ class Person:
     def __init__(self) -> None:
         self.answers: dict[str, list[Json]] = {}
         self.asked: list[Json] = []
+        self.together = asyncio.Barrier(1)
 
     async def elicit(self, params: Any) -> ElicitResult:
         return ElicitResult.model_validate(
-            self._answer("elicitation/create", params.message, params.requested_schema)
+            await self._answer("elicitation/create", params.message, params.requested_schema)
         )
 
     async def elicit_url(self, params: Any) -> ElicitResult:
-        return ElicitResult.model_validate(self._answer("elicitation/create", params.message, params.url))
+        return ElicitResult.model_validate(
+            await self._answer("elicitation/create", params.message, params.url)
+        )
 
     async def sample(self, params: Any) -> CreateMessageResult:
         text = params.messages[-1].content.text
         return CreateMessageResult.model_validate(
-            self._answer("sampling/createMessage", text, params.max_tokens)
+            await self._answer("sampling/createMessage", text, params.max_tokens)
         )
 
     async def roots(self) -> list[Root]:
-        return ListRootsResult.model_validate(self._answer("roots/list", "roots", None)).roots
+        return ListRootsResult.model_validate(await self._answer("roots/list", "roots", None)).roots
 
-    def _answer(self, method: str, text: str, detail: Any) -> Json:
+    async def _answer(self, method: str, text: str, detail: Any) -> Json:
         self.asked.append({"method": method, "text": text, "detail": detail})
+        await asyncio.wait_for(self.together.wait(), PATIENCE)
         return self.answers[text].pop(0)
 
 
@@ -86,6 +90,7 @@ async def answer_all(client: Client, person: Person, plan: Json) -> Json:
     seen: Json = {}
     for name, case in plan.items():
         person.answers, person.asked = case["answers"], []
+        person.together = asyncio.Barrier(case["together"])
         outcome = await perform(client, case["step"])
         left = {text: answers for text, answers in person.answers.items() if answers}
         seen[name] = {**outcome, "asked": person.asked, "left": left}

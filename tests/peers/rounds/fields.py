@@ -1,7 +1,8 @@
-"""Which fields of a message does the older era not know?
+"""Which fields of a message does a version not know?
 
-The official types have one model for every message of every version; a model drops what its version does
-not have. What is missing afterwards came from elsewhere.
+The official types have a model for every message of 2025-11-25; a model drops what its version does not
+have. What is missing afterwards came from elsewhere. What 2025-11-25 has and the versions before it lack is
+known by its name.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,23 @@ from pydantic import TypeAdapter
 VERSION = "2025-11-25"
 OURS = "io.modelcontextprotocol/"
 """What `_meta` keys of the protocol begin with. Of the older era's, none is for a result or a question."""
+
+SINCE_NOVEMBER = frozenset({"icons", "execution", "websiteUrl", "elicitationId", "mode", "tasks"})
+SINCE_JUNE = SINCE_NOVEMBER | {"title", "outputSchema", "structuredContent"}
+LATER = {VERSION: frozenset[str](), "2025-06-18": SINCE_NOVEMBER, "2025-03-26": SINCE_JUNE}
+"""The names of fields that versions got after these."""
+OPEN = frozenset({"inputSchema", "outputSchema", "requestedSchema", "structuredContent", "_meta"})
+"""Fields that hold what the author put there."""
+
+
+def later_names(version: str, message: Any) -> set[str]:
+    """The names of fields in a message that a version of the older era does not have yet."""
+    if isinstance(message, list):
+        return {name for item in message for name in later_names(version, item)}
+    if not isinstance(message, Mapping):
+        return set()
+    nested = [later_names(version, value) for key, value in message.items() if key not in OPEN]
+    return (LATER[version] & set(message)).union(*nested)
 
 
 def unknown_in_result(method: str, result: Mapping[str, Any]) -> list[str]:

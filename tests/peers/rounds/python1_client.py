@@ -3,8 +3,9 @@
     python python1_client.py auto http URL < plan
     python python1_client.py auto stdio COMMAND ARGUMENT... < plan
 
-Run by the interpreter of `.peers/mcp1`. The plan says what to call and what the user, the model and the
-client then answer; what came of each call, and what was asked for it, is printed as one JSON object.
+Run by the interpreter of `.peers/mcp1`, or of an earlier version of that generation, which lacks some of the
+questions. The plan says what to call and what the user, the model and the client then answer; what came of
+each call, and what was asked for it, is printed as one JSON object.
 """
 
 import asyncio
@@ -15,11 +16,13 @@ from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from typing import Any
 
-from mcp import ClientSession, McpError, StdioServerParameters, stdio_client
-from mcp.client.streamable_http import streamable_http_client
-from mcp.types import CreateMessageResult, ElicitResult, ListRootsResult
+from mcp import ClientSession, McpError, StdioServerParameters, stdio_client, types
+from mcp.client import streamable_http
 from pydantic import AnyUrl, BaseModel
 
+connect_http = (
+    getattr(streamable_http, "streamable_http_client", None) or streamable_http.streamablehttp_client
+)
 PATIENCE = timedelta(seconds=20)
 """For any single request; the whole run takes two seconds."""
 
@@ -39,18 +42,19 @@ class Person:
         self.asked: list[Json] = []
         self.stray: list[str] = []
 
-    async def on_elicit(self, context: Any, params: Any) -> ElicitResult:
-        detail = params.url if params.mode == "url" else params.requestedSchema
-        return ElicitResult.model_validate(self._answer("elicitation/create", params.message, detail))
+    async def on_elicit(self, context: Any, params: Any) -> Any:
+        is_page = getattr(params, "mode", "form") == "url"
+        detail = params.url if is_page else params.requestedSchema
+        return types.ElicitResult.model_validate(self._answer("elicitation/create", params.message, detail))
 
-    async def on_sample(self, context: Any, params: Any) -> CreateMessageResult:
+    async def on_sample(self, context: Any, params: Any) -> Any:
         text = params.messages[-1].content.text
-        return CreateMessageResult.model_validate(
+        return types.CreateMessageResult.model_validate(
             self._answer("sampling/createMessage", text, params.maxTokens)
         )
 
-    async def on_list_roots(self, context: Any) -> ListRootsResult:
-        return ListRootsResult.model_validate(self._answer("roots/list", "roots", None))
+    async def on_list_roots(self, context: Any) -> Any:
+        return types.ListRootsResult.model_validate(self._answer("roots/list", "roots", None))
 
     def _answer(self, method: str, text: str, detail: Any) -> Json:
         self.asked.append({"method": method, "text": text, "detail": detail})
@@ -98,7 +102,7 @@ async def connected(transport: str, target: tuple[str, ...], **callbacks: Any) -
     """A session that has shaken hands, and the version that this led to."""
     command, *arguments = target
     wire: Any = (
-        streamable_http_client(command)
+        connect_http(command)
         if transport == "http"
         else stdio_client(StdioServerParameters(command=command, args=arguments))
     )
@@ -114,10 +118,11 @@ async def main(mode: str, transport: str, *target: str) -> Json:
     plan = json.load(sys.stdin)
     person = Person()
     callbacks: Json = {
-        "elicitation_callback": person.on_elicit,
         "sampling_callback": person.on_sample,
         "list_roots_callback": person.on_list_roots,
     }
+    if hasattr(types, "ElicitResult"):
+        callbacks["elicitation_callback"] = person.on_elicit
     async with connected(transport, target, message_handler=person.on_message, **callbacks) as (
         session,
         version,

@@ -16,7 +16,13 @@ from typing import Any
 
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client import InputRequiredRoundsExceededError
-from mcp_types import CreateMessageResult, ElicitResult, Implementation, ListRootsResult
+from mcp_types import (
+    CreateMessageResult,
+    ElicitCompleteNotification,
+    ElicitResult,
+    Implementation,
+    ListRootsResult,
+)
 from pydantic import BaseModel
 
 PATIENCE = 20.0
@@ -36,27 +42,30 @@ class Person:
     def __init__(self) -> None:
         self.answers: dict[str, list[Json]] = {}
         self.asked: list[Json] = []
+        self.together = asyncio.Barrier(1)
         self.stray: list[str] = []
 
     async def on_elicit(self, context: Any, params: Any) -> ElicitResult:
         detail = params.url if params.mode == "url" else params.requested_schema
-        return ElicitResult.model_validate(self._answer("elicitation/create", params.message, detail))
+        return ElicitResult.model_validate(await self._answer("elicitation/create", params.message, detail))
 
     async def on_sample(self, context: Any, params: Any) -> CreateMessageResult:
         text = params.messages[-1].content.text
         return CreateMessageResult.model_validate(
-            self._answer("sampling/createMessage", text, params.max_tokens)
+            await self._answer("sampling/createMessage", text, params.max_tokens)
         )
 
     async def on_list_roots(self, context: Any) -> ListRootsResult:
-        return ListRootsResult.model_validate(self._answer("roots/list", "roots", None))
+        return ListRootsResult.model_validate(await self._answer("roots/list", "roots", None))
 
-    def _answer(self, method: str, text: str, detail: Any) -> Json:
+    async def _answer(self, method: str, text: str, detail: Any) -> Json:
         self.asked.append({"method": method, "text": text, "detail": detail})
+        await asyncio.wait_for(self.together.wait(), PATIENCE)
         return self.answers[text].pop(0)
 
     async def on_message(self, message: object) -> None:
-        self.stray.append(repr(message))
+        if not isinstance(message, ElicitCompleteNotification):
+            self.stray.append(repr(message))
 
 
 async def call(client: Client, step: Json) -> BaseModel:
@@ -87,6 +96,7 @@ async def answer_all(client: Client, person: Person, plan: Json) -> Json:
     seen: Json = {}
     for name, case in plan.items():
         person.answers, person.asked = case["answers"], []
+        person.together = asyncio.Barrier(case["together"])
         outcome = await perform(client, case["step"])
         left = {text: answers for text, answers in person.answers.items() if answers}
         seen[name] = {**outcome, "asked": person.asked, "left": left}

@@ -41,6 +41,11 @@ class Recording:
         return [message for message in self.from_server if "method" in message and "id" in message]
 
     @property
+    def told_by_server(self) -> list[Json]:
+        """The notifications of the server."""
+        return [message for message in self.from_server if "method" in message and "id" not in message]
+
+    @property
     def results(self) -> list[tuple[str, Json]]:
         """The results of the server, each with the method of its request.
 

@@ -14,13 +14,23 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from mcp_types import Icon
 from pydantic import BaseModel, Field
 
 from ekiden import Context, InputRequired, Server
 
 NOTES = Path(sys.argv[2])
 
-server = Server("rounds", version="1.0.0", keys=[b"the key of the tests of rounds...."])
+# Of everything that versions came to have, something: what a version lacks must not reach its clients.
+server = Server(
+    "rounds",
+    version="1.0.0",
+    title="Rounds",
+    description="Handlers that ask",
+    website_url="https://rounds.example/",
+    icons=[Icon(src="https://rounds.example/icon.png")],
+    keys=[b"the key of the tests of rounds...."],
+)
 
 
 class Order(BaseModel):
@@ -33,7 +43,7 @@ class Order(BaseModel):
 # One round
 
 
-@server.tool
+@server.tool(title="Confirm", icons=[Icon(src="https://rounds.example/confirm.png")])
 async def confirm(item: str, ctx: Context) -> str:
     """Ask one question."""
     answer = await ctx.elicit(f"Order {item}?", Order)
@@ -49,6 +59,24 @@ async def survey(ctx: Context) -> str:
         ctx.elicit("Your name?", str), ctx.sample("A haiku", max_tokens=40), ctx.list_roots()
     )
     return f"{name.data} | {text_of(poem)} | {', '.join(str(root.uri) for root in roots)}"
+
+
+@server.tool
+async def poem(ctx: Context) -> str:
+    """Ask the model alone."""
+    return text_of(await ctx.sample("A sonnet", max_tokens=40))
+
+
+class Places(BaseModel):
+    """A structured result."""
+
+    places: list[str]
+
+
+@server.tool
+async def places(ctx: Context) -> Places:
+    """Ask for the roots alone."""
+    return Places(places=[str(root.uri) for root in await ctx.list_roots()])
 
 
 @server.tool

@@ -30,8 +30,14 @@ const DO = {
 const person = {
     answers: {},
     asked: [],
-    answer(method, text, detail = null) {
+    together: 1, // So many questions are open before one is answered.
+    waiting: [],
+    async answer(method, text, detail = null) {
         this.asked.push({ method, text, detail });
+        await new Promise(resolve => {
+            this.waiting.push(resolve);
+            if (this.waiting.length === this.together) this.waiting.splice(0).forEach(go => go());
+        });
         const answers = this.answers[text];
         if (!answers?.length) throw new Error(`nobody can answer ${JSON.stringify(text)}`);
         return answers.shift();
@@ -49,8 +55,8 @@ async function perform(client, step) {
 
 async function answerAll(client, cases) {
     const seen = {};
-    for (const [name, { step, answers }] of Object.entries(cases)) {
-        Object.assign(person, { answers, asked: [] });
+    for (const [name, { step, answers, together }] of Object.entries(cases)) {
+        Object.assign(person, { answers, together, asked: [] });
         const outcome = await perform(client, step);
         const left = Object.fromEntries(Object.entries(answers).filter(([, rest]) => rest.length > 0));
         seen[name] = { ...outcome, asked: person.asked, left };
@@ -88,6 +94,7 @@ async function connected(client, use) {
     );
     await client.connect(wire, options);
     const seen = await use(client);
+    client.onerror = undefined; // It reports its own farewell as an error.
     if (http) await wire.terminateSession();
     await client.close();
     return [seen, versions.at(-1)];

@@ -31,8 +31,14 @@ const DO = {
 const person = {
     answers: {},
     asked: [],
-    answer(method, text, detail = null) {
+    together: 1, // So many questions are open before one is answered.
+    waiting: [],
+    async answer(method, text, detail = null) {
         this.asked.push({ method, text, detail });
+        await new Promise(resolve => {
+            this.waiting.push(resolve);
+            if (this.waiting.length === this.together) this.waiting.splice(0).forEach(go => go());
+        });
         const answers = this.answers[text];
         if (!answers?.length) throw new Error(`nobody can answer ${JSON.stringify(text)}`);
         return answers.shift();
@@ -55,8 +61,8 @@ async function perform(client, step) {
 
 async function answerAll(client, cases) {
     const seen = {};
-    for (const [name, { step, answers }] of Object.entries(cases)) {
-        Object.assign(person, { answers, asked: [] });
+    for (const [name, { step, answers, together }] of Object.entries(cases)) {
+        Object.assign(person, { answers, together, asked: [] });
         const outcome = await perform(client, step);
         const left = Object.fromEntries(Object.entries(answers).filter(([, rest]) => rest.length > 0));
         seen[name] = { ...outcome, asked: person.asked, left };
