@@ -23,8 +23,10 @@ _OF_THE_CONNECTION: Final = frozenset(
     {b"connection", b"content-length", b"expect", b"keep-alive", b"transfer-encoding", b"upgrade"}
 )
 """Headers that concern one connection, not the request."""
-_MADE_ANEW: Final = frozenset({b"connection", b"date", b"keep-alive", b"transfer-encoding"})
-"""Headers of a response that this connection has of its own."""
+_MADE_ANEW: Final = frozenset(
+    {b"connection", b"content-length", b"date", b"keep-alive", b"transfer-encoding"}
+)
+"""Headers of a response that this connection has of its own. An answer in pieces is framed anew, too."""
 _CHUNK: Final = 64 * 1024
 
 
