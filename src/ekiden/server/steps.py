@@ -45,7 +45,7 @@ class FunctionStep:
         """Run the function; what it raises is remembered as well as what it returns."""
         try:
             value = await Handler(self._function).call(*self._arguments)
-        except (asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit):
+        except (asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException as error:
             return Entry("failure", self.digest, self._spell_error(error), True)
