@@ -45,6 +45,10 @@ _MODERN_ONLY: Final = frozenset({"server/discover", "subscriptions/listen"})
 _LISTS: Final = ("toolsListChanged", "promptsListChanged", "resourcesListChanged")
 _MOST_WATCHED: Final = 1000
 """Resources that one session may subscribe to."""
+_LONGEST_WATCHED: Final = 2048
+"""Characters of a URI that a session remembers: as many as browsers take."""
+_MOST_RUNNING: Final = 256
+"""Requests of one session that may run at once over HTTP, where leaving cancels none of them."""
 _HANDSHAKE_SECONDS: Final = 10.0
 """How long a question waits for the client to say that it is initialized."""
 _FIRST_LEVEL: Final = "info"
@@ -150,6 +154,8 @@ class Session:
             raise InvalidRequest("Invalid request: this session is initialized already")
         if message.id in self._running:
             raise InvalidRequest(f"Invalid request: id {message.id!r} is in use by a running request")
+        if headers is not None and len(self._running) >= _MOST_RUNNING:
+            raise InternalError("Too many requests are running")
         if not self._keeper.offers(method, kept=self.kept):
             raise MethodNotFound(f"Method not found: {method[:200]}")
         assert message.id is not None
@@ -241,6 +247,8 @@ class Session:
         """Be told when a resource changes."""
         if type(uri) is not str:
             raise InvalidParams("Invalid params: `uri` is required and must be a string")
+        if len(uri) > _LONGEST_WATCHED:
+            raise InvalidParams(f"Invalid params: `uri` has more than {_LONGEST_WATCHED} characters")
         if len(self._watched) >= _MOST_WATCHED:
             raise InvalidParams(f"Invalid params: a session watches at most {_MOST_WATCHED} resources")
         self._watched[uri] = None
@@ -407,7 +415,7 @@ class Sessions:
     def find(self, session_id: str, headers: Headers) -> Session | None:
         """The session of that id, if it belongs to whoever asks."""
         session = self._open.get(session_id)
-        if session is None or not secrets.compare_digest(session.principal, self._who(headers)):
+        if session is None or session.principal != self._who(headers):
             return None
         return session
 

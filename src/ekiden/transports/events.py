@@ -7,6 +7,7 @@ may be lost, and the next one goes on after the last event that the client has s
 import asyncio
 import contextlib
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from ekiden.errors import TransportError
@@ -35,6 +36,7 @@ class EventStream:
         self.ended = False
         self.connection: Connection | None = None
         self.can_be_resumed = primed
+        self.on_end: Callable[[EventStream], None] | None = None
         self._kept: deque[tuple[int, bytes]] = deque()
         self._bytes = 0
         self._next = 1
@@ -70,6 +72,8 @@ class EventStream:
         """Nothing more comes."""
         self.ended = True
         self._changed.set()
+        if self.on_end is not None:
+            self.on_end(self)
 
     def hang_up(self) -> None:
         """Close the connection, or the next one, when it has sent what there is; the stream goes on."""

@@ -70,10 +70,15 @@ class _Streams:
     def new(self) -> EventStream:
         self._numbers += 1
         stream = self.open[self._numbers] = EventStream(self._numbers, primed=self._polls)
+        stream.on_end = self._on_end
         return stream
 
+    def _on_end(self, stream: EventStream) -> None:
+        if stream.connection is None:  # Else it is kept once it has been sent.
+            self.keep(stream)
+
     def keep(self, stream: EventStream) -> None:
-        """A stream has been sent. Whether its end was seen, nobody knows: it can be had for a while."""
+        """A stream has ended, and been sent if anybody was there. Whether its end was seen, nobody knows: it can be had for a while."""
         number = stream.number
         if number is not None and stream.ended and number in self.open and number not in self._kept:
             loop = asyncio.get_running_loop()
@@ -87,7 +92,9 @@ class _Streams:
 
     def close(self) -> None:
         for stream in self.open.values():
+            stream.on_end = None
             stream.end()
+        self.open.clear()
         for timer in self._kept.values():
             timer.cancel()
 
@@ -318,6 +325,7 @@ class SessionHTTP:
             try:
                 async for message in session.changes():
                     stream.append(message)
+                    await stream.has_room()
                 stream.end()
             except SessionsFull:
                 stream.end()
