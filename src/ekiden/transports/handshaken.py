@@ -78,7 +78,7 @@ class _Streams:
             self.keep(stream)
 
     def keep(self, stream: EventStream) -> None:
-        """A stream has ended, and been sent if anybody was there. Whether its end was seen, nobody knows: it can be had for a while."""
+        """A stream has ended. Whether its end was seen, nobody knows: it can be had for a while."""
         number = stream.number
         if number is not None and stream.ended and number in self.open and number not in self._kept:
             loop = asyncio.get_running_loop()
