@@ -78,7 +78,8 @@ class EagerTask:
             await _turn()
         except asyncio.CancelledError as cancelled:
             # In its first moments the coroutine has cancelled its own task: that hits what it waits for.
-            if not self.done and not (isinstance(self.waits_for, asyncio.Future) and self.waits_for.cancel()):
+            waited: Any = self.waits_for
+            if not self.done and not (hasattr(waited, "cancel") and waited.cancel()):
                 try:
                     self.waits_for = self._coroutine.throw(cancelled)
                 except StopIteration as stop:
