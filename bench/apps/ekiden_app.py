@@ -1,11 +1,17 @@
 """ekiden, as its README has it.
 
 `--middleware` puts one that only passes on around every request. `--mounted` serves it as an ASGI
-application on the uvicorn of the others, and not as `Server.run` does.
+application on the uvicorn of the others, and not as `Server.run` does. With `--store` there are tasks;
+`--no-tasks` leaves them to a process with `--worker`.
 """
 
+import asyncio
+import signal
+import tempfile
+import time
 from typing import Final
 
+import uvloop
 from pydantic import BaseModel
 
 from bench.apps.serving import arguments, serve
@@ -34,6 +40,26 @@ async def survey(rounds: int, ctx: Context) -> str:
     return f"{rounds} guests"
 
 
+async def empty() -> str:
+    """Do nothing, and say when."""
+    return str(time.monotonic_ns())
+
+
+async def waits(ctx: Context) -> str:
+    """Ask, and say when it went on."""
+    await ctx.elicit("Go on?", bool)
+    return str(time.monotonic_ns())
+
+
+async def work(server: Server) -> None:
+    """Run tasks, and serve nobody."""
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    async with server.running():
+        print("works", flush=True)
+        await stop.wait()
+
+
 async def pass_on(request: Request, call_next: CallNext) -> Outcome:
     return await call_next(request)
 
@@ -42,10 +68,24 @@ def main() -> None:
     parser = arguments()
     parser.add_argument("--middleware", action="store_true")
     parser.add_argument("--mounted", action="store_true")
+    parser.add_argument("--store")
+    parser.add_argument("--no-tasks", action="store_true")
+    parser.add_argument("--worker", action="store_true")
     options = parser.parse_args()
-    server = Server("bench", version="1", keys=KEYS)
+    store = options.store
+    if store == "temporary":
+        store = f"sqlite:///{tempfile.mkdtemp(dir='.cache')}/tasks.db"
+    server = Server("bench", version="1", keys=KEYS, store=store)
     for tool in tools(options.tools, (confirm, survey)):
         server.add_tool(tool)
+    if options.store:
+        server.add_tool(empty, task="required")
+        server.add_tool(waits, task="required")
+    if options.no_tasks:
+        server.leave_tasks()
+    if options.worker:
+        uvloop.run(work(server))
+        return
     if options.middleware:
         server.middleware(pass_on)
     if options.mounted:

@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ekiden.client.calls import PendingCall
     from ekiden.client.client import Client
-    from ekiden.client.failures import CallTimeout, CannotAnswer, InvalidResult, ServerError, TooManyRounds
+    from ekiden.client.failures import (
+        CallCancelled,
+        CallTimeout,
+        CannotAnswer,
+        InvalidResult,
+        ServerError,
+        TooManyRounds,
+    )
     from ekiden.client.target import ClientLimits
+    from ekiden.client.tasks import TaskHandle, TaskSnapshot
     from ekiden.errors import (
         EkidenError,
         InvalidParams,
@@ -19,11 +27,13 @@ if TYPE_CHECKING:
         ProtocolError,
         RegistrationError,
         StepFailed,
+        StoreUnavailable,
         ToolError,
         TransportError,
         UsageError,
     )
-    from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome
+    from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome, Task
+    from ekiden.rounds.retry import Retry
     from ekiden.server.catalog import Cache
     from ekiden.server.context import Context
     from ekiden.server.endpoint import CallNext, Middleware
@@ -31,7 +41,9 @@ if TYPE_CHECKING:
     from ekiden.server.manual import InputRequired
     from ekiden.server.sealing import RoundLimits
     from ekiden.server.server import Server
-    from ekiden.server.sessions import SessionLimits
+    from ekiden.server.session import SessionLimits
+    from ekiden.server.task_work import CancelledTask
+    from ekiden.tasks.runner import TaskLimits
     from ekiden.transports.asgi import Limits
     from ekiden.wire.modern import Request
 
@@ -39,9 +51,11 @@ __all__ = [
     "Accepted",
     "Answer",
     "Cache",
+    "CallCancelled",
     "CallNext",
     "CallTimeout",
     "Cancelled",
+    "CancelledTask",
     "CannotAnswer",
     "Client",
     "ClientLimits",
@@ -63,11 +77,17 @@ __all__ = [
     "ProtocolError",
     "RegistrationError",
     "Request",
+    "Retry",
     "RoundLimits",
     "Server",
     "ServerError",
     "SessionLimits",
     "StepFailed",
+    "StoreUnavailable",
+    "Task",
+    "TaskHandle",
+    "TaskLimits",
+    "TaskSnapshot",
     "TooManyRounds",
     "ToolError",
     "TransportError",
@@ -75,7 +95,10 @@ __all__ = [
 ]
 
 _HOMES = {
+    "CallCancelled": "ekiden.client.failures",
     "CallTimeout": "ekiden.client.failures",
+    "TaskHandle": "ekiden.client.tasks",
+    "TaskSnapshot": "ekiden.client.tasks",
     "CannotAnswer": "ekiden.client.failures",
     "Client": "ekiden.client.client",
     "ClientLimits": "ekiden.client.target",
@@ -100,7 +123,11 @@ _HOMES = {
     "Outcome": "ekiden.rounds.outcome",
     "Request": "ekiden.wire.modern",
     "Server": "ekiden.server.server",
-    "SessionLimits": "ekiden.server.sessions",
+    "SessionLimits": "ekiden.server.session",
+    "CancelledTask": "ekiden.server.task_work",
+    "Task": "ekiden.rounds.outcome",
+    "TaskLimits": "ekiden.tasks.runner",
+    "Retry": "ekiden.rounds.retry",
 }
 
 

@@ -15,6 +15,7 @@
     │   └── UnsupportedVersion         -32022
     ├── TransportError           the connection failed: nothing is wrong with the message
     │   └── TooMuch              the peer sends more than is taken of it
+    ├── StoreUnavailable         the store cannot be reached or written to right now: nothing was changed
     ├── StepFailed               a step raised, now or in an earlier round: catch it as you would the original
     └── ToolError                raised by a tool's author: the text is shown to the model
 
@@ -38,6 +39,7 @@ __all__ = [
     "ProtocolError",
     "RegistrationError",
     "StepFailed",
+    "StoreUnavailable",
     "TooMuch",
     "ToolError",
     "TransportError",
@@ -82,6 +84,10 @@ class TransportError(EkidenError):
 
 class TooMuch(TransportError):
     """The peer sent more than is taken of it: a message, a line, a head or a stream is too large."""
+
+
+class StoreUnavailable(EkidenError):
+    """The store cannot be reached or written to right now. Nothing was changed: try again."""
 
 
 class ToolError(EkidenError):

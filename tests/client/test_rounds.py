@@ -202,6 +202,8 @@ async def visit(params: ElicitRequestURLParams) -> ElicitResult:
     ],
 )
 async def test_capabilities_are_exactly_the_callbacks(callbacks: Any, declared: Any) -> None:
+    """And tasks, which the client looks after by itself, whatever the callbacks."""
+    declared = {**declared, "extensions": {"io.modelcontextprotocol/tasks": {}}}
     async with evil({}) as server, Client(server.url, **callbacks) as client:
         await client.call_tool("honest")
         for message in server.messages:

@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from mcp_types import ElicitRequestFormParams, ElicitResult
 
-from ekiden import Server
+from ekiden import Client, Server
 from ekiden.testing import CANCEL, DECLINE, CallFailed, ScriptedClient
 from tests.serving import served
 
@@ -97,6 +98,26 @@ async def test_the_approval_of_the_why_page_counts_once() -> None:
     assert list(payments.charges.values()) == [30]
     wizard = ScriptedClient(server, {"What is your name?": "Aiko", "Hi Aiko! How old are you?": "30"})
     assert text(await wizard.call_tool("wizard")) == "Welcome, Aiko! You are 30 years old."
+
+
+async def test_the_refund_that_takes_longer_becomes_a_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EKIDEN_STORE", f"sqlite:///{tmp_path}/returns.db")
+    server = server_of("returns")
+    asked: list[str] = []
+
+    async def answer(params: ElicitRequestFormParams) -> ElicitResult:
+        asked.append(params.message)
+        return ElicitResult(action="accept", content={"value": "late" if params.message == "Why?" else True})
+
+    async with server.running():
+        async with Client(server, elicit=answer) as client:
+            result = await client.call_tool("refund", {"order_id": "42"})
+        assert result.content[0].text == "Refunded 59.9 to Ada (late)."  # type: ignore[union-attr]
+        plain = ScriptedClient(server, {"Refund 59.9": True, "Why?": "other", "boss": False})
+        assert text(await plain.call_tool("refund", {"order_id": "43"})) == "The boss did not agree."
+    assert asked == ["Refund 59.9 to Ada?", "Why?", "Does the boss agree?"]
 
 
 async def test_the_mounted_server_answers_under_its_path() -> None:

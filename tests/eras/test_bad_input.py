@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ekiden import Client, Context, Server, SessionLimits
+from ekiden import Client, Server, SessionLimits
 from ekiden.server.sessions import Session
 from tests.serving import request as modern_request
 from tests.serving import served, soon
@@ -429,60 +429,6 @@ async def test_a_principal_may_have_any_name() -> None:
 
 
 # What one session may take
-
-
-async def test_streams_that_nobody_waited_for_are_not_kept_for_ever() -> None:
-    server = make_server()
-    ended = 0
-
-    @server.tool
-    async def murmur(ctx: Context) -> str:
-        """Speak, and take a moment."""
-        nonlocal ended
-        await ctx.log("error", "psst")
-        await asyncio.sleep(0.05)
-        ended += 1
-        return "done"
-
-    application = server.asgi()
-    async with served(application) as base, old_client(base) as client:
-        for number in range(12):
-            async with client.posting(call("murmur", id=number)) as response:
-                assert response.status_code == 200
-        async with asyncio.timeout(5):
-            while ended < 12:
-                await asyncio.sleep(0.01)
-        await client.ask("ping")
-        (streams,) = application.handshaken._streams.values()
-        assert len(streams.open) <= 6
-
-
-async def test_a_session_runs_only_so_much_at_once() -> None:
-    server = make_server()
-    running = 0
-
-    @server.tool
-    async def linger(ctx: Context) -> str:
-        """Take long."""
-        nonlocal running
-        running += 1
-        await ctx.log("error", "patience")
-        await asyncio.sleep(60)
-        return "done"
-
-    refused = 0
-    async with served(server, grace=1) as base, old_client(base, version="2025-03-26") as client:
-        for start in (0, 100, 200):
-            batch = [call("linger", id=number) for number in range(start, start + 100)]
-            async with client.posting(batch) as response:
-                assert response.status_code == 200
-                if start == 200:
-                    async for event in events(response):
-                        refused += event.message is not None and "error" in event.message
-                        if refused == 300 - 256:
-                            break
-        assert running == 256
-        await client.end()
 
 
 async def test_a_session_remembers_no_endless_uris() -> None:

@@ -222,6 +222,15 @@ async def test_on_a_channel_the_opening_message_decides() -> None:
         assert (await channel.receive())["error"]["code"] == -32600
 
 
+async def test_on_a_channel_nobody_asks_whose_session_it_is() -> None:
+    def who(request: Any) -> str:
+        return str(request.headers[b"authorization"])
+
+    async with make_server(principal=who).connect() as channel:
+        await channel.send(hello())
+        assert "result" in await channel.receive()
+
+
 async def test_an_initialize_that_is_refused_decides_nothing() -> None:
     async with make_server().connect() as channel:
         await channel.send(request("initialize", {"protocolVersion": "2025-11-25"}))

@@ -1,14 +1,16 @@
 """Clients of 2025 without sessions: everything works but questions."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+from ekiden import Context
 from tests.cli.driving import free_port, running
 from tests.serving import request as modern_request
-from tests.serving import served
+from tests.serving import served, soon
 
 from .handlers import make_server
 from .old_client import VERSIONS, call, events, notification, raw_client, request, text
@@ -55,6 +57,33 @@ async def test_progress_streams_without_ids_to_come_back_to() -> None:
         async with client.posting(call("tell", meta={"progressToken": 1})) as response:
             seen = [event async for event in events(response)]
         assert [event.id for event in seen] == [None] * 4
+
+
+async def test_a_client_without_a_session_that_leaves_cancels_its_call() -> None:
+    server, ended = make_server(stateless_2025=True), asyncio.Event()
+
+    @server.tool
+    async def linger(ctx: Context) -> str:
+        """Wait to be cancelled."""
+        await ctx.progress(1)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return "never"
+
+    async with served(server) as base, raw_client(base) as client:
+        await client.open()
+        async with client.posting(call("linger", meta={"progressToken": 1})) as response:
+            await soon(anext(aiter(events(response))))
+        await soon(ended.wait())
+
+
+async def test_words_of_2026_in_an_argument_do_not_make_a_request_modern() -> None:
+    async with served(make_server(stateless_2025=True)) as base, raw_client(base) as client:
+        words = "io.modelcontextprotocol/protocolVersion"
+        assert text(await client.answered(call("mirrored", region=words))) == words
+        assert (await client.send([request("ping")])).json() == [{"jsonrpc": "2.0", "id": 1, "result": {}}]
 
 
 async def test_there_is_nothing_to_get_or_to_delete() -> None:

@@ -95,6 +95,24 @@ async def test_a_lost_connection_cancels_nothing() -> None:
         await soon(ended.wait())
 
 
+async def test_streams_that_nobody_came_back_for_are_forgotten() -> None:
+    gate = asyncio.Event()
+    server = counting_server(gate)
+    application = server.asgi()
+    async with served(application) as base, old_client(base) as client:
+        ids: list[str | None] = []
+        for number in range(8):
+            async with client.posting({**COUNT, "id": number}) as response:
+                ids.append((await soon(anext(aiter(events(response))))).id)
+        gate.set()
+        await asyncio.sleep(0.2)
+        found = 0
+        for last in ids:
+            async with client.listening(last) as response:
+                found += response.status_code == 200
+        assert found == 4, "the newest few are kept for a while"
+
+
 async def test_a_question_that_was_missed_is_asked_on_the_resumed_stream() -> None:
     async with served(make_server()) as base, old_client(base) as client:
         async with client.posting(call("ask")) as response:

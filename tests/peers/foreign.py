@@ -1,13 +1,14 @@
 """Servers that are not ours, and a client of ours for them.
 
 The scripts in `servers/` offer the same tools, prompts and resources with the SDKs of others, so that one
-set of tests holds for all of them.
+set of tests holds for all of them. One is ours, for comparison.
 """
 
 import asyncio
 import contextlib
 import runpy
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -30,7 +31,8 @@ class Peer(NamedTuple):
     name: str
     title: str
     """For the documentation."""
-    environment: str
+    environment: str | None
+    """Where under `.peers` it lives; ours is here."""
     script: str
     version: str
     """What its server says of itself."""
@@ -38,6 +40,8 @@ class Peer(NamedTuple):
 
     def command(self) -> list[str]:
         """How its server is started; a missing environment is a failure, not a reason to skip."""
+        if self.environment is None:
+            return [sys.executable, "-W", "error", str(SERVERS / self.script)]
         environment = running.ROOT / ".peers" / self.environment
         running.require(environment)
         if self.script.endswith(".py"):
@@ -47,6 +51,7 @@ class Peer(NamedTuple):
 
 
 PEERS = (
+    Peer("ekiden", "ekiden", None, "ours.py", "0.1.0", ("modern", "legacy")),
     Peer("mcp-2.3", "mcp 2.3 (Python)", "mcp", "official.py", "2.3.0", ("modern", "legacy")),
     Peer("fastmcp-4.1", "FastMCP 4.1", "fastmcp", "fastmcp4.py", "4.1.2", ("modern", "legacy")),
     Peer(

@@ -1,4 +1,4 @@
-"""Our client at servers that are not ours: of both eras, over HTTP and stdio.
+"""Our client at servers that are not ours, and at one that is: of both eras, over HTTP and stdio.
 
 Every test runs against every server that can do what it is about; the id of a test says which.
 """

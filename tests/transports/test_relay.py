@@ -1,38 +1,173 @@
-"""What a worker passes on of another worker's answer."""
+"""Requests handed over between workers: whole, as a stream, and when the other side goes away."""
 
 import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from ekiden.transports.relay import UnixRelay
-from ekiden.transports.reply import Event, Incoming
+from ekiden.transports.reply import Incoming
 from tests.serving import soon
 
+OWNER = "0badf00d"
+Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
-async def test_a_long_answer_is_framed_by_the_connection_that_carries_it(tmp_path: Path) -> None:
+
+@pytest.fixture
+def relay(tmp_path: Path) -> UnixRelay:
+    return UnixRelay(str(tmp_path), "12345678")
+
+
+@asynccontextmanager
+async def owner(folder: Path, answer: Answer) -> AsyncGenerator[None, None]:
+    server = await asyncio.start_unix_server(answer, folder / OWNER)
+    async with server:
+        yield
+
+
+def incoming(body: bytes = b"{}") -> Incoming:
+    pairs = [
+        (b"host", b"localhost"),
+        (b"mcp-session-id", b"0badf00d.abc"),
+        (b"connection", b"keep-alive"),
+        (b"transfer-encoding", b"chunked"),
+    ]
+    return Incoming("POST", "/mcp", pairs, dict(pairs), None, body)
+
+
+class Client:
+    """The client's end, as ASGI has it."""
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, Any]] = []
+        self.gone = asyncio.Event()
+
+    async def receive(self) -> Any:
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, event: Any) -> None:
+        self.sent.append(event)
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(event.get("body", b"") for event in self.sent[1:])
+
+
+def test_the_owner_is_named_by_the_id(relay: UnixRelay) -> None:
+    assert relay.owner("0badf00d.abc") == OWNER
+    assert relay.owner(relay.prefix + "abc") is None
+    for nobody in ("", "abc", "0badf00", "0BADF00D.x", "../../../x.y", "0badf00d/..x"):
+        assert relay.owner(nobody) is None
+
+
+async def test_a_request_arrives_whole_and_without_what_concerned_its_connection(
+    relay: UnixRelay, tmp_path: Path
+) -> None:
+    seen: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(await reader.readuntil(b"\r\n\r\n"))
+        seen.append(await reader.readexactly(2))
+        writer.write(b"HTTP/1.1 202 Accepted\r\ncontent-length: 2\r\ndate: today\r\nx-own: 1\r\n\r\nok")
+        writer.close()
+
+    client = Client()
+    async with owner(tmp_path, answer):
+        assert await soon(relay.forward(OWNER, incoming(), client.receive, client.send))
+    head = seen[0].decode()
+    assert head.startswith("POST /mcp HTTP/1.1\r\n")
+    assert "chunked" not in head
+    assert "connection: close" in head
+    assert "content-length: 2" in head
+    assert client.sent[0]["status"] == 202
+    assert client.sent[0]["headers"] == [(b"content-length", b"2"), (b"x-own", b"1")]
+    assert client.body == b"ok"
+
+
+async def test_a_stream_passes_as_it_comes_and_ends_with_the_owner(relay: UnixRelay, tmp_path: Path) -> None:
+    first, die = asyncio.Event(), asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+        await writer.drain()
+        await first.wait()
+        writer.write(b"6\r\none\n\n\n\r\n")
+        await writer.drain()
+        await die.wait()
+        writer.close()
+
+    client = Client()
+    async with owner(tmp_path, answer):
+        passing = asyncio.create_task(relay.forward(OWNER, incoming(), client.receive, client.send))
+        async with asyncio.timeout(5):
+            while not client.sent:
+                await asyncio.sleep(0.01)
+        assert client.sent[0]["status"] == 200
+        first.set()
+        async with asyncio.timeout(5):
+            while client.body != b"one\n\n\n":
+                await asyncio.sleep(0.01)
+        die.set()
+        assert await soon(passing)
+    assert not client.sent[-1].get("more_body", False)
+
+
+async def test_a_client_that_leaves_leaves_the_owner(relay: UnixRelay, tmp_path: Path) -> None:
+    left = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+        await reader.read()
+        left.set()
+        writer.close()
+
+    client = Client()
+    async with owner(tmp_path, answer):
+        passing = asyncio.create_task(relay.forward(OWNER, incoming(), client.receive, client.send))
+        async with asyncio.timeout(5):
+            while not client.sent:
+                await asyncio.sleep(0.01)
+        client.gone.set()
+        await soon(left.wait())
+        await soon(passing)
+
+
+async def test_an_owner_that_is_not_there_is_told_and_nothing_is_sent(
+    relay: UnixRelay, tmp_path: Path
+) -> None:
+    client = Client()
+    assert not await soon(relay.forward(OWNER, incoming(), client.receive, client.send))
+
+    async def die(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    async with owner(tmp_path, die):
+        assert not await soon(relay.forward(OWNER, incoming(), client.receive, client.send))
+    assert client.sent == []
+
+
+async def test_a_long_answer_is_framed_by_the_connection_that_carries_it(
+    relay: UnixRelay, tmp_path: Path
+) -> None:
     body = b"[" + b"1," * 100_000 + b"1]"
 
-    async def owner(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n")
         writer.write(b"content-length: %d\r\n\r\n" % len(body) + body)
         await writer.drain()
         writer.close()
 
-    said: list[Event] = []
-
-    async def send(event: Event) -> None:
-        said.append(event)
-
-    async def receive() -> Event:
-        await asyncio.sleep(60)
-        return {"type": "http.disconnect"}
-
-    async with await asyncio.start_unix_server(owner, str(tmp_path / "0123abcd")):
-        incoming = Incoming("POST", "/mcp", [], {}, None, b"")
-        relay = UnixRelay(str(tmp_path), "ffffffff")
-        assert await soon(relay.forward("0123abcd", incoming, receive, send))
-    start, *pieces = said
+    client = Client()
+    async with owner(tmp_path, answer):
+        assert await soon(relay.forward(OWNER, incoming(), client.receive, client.send))
     # It comes in pieces: with a length and in chunks at once it could be read in two ways.
-    assert len(pieces) > 2
-    assert start["headers"] == [(b"content-type", b"application/json")]
-    assert b"".join(piece["body"] for piece in pieces) == body
+    assert len(client.sent) > 3
+    assert client.sent[0]["headers"] == [(b"content-type", b"application/json")]
+    assert client.body == body

@@ -24,6 +24,7 @@ from ekiden import (
     ProtocolError,
     Request,
     Server,
+    TaskHandle,
     ToolError,
 )
 from ekiden.transports.asgi import StreamableHTTP
@@ -196,7 +197,7 @@ async def use_client() -> None:
     async with Client("http://localhost/mcp", elicit=elicit, roots=["file:///"]) as client:
         assert_type(await client.call_tool("t"), CallToolResult)
         assert_type(await client.call_tool("t", {"a": 1}, result_type=list[int]), list[int])
-        assert_type(await client.start_tool("t"), CallToolResult | PendingCall)
+        assert_type(await client.start_tool("t"), CallToolResult | PendingCall | TaskHandle)
         assert_type(await client.list_tools(), list[Tool])
         async for change in client.listen(tools=True):
             assert_type(change, dict[str, Any])

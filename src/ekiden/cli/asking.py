@@ -7,8 +7,9 @@ the question, its key, and how to give the answer.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ekiden.cli.answers import MODEL, Script, question_text
 from ekiden.cli.fields import fields_of
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     )
 
 __all__ = ["Responder"]
+
+_ATTEMPT: Final = re.compile(r"\.[1-9][0-9]*$")
+"""In a task, ekiden adds to a question's key which attempt at it this is."""
 
 
 class Responder:
@@ -61,6 +65,8 @@ class Responder:
 
     def _given(self, key: str | None, request: Mapping[str, Any]) -> dict[str, Any] | None:
         response = self._script.respond(key, request)
+        if response is None and key is not None and (attempt := _ATTEMPT.search(key)) is not None:
+            response = self._script.respond(key[: attempt.start()], request)
         if response is None and request.get("method") == LIST_ROOTS:
             return {"roots": [{"uri": root} for root in self._roots]}
         return response

@@ -15,6 +15,7 @@ from ekiden.cli.asking import Responder
 from ekiden.cli.results import show_result
 from ekiden.cli.screen import Screen, say
 from ekiden.cli.targets import Connection, opened
+from ekiden.cli.tasks import TaskScreen
 from ekiden.errors import EkidenError, MethodNotFound, ProtocolError, UsageError
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from ekiden.client.calls import PendingCall
     from ekiden.client.client import Client
+    from ekiden.client.tasks import TaskHandle
 
 __all__ = ["CallOptions", "call"]
 
@@ -126,9 +128,24 @@ class _Rounds:
             ended = await self._client.resume(ended, responses, progress=progress)
             if not isinstance(ended, PendingCall):
                 self._tell(rounds + 1, None)
-                return ended
+                return await self._finish(ended)
         self._tell(1, None)
-        return ended
+        return await self._finish(ended)
+
+    async def _finish(self, ended: "CallToolResult | TaskHandle") -> "CallToolResult":
+        """Look after the task that the call has become, if it has; who interrupts it cancels the task."""
+        from ekiden.client.tasks import TaskHandle
+
+        if not isinstance(ended, TaskHandle):
+            return ended
+        if self._options.verbose:
+            self._screen.note(f"task {ended.id}", style="dim")
+        shown = TaskScreen(self._screen, verbose=self._options.verbose)
+        try:
+            return await ended.wait(on_status=shown.show, answer=self._responder.respond_all)
+        except (asyncio.CancelledError, UsageError):
+            await asyncio.shield(ended.leave())
+            raise
 
     def _tell(self, number: int, pending: "PendingCall | None") -> None:
         """One round in a line, and one for each of its questions."""

@@ -16,6 +16,8 @@ app = typer.Typer(
 )
 keys = typer.Typer(help="Keys that seal the state of calls.", no_args_is_help=True)
 app.add_typer(keys, name="keys")
+stores = typer.Typer(help="Stores of rounds and tasks.", no_args_is_help=True)
+app.add_typer(stores, name="store")
 
 Target = Annotated[
     str, typer.Argument(help="A URL, a Python file (FILE[:NAME]), or a command that serves stdio.")
@@ -57,8 +59,11 @@ def run(
     path: Annotated[str, typer.Option(help="The path of the endpoint.")] = "/mcp",
     workers: Annotated[int, typer.Option(help="How many processes serve.", min=1)] = 1,
     store: Annotated[
-        str | None, typer.Option(help="sqlite:///FILE, for a server that names no store itself.")
+        str | None, typer.Option(help="sqlite:///FILE or postgresql://..., if the server names none.")
     ] = None,
+    tasks: Annotated[
+        bool, typer.Option("--tasks/--no-tasks", help="Run tasks here, or leave them to `ekiden worker`.")
+    ] = True,
     reload: Annotated[bool, typer.Option("--reload", help="Start anew when a Python file changes.")] = False,
     keys_file: KeysFile = None,
     allow_host: Annotated[
@@ -83,6 +88,7 @@ def run(
         grace=grace,
         log_level=log_level,
         stateless_2025=stateless_2025,
+        tasks=tasks,
     )
     run_server(
         RunOptions(
@@ -170,6 +176,56 @@ def _list(
     from ekiden.cli.targets import Connection
 
     show_list(what, Connection(target=target, headers=header or [], era=era), as_json=as_json)
+
+
+@app.command()
+def worker(
+    server: Annotated[str, typer.Argument(metavar="FILE[:NAME]", help="A Python file with a Server.")],
+    store: Annotated[
+        str | None, typer.Option(help="sqlite:///FILE or postgresql://..., if the server names none.")
+    ] = None,
+    keys_file: KeysFile = None,
+    log_level: Annotated[LogLevel, typer.Option(help="What is logged to stderr.")] = "warning",
+) -> None:
+    """Run the tasks of a server, and serve nobody."""
+    from ekiden.cli.working import work
+
+    work(server, store, keys_file, log_level)
+
+
+@app.command()
+def tasks(
+    words: Annotated[
+        list[str], typer.Argument(metavar="[TARGET] list|get|cancel [ID]", help="Which server, what, whose.")
+    ],
+    store: Annotated[
+        str | None, typer.Option(help="Look into a store instead of asking a server; this alone can list.")
+    ] = None,
+    state: Annotated[str | None, typer.Option(help="List only tasks in this state.")] = None,
+    limit: Annotated[int, typer.Option(help="How many to list at most.", min=1)] = 100,
+    header: Header = None,
+    era: Era = "auto",
+    json: Json = False,
+) -> None:
+    """Look at tasks, or cancel one."""
+    from ekiden.cli.targets import Connection
+    from ekiden.cli.tasks import TaskOptions, look
+
+    options = TaskOptions(store=store, state=state, limit=limit, json=json, words=words)
+    look(options, lambda target: Connection(target=target, headers=header or [], era=era))
+
+
+@stores.command("migrate")
+def migrate(url: Annotated[str, typer.Argument(help="sqlite:///FILE or postgresql://...")]) -> None:
+    """Make the tables of a store, or bring them up to date."""
+    from ekiden.cli.tasks import migrate as migrate_store
+
+    migrate_store(url)
+
+
+@stores.callback()
+def _stores() -> None:
+    """Stores of rounds and tasks."""
 
 
 @keys.command("new")

@@ -38,6 +38,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     grace: float = 10.0
     log_level: str = "warning"
     stateless_2025: bool = False
+    tasks: bool = True
+    """Whether whoever serves also runs tasks."""
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,6 +150,8 @@ def serve(
 
     if job.stateless_2025:
         server.endpoint.sessions.stateless = True
+    if not job.tasks:
+        server.leave_tasks()
     application = server.asgi(
         path=job.path,
         allowed_hosts=[*LOCALHOST, *job.allow_hosts],

@@ -20,6 +20,7 @@ from ekiden.client.lists import read_list
 from ekiden.client.results import read_structured, typed
 from ekiden.client.session import Ask, Session
 from ekiden.client.target import ClientLimits, Target, is_url
+from ekiden.client.tasks import TaskHandle, TaskSnapshot, read_handle
 from ekiden.client.tools import KnownTools
 from ekiden.errors import UsageError
 from ekiden.wire import versions
@@ -175,6 +176,7 @@ class Client:
         max_rounds: int | None = None,
         timeout: float | None = None,  # noqa: ASYNC109
         meta: Mapping[str, Any] | None = None,
+        on_status: Callable[[TaskSnapshot], None] | None = None,
     ) -> CallToolResult: ...
     @overload
     async def call_tool(
@@ -187,6 +189,7 @@ class Client:
         max_rounds: int | None = None,
         timeout: float | None = None,  # noqa: ASYNC109
         meta: Mapping[str, Any] | None = None,
+        on_status: Callable[[TaskSnapshot], None] | None = None,
     ) -> T: ...
     async def call_tool(
         self,
@@ -198,15 +201,17 @@ class Client:
         max_rounds: int | None = None,
         timeout: float | None = None,  # noqa: ASYNC109  a deadline for all rounds, not for one await
         meta: Mapping[str, Any] | None = None,
+        on_status: Callable[[TaskSnapshot], None] | None = None,
     ) -> Any:
-        """Call a tool to its end, answering what it asks.
+        """Call a tool to its end, answering what it asks; also where it becomes a task.
 
         `result_type` reads `structuredContent` into that type; a tool that failed is then an exception.
+        `on_status` is told how a task is doing. If the caller leaves, the task is cancelled.
         """
         from mcp_types import CallToolResult
 
         call = _tool_call(name, arguments, meta, progress)
-        result = typed(CallToolResult, await self._drive(call, max_rounds, timeout))
+        result = typed(CallToolResult, await self._drive(call, max_rounds, timeout, on_status))
         return result if result_type is None else read_structured(result, result_type, name)
 
     async def get_prompt(
@@ -241,9 +246,16 @@ class Client:
         call: Call,
         max_rounds: int | None,
         timeout: float | None,  # noqa: ASYNC109
+        on_status: Callable[[TaskSnapshot], None] | None = None,
     ) -> dict[str, Any]:
-        async with within(self._timeout if timeout is None else timeout, f"{call.method} {call.name!r}"):
-            return await self._driver.drive(call, self._max_rounds if max_rounds is None else max_rounds)
+        seconds = self._timeout if timeout is None else timeout
+        async with within(seconds, f"{call.method} {call.name!r}") as deadline:
+            ended = await self._driver.drive(call, self._max_rounds if max_rounds is None else max_rounds)
+            if not isinstance(ended, TaskHandle):
+                return ended
+            if timeout is None:
+                deadline.reschedule(None)  # It is a task because it takes longer than a request.
+            return await ended.drive(on_status)
 
     async def complete(
         self,
@@ -275,9 +287,13 @@ class Client:
         progress: Progress | None = None,
         timeout: float | None = None,  # noqa: ASYNC109
         meta: Mapping[str, Any] | None = None,
-    ) -> CallToolResult | PendingCall:
-        """Call a tool for one round: its result, or a call that waits for answers."""
+    ) -> CallToolResult | PendingCall | TaskHandle:
+        """Call a tool for one round: its result, a call that waits for answers, or a task."""
         return await self._round(_tool_call(name, arguments, meta, progress), None, {}, timeout)
+
+    def task(self, handle: str) -> TaskHandle:
+        """Take up a task again: by its id, or by what `TaskHandle.to_json` wrote."""
+        return TaskHandle(self._driver.talk, *read_handle(handle))
 
     async def resume(
         self,
@@ -287,7 +303,7 @@ class Client:
         progress: Progress | None = None,
         max_rounds: int | None = None,
         timeout: float | None = None,  # noqa: ASYNC109
-    ) -> CallToolResult | PendingCall:
+    ) -> CallToolResult | PendingCall | TaskHandle:
         """One more round of a pending call, with the given responses, or those of the callbacks.
 
         The caps of a call hold here too; the time that callbacks take does not count.
@@ -306,12 +322,12 @@ class Client:
         before: PendingCall | None,
         responses: Mapping[str, Any],
         timeout: float | None,  # noqa: ASYNC109
-    ) -> CallToolResult | PendingCall:
+    ) -> CallToolResult | PendingCall | TaskHandle:
         from mcp_types import CallToolResult
 
         async with within(self._timeout if timeout is None else timeout, f"{call.method} {call.name!r}"):
             ended = await self._driver.round(call, before, responses)
-        return ended if isinstance(ended, PendingCall) else typed(CallToolResult, ended)
+        return ended if isinstance(ended, PendingCall | TaskHandle) else typed(CallToolResult, ended)
 
     # Changes
 

@@ -18,6 +18,7 @@ from ekiden.client.legacy import LegacySession
 from ekiden.client.modern import ModernSession
 from ekiden.client.session import Ask, EraChanged, Session
 from ekiden.client.target import ClientLimits, connect, is_url, origin_of
+from ekiden.client.tasks import with_tasks
 from ekiden.errors import TransportError, UsageError
 from ekiden.transports.link import HttpRefused, Link
 
@@ -26,7 +27,14 @@ __all__ = ["Connection"]
 _log = logging.getLogger("ekiden.client")
 
 _SAFE: Final = frozenset(
-    {"server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list"}
+    {
+        "server/discover",
+        "tools/list",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+        "tasks/get",
+    }
 )
 """Requests that change nothing, whatever the server does: they are sent again when a connection drops."""
 
@@ -77,7 +85,9 @@ class Connection:
 
     async def _find_session(self, link: Link) -> Session:
         return await eras.find_session(
-            lambda: ModernSession(link, self._answerer.capabilities, self._info, log_level=self._log_level),
+            lambda: ModernSession(
+                link, with_tasks(self._answerer.capabilities), self._info, log_level=self._log_level
+            ),
             lambda: LegacySession(
                 link,
                 self._answerer,
@@ -122,6 +132,8 @@ class Connection:
         if kind == "complete":
             if not retried:
                 self._cache.put(ask.method, ask.params, result)
+        elif kind == "task" and ask.method == "tools/call":
+            return result
         elif kind != "input_required":
             raise InvalidResult(f"The server sent a result of an unknown type: {str(kind)[:100]!r}")
         elif ask.method not in _OF_ROUNDS:

@@ -10,12 +10,15 @@ __all__ = ["within"]
 
 
 @asynccontextmanager
-async def within(seconds: float | None, what: str) -> AsyncGenerator[None, None]:
-    """Allow the body so many seconds; `what` is named in the `CallTimeout`."""
+async def within(seconds: float | None, what: str) -> AsyncGenerator[asyncio.Timeout, None]:
+    """Allow the body so many seconds; `what` is named in the `CallTimeout`.
+
+    The body gets the deadline, which it may move.
+    """
     deadline = asyncio.timeout(seconds)
     try:
         async with deadline:
-            yield
+            yield deadline
     except TimeoutError:
         if not deadline.expired():
             raise

@@ -5,7 +5,7 @@ the server wants mirrored become headers, and a tool's result is held to the too
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -13,9 +13,14 @@ from ekiden.client.answering import Answerer
 from ekiden.client.calls import PendingCall, read_pending, respond
 from ekiden.client.connection import Connection
 from ekiden.client.failures import ServerError
+from ekiden.client.results import typed
 from ekiden.client.session import Ask, Hooks
+from ekiden.client.tasks import TaskHandle, TaskTalk, read_snapshot
 from ekiden.client.tools import KnownTools
 from ekiden.errors import HeaderMismatch
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult
 
 __all__ = ["Call", "Driver", "Progress"]
 
@@ -49,9 +54,10 @@ class Driver:
         self._tools = tools
         self._learn_tools = learn_tools
         self._most_state = most_state
+        self.talk = TaskTalk(connection.request, answerer, self.finish)
 
-    async def drive(self, call: Call, max_rounds: int) -> dict[str, Any]:
-        """The final result; what is asked on the way is answered by the callbacks."""
+    async def drive(self, call: Call, max_rounds: int) -> dict[str, Any] | TaskHandle:
+        """The final result, or the task that it will come from; what is asked is answered by callbacks."""
         ended = await self.round(call, None, {})
         while isinstance(ended, PendingCall):
             responses = await respond(ended, self._answerer, max_rounds)
@@ -60,15 +66,25 @@ class Driver:
 
     async def round(
         self, call: Call, before: PendingCall | None, responses: Mapping[str, Any]
-    ) -> dict[str, Any] | PendingCall:
-        """One round: the final result, checked, or what the call waits for."""
+    ) -> dict[str, Any] | PendingCall | TaskHandle:
+        """One round: the final result, checked, what the call waits for, or the task it has become."""
         params = call.params if before is None else before.retry(responses)
         result = await self._send(call, params)
         if result.get("resultType") == "input_required":
             return read_pending(call.method, call.params, result, before, self._most_state)
+        if result.get("resultType") == "task":
+            return TaskHandle(self.talk, read_snapshot(result).task_id, call.name)
         if call.method == "tools/call":
             self._tools.check(call.name, result)
         return result
+
+    def finish(self, name: str | None, result: dict[str, Any]) -> "CallToolResult":
+        """The result of a task, checked as that of a call."""
+        from mcp_types import CallToolResult
+
+        if name is not None:
+            self._tools.check(name, result)
+        return typed(CallToolResult, result)
 
     async def _send(self, call: Call, params: dict[str, Any]) -> dict[str, Any]:
         progress = call.progress

@@ -5,7 +5,15 @@ from typing import Any
 
 from ekiden.errors import EkidenError, ProtocolError, TransportError
 
-__all__ = ["CallTimeout", "CannotAnswer", "InvalidResult", "ServerError", "TooManyRounds", "error_from"]
+__all__ = [
+    "CallCancelled",
+    "CallTimeout",
+    "CannotAnswer",
+    "InvalidResult",
+    "ServerError",
+    "TooManyRounds",
+    "error_from",
+]
 
 
 class ServerError(ProtocolError):
@@ -23,6 +31,10 @@ class CannotAnswer(EkidenError):
         asked = ", ".join(f"{key} ({kind})" for key, kind in kinds.items())
         super().__init__(f"No callback answers {asked}; give the client one")
         self.kinds = dict(kinds)
+
+
+class CallCancelled(EkidenError):
+    """The task that the call had become was cancelled, by somebody else or by the server."""
 
 
 class TooManyRounds(EkidenError):

@@ -32,6 +32,10 @@ class Interpreter(Protocol):
         """A checkpoint."""
         ...
 
+    async def background(self, ttl: float | None = None, poll: float | None = None) -> None:
+        """Go on as a task, where that can be."""
+        ...
+
     async def sleep(self, seconds: float, key: str | None = None) -> None:
         """Wait until a moment that is the same however often the handler is run."""
         ...

@@ -15,9 +15,9 @@ import msgspec
 
 __all__ = ["Entry", "Journal", "Kind", "fingerprint"]
 
-Kind: TypeAlias = Literal["answer", "step", "failure", "cut", "draw", "pause"]
-"""`failure` is a step that raised, `cut` one that its handler cut short; `draw` a time, an id or a random
-number; `pause` a checkpoint that was passed."""
+Kind: TypeAlias = Literal["answer", "step", "failure", "cut", "again", "draw", "pause"]
+"""`failure` is a step that raised, `cut` one that its handler cut short, `again` one that is to be tried
+again; `draw` a time, an id or a random number; `pause` a checkpoint that was passed."""
 
 _STEPS: Final = ("step", "failure", "cut")
 

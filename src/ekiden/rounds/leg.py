@@ -15,7 +15,6 @@ it will not be cancelled.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import ContextVar
@@ -29,14 +28,20 @@ from ekiden.rounds.eagerly import EagerTask
 from ekiden.rounds.journal import Entry, Journal
 from ekiden.rounds.ledger import RoundMemory
 from ekiden.rounds.outcome import Outcome
+from ekiden.rounds.retry import Retry
 
-__all__ = ["Ended", "Leg", "Restart", "Step", "Suspended", "current_step"]
+__all__ = ["BACKGROUND", "Ended", "Leg", "Restart", "Step", "Suspended", "current_step"]
 
 _log = logging.getLogger("ekiden.rounds")
 
 _IDLE_PASSES: Final = 4
 """Passes of the event loop without an effect after which a leg is at rest. A branch that is started
 in a task group inside a task group inside a gather comes to its first effect within three."""
+
+BACKGROUND: Final = "b:background"
+"""The pause of a handler that wants to go on as a task."""
+
+_UNANSWERED: Final = object()
 
 _PATIENCE: Final = 100
 """Effects that an ended handler may try before it is taken to be deaf, and put to sleep."""
@@ -50,9 +55,14 @@ class Step(Protocol):
 
     name: str
     digest: str
+    retry: Retry | None
 
     async def perform(self) -> Entry:
-        """Run it; what it raised is an entry too."""
+        """Run it, as often as its policy says; what it raised is an entry too."""
+        ...
+
+    async def attempt(self) -> tuple[Entry, bool]:
+        """Run it once; whether what it raised is worth another try."""
         ...
 
     def recall(self, entry: Entry) -> Any:
@@ -106,6 +116,10 @@ class Leg:
         self.fresh = fresh
         """Whether the handler is beyond what earlier legs did. Before that, its progress is no news."""
         self.on_fresh: Callable[[], None] | None = None
+        self.can_background = False
+        """Whether the call can become a task."""
+        self.wishes: tuple[float | None, float | None] = (None, None)
+        """The time to live and the poll interval that the handler wants for its task."""
         self.trace: list[str] | None = None
         """If a list, every effect notes its name here."""
         self._responses = responses
@@ -152,8 +166,8 @@ class Leg:
             else:
                 self._stir()
         if main.done:
-            if self._afterwards:
-                await self._do_afterwards(main)
+            if self._afterwards or self._steps:
+                await self._wind_up(main)
             return self._conclude()
         self._settled: asyncio.Future[None] = loop.create_future()
         self._main.add_done_callback(self._on_done)
@@ -197,8 +211,8 @@ class Leg:
         except asyncio.CancelledError:
             await self.stop()
             raise
-        if self._afterwards and self._eager is not None:
-            await self._do_afterwards(self._eager)
+        if (self._afterwards or self._steps) and self._eager is not None:
+            await self._wind_up(self._eager)
         return self._conclude()
 
     def _conclude(self) -> Any:
@@ -214,8 +228,9 @@ class Leg:
         try:
             if error is not None:
                 raise _escaped(error)
-            for key in self.journal.missing_steps():
-                raise self._vanished(key, "it returned without it")
+            if len(self.journal.seen) != len(self.journal.entries):
+                for key in self.journal.missing_steps():
+                    raise self._vanished(key, "it returned without it")
             return main.result()
         finally:
             self._close()
@@ -228,7 +243,7 @@ class Leg:
         del main.task
         self._asks.clear()
 
-    async def _do_afterwards(self, main: EagerTask) -> None:
+    async def _wind_up(self, main: EagerTask) -> None:
         """If the handler returned: do what it wanted done then."""
         if self._ending is None and main.exception() is None:
             try:
@@ -355,24 +370,34 @@ class Leg:
         self._not_in_a_step("ask")
         self.use("asks")
         name = self._name("a:", key, f"{ask.prefix}-{ask.digest}")
+        answer = self._known_answer(name, ask)
+        return answer if answer is not _UNANSWERED else await self._other_side(name[2:], ask)
+
+    def _known_answer(self, name: str, ask: Ask) -> Any:
+        """What was answered to a question: in an earlier leg, or with this request."""
         entry = self.journal.find(name)
         if entry is not None and entry.digest == ask.digest:
-            # Not read yet, or by validators of the author's own, who may have changed their mind.
-            with contextlib.suppress(UnfitAnswer, MalformedAnswer):
-                return ask.read(entry.value)
-        wire_key = name[2:]
-        if wire_key in self._responses and self._counts_for(wire_key, ask):
-            raw = self._responses[wire_key]
             try:
-                value = ask.read(raw)
-            except MalformedAnswer as problem:
-                self._fail(_malformed(wire_key, problem))
-            except UnfitAnswer as problem:
-                self._unfit.add(wire_key)
-                _log.info("%s: the answer to %r is asked for again: %s", self.handler, wire_key, problem)
-            else:
-                self._remember(name, Entry("answer", ask.digest, raw, self._in_order()))
-                return value
+                return ask.read(entry.value)
+            except (UnfitAnswer, MalformedAnswer):
+                pass  # Not read before, or by validators of the author's own, who changed their mind.
+        wire_key = name[2:]
+        if wire_key not in self._responses or not self._counts_for(wire_key, ask):
+            return _UNANSWERED
+        raw = self._responses[wire_key]
+        try:
+            value = ask.read(raw)
+        except MalformedAnswer as problem:
+            self._fail(_malformed(wire_key, problem))
+        except UnfitAnswer as problem:
+            self._unfit.add(wire_key)
+            _log.info("%s: the answer to %r is asked for again: %s", self.handler, wire_key, problem)
+            return _UNANSWERED
+        self._remember(name, Entry("answer", ask.digest, raw, self._in_order()))
+        return value
+
+    async def _other_side(self, wire_key: str, ask: Ask) -> Any:
+        """Have the leg end with this question; in a parked one, wait for the answer."""
         if not declares(self._capabilities, ask.needs):
             self._fail(MissingCapability(ask.needs))
         future: asyncio.Future[Any] = self._loop.create_future()
@@ -497,6 +522,18 @@ class Leg:
                 if not self._over:
                     self._pauses.pop(name, None)
                 raise
+
+    async def background(self, ttl: float | None = None, poll: float | None = None) -> None:
+        """Go on as a task, once nothing is asked any more; where there are no tasks, just go on."""
+        if self._over:
+            await self._refuse()
+        self._not_in_a_step("become a task")
+        self._quiet = 0
+        if self.can_background:
+            future = self._pauses[BACKGROUND] = self._loop.create_future()
+            self.wishes = (ttl, poll)
+            self._stir()
+            await future
 
     async def sleep(self, seconds: float, key: str | None = None) -> None:
         """Wait until a moment that is the same in every leg."""

@@ -12,8 +12,9 @@ import msgspec
 from ekiden.errors import InternalError, ProtocolError
 from ekiden.wire.json import UNSPEAKABLE, decode
 from ekiden.wire.jsonrpc import RequestId
+from ekiden.wire.tasks import TaskView
 
-__all__ = ["Complete", "Dialect", "Failed", "Interim", "Outcome"]
+__all__ = ["Complete", "Dialect", "Failed", "Interim", "Outcome", "Task"]
 
 
 _log = logging.getLogger("ekiden.server")
@@ -28,6 +29,10 @@ class Dialect(Protocol):
 
     def input_required(self, request_id: RequestId, requests: Mapping[str, Any], state: str | None) -> bytes:
         """Spell an interim result."""
+        ...
+
+    def task(self, request_id: RequestId, task: TaskView) -> bytes:
+        """Spell that the request has become a task."""
         ...
 
     def error(self, request_id: RequestId | None, error: ProtocolError) -> bytes:
@@ -69,6 +74,16 @@ class Interim(msgspec.Struct):
         return dialect.input_required(request_id, self.requests, self.state)
 
 
+class Task(msgspec.Struct):
+    """The request has become a task: a `CreateTaskResult`. The client looks after it from here on."""
+
+    task: TaskView
+
+    def render(self, dialect: Dialect, request_id: RequestId) -> bytes:
+        """The response as `dialect` spells it."""
+        return dialect.task(request_id, self.task)
+
+
 class Failed(msgspec.Struct):
     """The request cannot be answered: a JSON-RPC error."""
 
@@ -79,4 +94,4 @@ class Failed(msgspec.Struct):
         return dialect.error(request_id, self.error)
 
 
-Outcome: TypeAlias = Complete | Interim | Failed
+Outcome: TypeAlias = Complete | Interim | Task | Failed

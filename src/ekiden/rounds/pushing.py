@@ -130,6 +130,9 @@ class Push:
         self.use("asks")
         await asyncio.sleep(0)
 
+    async def background(self, ttl: float | None = None, poll: float | None = None) -> None:
+        """Nothing: the client waits for the end of the call."""
+
     async def sleep(self, seconds: float, key: str | None = None) -> None:
         """Wait."""
         await asyncio.sleep(seconds)

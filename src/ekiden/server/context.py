@@ -20,6 +20,7 @@ from ekiden.rounds.claims import Claims
 from ekiden.rounds.interpreter import Interpreter
 from ekiden.rounds.leg import current_step
 from ekiden.rounds.pushing import Push
+from ekiden.rounds.retry import Retry
 from ekiden.server import questions
 from ekiden.server.forms import Answer, form_for
 from ekiden.server.manual import read_response
@@ -158,6 +159,7 @@ class Context(Generic[StateT]):
         *args: *Ts,
         key: str | None = None,
         raises: Sequence[type[Exception]] = (),
+        retry: Retry | None = None,
     ) -> T: ...
     @overload
     async def step(
@@ -166,6 +168,7 @@ class Context(Generic[StateT]):
         *args: *Ts,
         key: str | None = None,
         raises: Sequence[type[Exception]] = (),
+        retry: Retry | None = None,
     ) -> T: ...
     async def step(  # type: ignore[misc]  # mypy does not see that *Any takes every *Ts
         self,
@@ -173,13 +176,15 @@ class Context(Generic[StateT]):
         *args: Any,
         key: str | None = None,
         raises: Sequence[type[Exception]] = (),
+        retry: Retry | None = None,
     ) -> Any:
         """Run a function once in the whole call, not once in every round, and get its value.
 
         A plain function runs in a thread. An exception comes back as `StepFailed`, in this round
         and in every later one; those whose classes are in `raises` come back as themselves.
+        With a `retry` policy it is tried again first.
         """
-        return await self._leg.step(FunctionStep(function, args, raises), key)
+        return await self._leg.step(FunctionStep(function, args, raises, retry), key)
 
     @property
     def step_key(self) -> str:
@@ -210,6 +215,13 @@ class Context(Generic[StateT]):
     async def checkpoint(self, *, key: str | None = None) -> None:
         """End the round with state only. The client comes straight back, to any worker."""
         await self._leg.pause(key)
+
+    async def background(self, *, ttl: float | None = None, poll_interval: float | None = None) -> None:
+        """From here on go on as a task, where the client has tasks: the call is answered with its id.
+
+        Needs `@server.tool(task="deferred")`. `ttl` and `poll_interval` are seconds.
+        """
+        await self._leg.background(ttl, poll_interval)
 
     async def sleep(self, seconds: float, *, key: str | None = None) -> None:
         """Wait until a moment that is the same in every round."""

@@ -9,7 +9,7 @@ import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -20,6 +20,7 @@ from ekiden.errors import (
     MissingCapability,
     NonDeterminismError,
     ProtocolError,
+    StoreUnavailable,
     ToolError,
     UsageError,
 )
@@ -44,6 +45,9 @@ from ekiden.wire.headers import check_mirrored_params
 from ekiden.wire.json import is_object
 from ekiden.wire.meta import SUBSCRIPTION_ID
 from ekiden.wire.modern import Request
+
+if TYPE_CHECKING:
+    from ekiden.server.tasks import Tasks
 
 __all__ = ["Answer", "Dispatcher"]
 
@@ -73,6 +77,7 @@ class Dispatcher:
             "completion/complete": self._complete,
             "subscriptions/listen": self._listen,
             **session_answers,
+            **({} if (tasks := flows.tasks) is None else _task_methods(tasks)),
             **{method: _as_answer(ready) for method, ready in self.ready.items()},
         }
         self.state: Any = None
@@ -84,6 +89,9 @@ class Dispatcher:
             return await self._answers[request.method](request, stream)
         except ProtocolError as error:
             return Failed(error)
+        except StoreUnavailable as error:
+            _log.error("%s %s: %s", request.method, request.name or "", error)
+            return Failed(InternalError("The server's store is not available right now: try again later"))
         except BaseException as error:
             if _ends_more_than_a_call(error):
                 raise
@@ -203,18 +211,30 @@ class Dispatcher:
     async def _listen(self, request: Request, stream: Stream) -> Outcome:
         if not stream.can_notify:
             raise InvalidRequest("Invalid request: a subscription needs `Accept: text/event-stream`")
-        granted = self._registry.grant(read_filter(request.params))
+        wanted = read_filter(request.params)
+        granted = self._registry.grant(wanted)
+        tasks = None if not wanted.tasks else self._flows.tasks
+        if tasks is not None:
+            granted = msgspec.structs.replace(granted, tasks=await tasks.grant(request, wanted))
         tag = {SUBSCRIPTION_ID: request.id}
         hub = self._registry.hub
         subscription = hub.open(granted)
         try:
             acknowledged = {"_meta": tag, "notifications": granted.acknowledged()}
+            if tasks is not None:
+                await tasks.follow(subscription, granted, stream, acknowledged)
+                return Complete({"_meta": tag})
             await stream.notify("notifications/subscriptions/acknowledged", acknowledged)
             async for change in subscription:
                 await stream.notify(change.method, {"_meta": tag, **change.params()})
         finally:
             hub.close(subscription)
         return Complete({"_meta": tag})
+
+
+def _task_methods(tasks: "Tasks") -> dict[str, Answer]:
+    tasks.use(_ToolEnding)
+    return {"tasks/get": tasks.get, "tasks/update": tasks.update, "tasks/cancel": tasks.cancel}
 
 
 def _as_answer(ready: Callable[[Request], Outcome]) -> Answer:

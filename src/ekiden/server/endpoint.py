@@ -97,6 +97,8 @@ class ServerEndpoint:
         """Enter the lifespan."""
         if not self._started:
             self._dispatcher.state = await self._lifespan.start()
+            if self._flows.tasks is not None:
+                await self._flows.tasks.start(self._dispatcher.state)
             self._registry.hub.reopen()
             self._started = True
 
@@ -110,6 +112,8 @@ class ServerEndpoint:
         self._started = False
         self.sessions.close()
         await self._flows.parking.close()
+        if self._flows.tasks is not None:
+            await self._flows.tasks.stop()
         await self._lifespan.stop()
 
 

@@ -8,7 +8,7 @@ import functools
 import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
@@ -16,7 +16,7 @@ from ekiden.errors import InternalError, InvalidParams, MissingCapability, NonDe
 from ekiden.rounds.asks import declares
 from ekiden.rounds.claims import Claims
 from ekiden.rounds.journal import Entry, Journal
-from ekiden.rounds.leg import Ended, Leg, Restart, Suspended, mixed_styles
+from ekiden.rounds.leg import BACKGROUND, Ended, Leg, Restart, Suspended, mixed_styles
 from ekiden.rounds.outcome import Failed, Interim, Outcome
 from ekiden.server.context import Context
 from ekiden.server.handlers import Handler
@@ -30,6 +30,9 @@ from ekiden.telemetry.spans import link_to
 from ekiden.transports.port import Stream
 from ekiden.wire.json import is_object
 from ekiden.wire.modern import Request
+
+if TYPE_CHECKING:
+    from ekiden.server.tasks import Tasks
 
 __all__ = ["Call", "Ending", "Flows"]
 
@@ -81,6 +84,8 @@ class Flows:
         """Told of every leg before it runs; for tests."""
         self.pushed = PushedCalls(sealer, clock)
         """Runs the calls of clients that can be asked while they wait."""
+        self.tasks: Tasks | None = None
+        """Where there is a store for them."""
         self.parking = ParkingLot(most=limits.parked_calls, seconds=limits.answer_seconds)
 
     async def run(self, call: Call) -> Outcome:
@@ -88,9 +93,14 @@ class Flows:
         responses = _responses(call.request.params)
         if "requestState" in call.request.params:
             return await self._go_on(call, responses)
+        claims = self._sealer.first(call.request)
+        if self.tasks is not None and call.handler.task in ("optional", "required"):
+            task = await self.tasks.from_start(call.request, claims, required=call.handler.task == "required")
+            if task is not None:
+                return task
         # The first call has no token that a repeat could bring again: nothing to remember it by.
         asked: dict[str, str] | None = {} if call.handler.once is True else None
-        return await self._end(call, self._sealer.first(call.request), responses, asked, None)
+        return await self._end(call, claims, responses, asked, None)
 
     async def _go_on(self, call: Call, responses: Mapping[str, Any]) -> Outcome:
         """A round after the first."""
@@ -141,6 +151,8 @@ class Flows:
             memory=memory,
             parked=handler.parked,
         )
+        if self.tasks is not None and handler.task != "never":
+            leg.can_background = self.tasks.wanted_by(request)
         if claims.round:
             leg.on_fresh = functools.partial(self._arrived, call.title, time.perf_counter())
         if self.watch is not None:
@@ -218,6 +230,10 @@ class Flows:
     ) -> Outcome:
         claims.journal = leg.journal.entries
         if isinstance(ended, Suspended):
+            if BACKGROUND in ended.pauses:
+                ended.pauses.remove(BACKGROUND)
+                if not ended.asks and not ended.pauses and self.tasks is not None:
+                    return await self.tasks.create(call.request, claims, claims.journal, leg.wishes)
             requests = {key: ask.request() for key, ask in ended.asks.items()}
             claims.asked = {key: ask.digest for key, ask in ended.asks.items()}
             claims.pauses = ended.pauses

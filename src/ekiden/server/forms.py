@@ -6,7 +6,6 @@ Schema of the author's own. Whatever the restricted schema cannot say is refused
 name, and so is every secret type: secrets go through `elicit_url`, never through a form.
 """
 
-import contextlib
 import enum
 import functools
 import typing
@@ -106,9 +105,9 @@ def read_elicitation(read: Callable[[dict[str, Any]], Any], raw: Any) -> Answer[
 
 def form_for(schema: Any) -> Form:
     """The form for a type or a JSON Schema; made once for each type."""
-    if isinstance(schema, Mapping):
-        return _explicit_form(typing.cast("Mapping[str, Any]", schema))
-    return _form_of_type(schema)
+    if isinstance(schema, type) or not isinstance(schema, Mapping):
+        return _form_of_type(schema)
+    return _explicit_form(typing.cast("Mapping[str, Any]", schema))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -144,8 +143,11 @@ def _reader(
         spelled = canonical(content)
         if plain:
             # Where the schema says nothing but types, strictness says the same; what fails is told below.
-            with contextlib.suppress(ValidationError):
+            try:
                 value = validate(spelled, strict=True)
+            except ValidationError:
+                pass
+            else:
                 return value[_WRAPPED] if single else value
         if (found := problems(content)) is not None:
             raise UnfitAnswer(found)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Literal, TypeAlias
 
-__all__ = ["Handler", "OnceMode"]
+__all__ = ["Handler", "OnceMode", "TaskMode"]
 
 _THREADS: Final = 40
 """Plain handlers that may run at once in this process; they mostly wait for something."""
@@ -24,11 +24,14 @@ def _threads() -> ThreadPoolExecutor:
 
 OnceMode: TypeAlias = Literal["auto"] | bool
 
+TaskMode: TypeAlias = Literal["never", "deferred", "optional", "required"]
+"""Whether a tool becomes a task: when its handler says so, from the start where the client can, or always."""
+
 
 class Handler:
     """A function, with the name of its `Context` parameter and the way it wants its rounds."""
 
-    __slots__ = ("_function", "call", "context", "is_direct", "needs", "once", "parked")
+    __slots__ = ("_function", "call", "context", "is_direct", "needs", "once", "parked", "task")
 
     def __init__(
         self,
@@ -38,6 +41,7 @@ class Handler:
         once: OnceMode = "auto",
         resume: Literal["replay", "parked"] = "replay",
         needs: tuple[dict[str, Any], ...] = (),
+        task: TaskMode = "never",
     ) -> None:
         self._function = function
         self.context = context
@@ -45,7 +49,8 @@ class Handler:
         self.parked = resume == "parked"
         self.needs = needs
         """The client capabilities without which it is not called."""
-        self.is_direct = context is None and not needs
+        self.task: TaskMode = task
+        self.is_direct = context is None and not needs and task in ("never", "deferred")
         """Whether it needs nothing of the request but its arguments."""
         self.call: Callable[..., Any] = function if _is_async(function) else self._in_thread
         """An async function, whatever the author's was."""

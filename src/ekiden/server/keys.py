@@ -58,15 +58,15 @@ class KeyRing:
         key = self._first
         nonce = os.urandom(_NONCE)
         sealed = key.cipher.encrypt(nonce, data, key.bound)
-        return (key.bound + base64.b64encode(nonce + sealed)).decode()
+        return (key.bound + binascii.b2a_base64(nonce + sealed, newline=False)).decode()
 
     def open(self, token: str) -> bytes | None:
         """What was sealed, or None if the token is not ours, not whole, or of a key that is gone."""
         try:
             head, text = token[:13].encode(), token[13:].encode("ascii")
-            body = base64.b64decode(text, validate=True)
-            if base64.b64encode(body) != text:
-                return None  # The same bytes, spelled otherwise than we spell them.
+            body = binascii.a2b_base64(text)
+            if binascii.b2a_base64(body, newline=False) != text:
+                return None  # Not base64, or the same bytes, spelled otherwise than we spell them.
             key = self._by_id[head]
             return key.cipher.decrypt(body[:_NONCE], body[_NONCE:], head)
         except (KeyError, UnicodeError, binascii.Error, ValueError, InvalidTag):

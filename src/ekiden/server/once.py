@@ -17,8 +17,9 @@ from ekiden.errors import InternalError, InvalidParams, ProtocolError
 from ekiden.rounds.journal import Entry, fingerprint
 from ekiden.rounds.ledger import Busy, Claim, Claimed, Ledger, Recorded, Refused
 from ekiden.rounds.leg import Ended
-from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome
+from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome, Task
 from ekiden.wire.json import canonical
+from ekiden.wire.tasks import TaskView
 
 __all__ = ["Once", "RoundClaim"]
 
@@ -188,6 +189,8 @@ def encode_outcome(outcome: Outcome) -> bytes:
             return msgspec.msgpack.encode(["complete", result])
         case Interim(requests, state):
             return msgspec.msgpack.encode(["interim", requests, state])
+        case Task(task):
+            return msgspec.msgpack.encode(["task", msgspec.to_builtins(task)])
         case Failed(error):
             return msgspec.msgpack.encode(["failed", error.code, error.message, error.data])
 
@@ -199,5 +202,7 @@ def decode_outcome(data: bytes) -> Outcome:
         return Complete(fields[0])
     if kind == "interim":
         return Interim(fields[0], fields[1])
+    if kind == "task":
+        return Task(msgspec.convert(fields[0], TaskView))
     code, message, details = fields
     return Failed(ProtocolError(message, code=code, data=details))

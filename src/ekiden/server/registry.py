@@ -9,7 +9,7 @@ from ekiden.server.prompts import Prompt
 from ekiden.server.resources import Resource
 from ekiden.server.subscriptions import Filter, Hub
 from ekiden.server.tools import Tool
-from ekiden.wire import versions
+from ekiden.wire import tasks, versions
 from ekiden.wire.modern import Modern
 
 __all__ = ["Registry"]
@@ -23,6 +23,7 @@ _METHODS: Final = (
     "resources/templates/list",
     "server/discover",
     "subscriptions/listen",
+    *tasks.METHODS,
     "tools/call",
     "tools/list",
 )
@@ -81,6 +82,11 @@ class Registry:
         return self.resources.declared or self.templates.declared
 
     @property
+    def has_tasks(self) -> bool:
+        """Whether any tool can become a task."""
+        return any(tool.handler.task != "never" for tool in self.tools)
+
+    @property
     def methods(self) -> frozenset[str]:
         """The methods whose capability is declared; worked out once, and kept until a change."""
         if self._offered is None:
@@ -92,6 +98,8 @@ class Registry:
         feature = method.partition("/")[0]
         if feature == "tools":
             return self.tools.declared
+        if feature == "tasks":
+            return self.has_tasks
         if feature == "prompts":
             return self.prompts.declared
         if feature == "resources":
@@ -123,6 +131,8 @@ class Registry:
             declared["resources"] = {"listChanged": True, "subscribe": True}
         if self.completions:
             declared["completions"] = {}
+        if self.has_tasks:
+            declared["extensions"] = {tasks.EXTENSION: {}}
         return declared
 
     def discovery(self) -> bytes:

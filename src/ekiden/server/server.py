@@ -17,7 +17,7 @@ from ekiden.server.catalog import Cache
 from ekiden.server.completions import Reference
 from ekiden.server.endpoint import Middleware, ServerEndpoint
 from ekiden.server.flow import Flows
-from ekiden.server.handlers import OnceMode
+from ekiden.server.handlers import OnceMode, TaskMode
 from ekiden.server.keys import find_keys
 from ekiden.server.once import Once
 from ekiden.server.prompts import Prompt
@@ -26,9 +26,12 @@ from ekiden.server.registry import Registry, unknown_cache_keys
 from ekiden.server.resources import Resource, is_template
 from ekiden.server.sealing import RoundLimits, Sealer
 from ekiden.server.sessions import SessionLimits, Sessions
+from ekiden.server.task_work import CancelledTask
+from ekiden.server.tasks import Tasks
 from ekiden.server.tools import Tool, described
 from ekiden.stores import open_store
 from ekiden.stores.memory import MemoryStore
+from ekiden.tasks.runner import TaskLimits
 from ekiden.transports.asgi import Limits, StreamableHTTP
 from ekiden.transports.guard import LOCALHOST, Guard
 from ekiden.transports.memory import MemoryChannel, connect
@@ -82,6 +85,7 @@ class Server:
         sessions: SessionLimits | None = None,
         stateless_2025: bool = False,
         experimental_protocol_version: str | None = None,
+        tasks: TaskLimits | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         if page_size is not None and page_size < 1:
@@ -115,6 +119,15 @@ class Server:
         )
         enter = None if lifespan is None else lambda: lifespan(self)
         self._flows = Flows(sealer, once, clock)
+        if (kept := getattr(self._store, "tasks", None)) is not None:
+            self._flows.tasks = Tasks(
+                kept,
+                self._registry,
+                audience=audience or name,
+                principal=principal,
+                limits=tasks or TaskLimits(),
+                clock=clock,
+            )
         self.endpoint = ServerEndpoint(
             self._registry,
             self._flows,
@@ -150,6 +163,8 @@ class Server:
         asks: Iterable[Askable | Any] = (),
         once: OnceMode = "auto",
         resume: Literal["replay", "parked"] = "replay",
+        task: TaskMode = "never",
+        on_cancel: Callable[[CancelledTask], Any] | None = None,
     ) -> Callable[[F], F]: ...
     def tool(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
         """Register a function as a tool. The function itself is returned unchanged.
@@ -163,6 +178,10 @@ class Server:
         of its forms): a client that lacks it is told before the handler runs. `once=True` lets no
         round be used twice, and needs a store; `once=False` forgets every round. `resume="parked"`
         keeps the coroutine in memory between rounds, for what cannot be replayed.
+
+        `task` says whether the call can become a task, which needs a store: `"deferred"` when the
+        handler calls `ctx.background()`, `"optional"` from the start where the client has tasks,
+        `"required"` always. `on_cancel` cleans up after a task that was cancelled.
         """
         return _register(self.add_tool, function, options)
 
@@ -177,8 +196,13 @@ class Server:
             raise RegistrationError("once=True needs a store: Server(..., store='sqlite:///rounds.db')")
         if once is True and resume == "parked":
             raise RegistrationError("a parked handler is resumed once anyway: leave once=True out")
+        task: TaskMode = options.pop("task", "never")
+        if task != "never" and self._flows.tasks is None:
+            raise RegistrationError(f"task={task!r} needs a store: Server(..., store='sqlite:///tasks.db')")
+        if task != "never" and resume == "parked":
+            raise RegistrationError("a task is replayed, never parked: leave resume='parked' out")
         needs = tuple(needed_for(asked) for asked in options.pop("asks", ()))
-        return {**options, "rounds": {"once": once, "resume": resume, "needs": needs}}
+        return {**options, "rounds": {"once": once, "resume": resume, "needs": needs, "task": task}}
 
     def remove_tool(self, name: str) -> None:
         """Take a tool back. Calls that are running go on."""
@@ -305,6 +329,21 @@ class Server:
         return function
 
     # Serving
+
+    @property
+    def has_tasks(self) -> bool:
+        """Whether any tool can become a task."""
+        return self._registry.has_tasks
+
+    @property
+    def shares_tasks(self) -> bool:
+        """Whether workers in other processes see this server's tasks."""
+        return self._store is not None and self._store.shared and not isinstance(self._store, MemoryStore)
+
+    def leave_tasks(self) -> None:
+        """Serve only: calls become tasks here, and workers elsewhere run them."""
+        if self._flows.tasks is not None:
+            self._flows.tasks.leave()
 
     def asgi(
         self,

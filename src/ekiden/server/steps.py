@@ -18,6 +18,7 @@ from pydantic_core import PydanticSerializationError
 
 from ekiden.errors import StepFailed, ToolError, UsageError
 from ekiden.rounds.journal import Entry, fingerprint
+from ekiden.rounds.retry import Retry
 from ekiden.server.content import to_json
 from ekiden.server.handlers import Handler
 from ekiden.server.schemas import type_adapter
@@ -34,22 +35,35 @@ class FunctionStep:
         function: Callable[..., Any],
         arguments: tuple[Any, ...],
         raises: Sequence[type[Exception]] = (),
+        retry: Retry | None = None,
     ) -> None:
         self.name = _name(function)
         self._function = function
         self._arguments = arguments
         self._raises = (*raises, ToolError)
+        self.retry = retry
         self.digest = _digest(self.name, _all_arguments(function, arguments))
 
     async def perform(self) -> Entry:
         """Run the function; what it raises is remembered as well as what it returns."""
+        entry, again = await self.attempt()
+        failures = 1
+        while again and self.retry is not None and failures < self.retry.attempts:
+            await asyncio.sleep(self.retry.delay(failures))
+            entry, again = await self.attempt()
+            failures += 1
+        return entry
+
+    async def attempt(self) -> tuple[Entry, bool]:
+        """Run the function once."""
         try:
             value = await Handler(self._function).call(*self._arguments)
         except (asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException as error:
-            return Entry("failure", self.digest, self._spell_error(error), True)
-        return Entry("step", self.digest, _codec(self._function).spell(value, self.name), True)
+            again = self.retry is not None and isinstance(error, self.retry.on)
+            return Entry("failure", self.digest, self._spell_error(error), True), again
+        return Entry("step", self.digest, _codec(self._function).spell(value, self.name), True), False
 
     def recall(self, entry: Entry) -> Any:
         """The value as every run sees it, or the exception."""

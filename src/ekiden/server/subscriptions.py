@@ -13,6 +13,7 @@ import msgspec
 
 from ekiden.errors import InternalError, InvalidParams
 from ekiden.wire.json import is_array, is_object
+from ekiden.wire.tasks import NOTIFICATION
 
 __all__ = ["Change", "Filter", "Hub", "Subscription", "read_filter"]
 
@@ -23,13 +24,13 @@ _LIST_CHANGES: Final = {
 }
 _RESOURCE_UPDATED: Final = "notifications/resources/updated"
 _MOST_RESOURCES: Final = 1000
-"""Resources that one subscription may watch."""
+"""Resources that one subscription may watch, and tasks."""
 _MOST_SUBSCRIPTIONS: Final = 10_000
 """Open subscriptions of one process. Each is an idle stream of some 20 KB."""
 
 
 class Change(msgspec.Struct, frozen=True):
-    """Something that changed: a list (`uri` None), or one resource."""
+    """Something that changed: a list (`uri` None), one resource, or one task (`uri` is its id)."""
 
     method: str
     uri: str | None = None
@@ -44,11 +45,14 @@ class Filter(msgspec.Struct, frozen=True):
 
     lists: tuple[str, ...]
     resources: tuple[str, ...]
+    tasks: tuple[str, ...] = ()
 
     def changes(self) -> frozenset[Change]:
         """All that may be sent."""
-        return frozenset(Change(_LIST_CHANGES[name]) for name in self.lists) | frozenset(
-            Change(_RESOURCE_UPDATED, uri) for uri in self.resources
+        return frozenset(
+            [Change(_LIST_CHANGES[name]) for name in self.lists]
+            + [Change(_RESOURCE_UPDATED, uri) for uri in self.resources]
+            + [Change(NOTIFICATION, task_id) for task_id in self.tasks]
         )
 
     def acknowledged(self) -> dict[str, Any]:
@@ -56,6 +60,8 @@ class Filter(msgspec.Struct, frozen=True):
         fields: dict[str, Any] = dict.fromkeys(self.lists, True)
         if self.resources:
             fields["resourceSubscriptions"] = list(self.resources)
+        if self.tasks:
+            fields["taskIds"] = list(self.tasks)
         return fields
 
 
@@ -67,12 +73,20 @@ def read_filter(params: dict[str, Any]) -> Filter:
     for name in _LIST_CHANGES:
         if type(wanted.get(name, False)) is not bool:
             raise InvalidParams(f"Invalid params: `notifications.{name}` must be a boolean")
-    resources = wanted.get("resourceSubscriptions", [])
-    if not is_array(resources) or not all(type(uri) is str for uri in resources):
-        raise InvalidParams("Invalid params: `notifications.resourceSubscriptions` must be a list of URIs")
-    if len(resources) > _MOST_RESOURCES:
-        raise InvalidParams(f"Invalid params: a subscription watches at most {_MOST_RESOURCES} resources")
-    return Filter(tuple(name for name in _LIST_CHANGES if wanted.get(name)), tuple(dict.fromkeys(resources)))
+    return Filter(
+        tuple(name for name in _LIST_CHANGES if wanted.get(name)),
+        _names(wanted, "resourceSubscriptions", "URIs", "resources"),
+        _names(wanted, "taskIds", "task ids", "tasks"),
+    )
+
+
+def _names(wanted: dict[str, Any], field: str, what: str, things: str) -> tuple[str, ...]:
+    names = wanted.get(field, [])
+    if not is_array(names) or not all(type(name) is str for name in names):
+        raise InvalidParams(f"Invalid params: `notifications.{field}` must be a list of {what}")
+    if len(names) > _MOST_RESOURCES:
+        raise InvalidParams(f"Invalid params: a subscription watches at most {_MOST_RESOURCES} {things}")
+    return tuple(dict.fromkeys(names))
 
 
 class Subscription:

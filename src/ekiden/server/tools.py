@@ -45,6 +45,7 @@ class Tool:
         output_schema: Mapping[str, Any] | None = None,
         structured: bool | None = None,
         rounds: Mapping[str, Any] | None = None,
+        on_cancel: Callable[..., Any] | None = None,
         **about: Any,
     ) -> None:
         self.key = name or str(getattr(function, "__name__", ""))
@@ -55,6 +56,8 @@ class Tool:
         """The tool in words, for logs and errors."""
         signature = read_signature(function, what=what)
         self.handler = Handler(function, signature.context, **(rounds or {}))
+        self.on_cancel = on_cancel
+        """Cleans up after a task of this tool that was cancelled."""
         self.parameters: Parameters = signature.parameters
         if input_schema is not None:
             names = signature.parameters.names

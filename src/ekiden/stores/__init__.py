@@ -1,4 +1,4 @@
-"""Where what must outlive a request is kept: the ledger of rounds.
+"""Where what must outlive a request is kept: the ledger of rounds, and tasks.
 
 Know: storage, leases and fences. Refuse to know: handlers, the protocol, and what the bytes mean.
 """
@@ -12,7 +12,10 @@ __all__ = ["open_store"]
 
 
 def open_store(url: str) -> Ledger:
-    """The store that a URL names: `sqlite:///relative.db`, `sqlite:////absolute.db` or `memory:`."""
+    """The store that a URL names.
+
+    `sqlite:///relative.db`, `sqlite:////absolute.db`, `postgresql://user@host/database` or `memory:`.
+    """
     if url.startswith("sqlite:///") and len(url) > len("sqlite:///"):
         from ekiden.stores.sqlite import SQLiteStore
 
@@ -21,4 +24,14 @@ def open_store(url: str) -> Ledger:
         from ekiden.stores.memory import MemoryStore
 
         return MemoryStore()
-    raise UsageError(f"store {url!r} is neither sqlite:///path nor memory:")
+    if url.startswith(("postgresql://", "postgres://")):
+        return _open_postgres(url)
+    raise UsageError(f"store {url!r} is none of sqlite:///path, postgresql://... and memory:")
+
+
+def _open_postgres(url: str) -> Ledger:
+    try:
+        from ekiden.stores.postgres import PostgresStore
+    except ImportError as error:
+        raise UsageError(f"a store in Postgres needs `pip install ekiden[postgres]` ({error})") from error
+    return PostgresStore(url)

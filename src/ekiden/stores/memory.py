@@ -8,6 +8,7 @@ import msgspec
 
 from ekiden.rounds.journal import Entry
 from ekiden.rounds.ledger import Busy, Claim, Claimed, Recorded, Refused
+from ekiden.stores.memory_tasks import MemoryTasks
 
 __all__ = ["MemoryStore"]
 
@@ -31,6 +32,7 @@ class MemoryStore:
     def __init__(self, *, shared: bool = True) -> None:
         self.shared = shared
         """True says: whoever passed this store in vouches that all servers concerned use it."""
+        self.tasks = MemoryTasks()
         self._rounds: OrderedDict[str, _Round] = OrderedDict()
         self._journals: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
         self._bytes = 0

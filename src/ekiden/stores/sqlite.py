@@ -1,113 +1,45 @@
-"""The ledger in one SQLite file: for several processes of one machine, and for after a crash.
+"""A store in one SQLite file: for several processes of one machine, and for after a crash.
 
-All statements run in one thread of the store's own, because SQLite blocks. `synchronous=FULL` in WAL
-mode: what was committed survives a power cut, not only a killed process.
+Here is the ledger of rounds; tasks are in `sqlite_tasks`, the file itself in `sqlite_file`.
 """
 
-import asyncio
-import functools
 import sqlite3
-import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from ekiden.errors import UsageError
 from ekiden.rounds.journal import Entry
 from ekiden.rounds.ledger import Busy, Claim, Claimed, Recorded, Refused
+from ekiden.stores.sqlite_file import SQLiteFile, Synchronous
+from ekiden.stores.sqlite_tasks import SQLiteTasks
 
 __all__ = ["SQLiteStore"]
 
 T = TypeVar("T")
-
-_SCHEMA_VERSION: Final = 1
-_SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS rounds (
-    id TEXT PRIMARY KEY,
-    answers TEXT NOT NULL,
-    fence INTEGER NOT NULL,
-    leased_until REAL NOT NULL,
-    expires REAL NOT NULL,
-    outcome BLOB
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS round_steps (
-    round_id TEXT NOT NULL,
-    key TEXT NOT NULL,
-    entry BLOB NOT NULL,
-    PRIMARY KEY (round_id, key)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS journals (
-    id TEXT PRIMARY KEY,
-    data BLOB NOT NULL,
-    expires REAL NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS rounds_expires ON rounds (expires);
-CREATE INDEX IF NOT EXISTS journals_expires ON journals (expires);
-"""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Entry).decode
 
 
 class SQLiteStore:
-    """Implements `ekiden.rounds.ledger.Ledger`."""
+    """Implements `ekiden.rounds.ledger.Ledger`; `tasks` implements `ekiden.tasks.store.TaskStore`.
+
+    `synchronous="NORMAL"` does not wait for the disk: faster, and the last moments before a power cut may be
+    lost. A killed process loses nothing either way.
+    """
 
     shared = True
 
-    def __init__(self, path: str | Path, *, busy_seconds: float = 10.0) -> None:
-        self._path = str(path)
-        self._busy_seconds = busy_seconds
-        self._thread = ThreadPoolExecutor(1, "ekiden-sqlite")
-        self._connection: sqlite3.Connection | None = None
+    def __init__(
+        self, path: str | Path, *, busy_seconds: float = 10.0, synchronous: Synchronous = "FULL"
+    ) -> None:
+        self._file = SQLiteFile(path, busy_seconds=busy_seconds, synchronous=synchronous)
+        self.tasks = SQLiteTasks(self._file)
 
     async def _run(self, work: Callable[..., T], *arguments: Any) -> T:
-        call = functools.partial(self._locked, work, *arguments)
-        # Shielded: a request that is cancelled must not leave a transaction half way.
-        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, call))
-
-    def _locked(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Run `work` in one transaction that no other process can interleave with."""
-        connection = self._connection or self._open()
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            result = work(connection, *arguments)
-        except BaseException:
-            connection.rollback()
-            raise
-        connection.commit()
-        return result
-
-    def _open(self) -> sqlite3.Connection:
-        try:
-            connection = sqlite3.connect(
-                self._path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
-            )
-            self._use_wal(connection)
-            connection.execute("PRAGMA synchronous = FULL")
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
-            if version > _SCHEMA_VERSION:
-                raise UsageError(f"{self._path} was written by a newer ekiden (schema {version})")
-            connection.executescript(_SCHEMA)
-            connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
-        except sqlite3.Error as error:
-            raise UsageError(f"the store {self._path} cannot be opened: {error}") from error
-        self._connection = connection
-        return connection
-
-    def _use_wal(self, connection: sqlite3.Connection) -> None:
-        """Switch to WAL. A file that another process has locked is waited for here: SQLite does not."""
-        deadline = time.monotonic() + self._busy_seconds
-        while True:
-            try:
-                connection.execute("PRAGMA journal_mode = WAL")
-                return
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                    raise
-            time.sleep(0.01)
+        return await self._file.write(lambda connection: work(connection, *arguments))
 
     def peek(self, round_id: str) -> tuple[str, bytes] | None:
         """Not without waiting for the disk."""
@@ -146,15 +78,14 @@ class SQLiteStore:
         """Forget what has expired."""
         await self._run(_purge, now)
 
+    async def migrate(self) -> None:
+        """Make the tables, or bring them up to date. Opening the file does the same."""
+        await self._file.open()
+
     async def close(self) -> None:
         """Close the file."""
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
-        self._thread.shutdown()
-
-    def _close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self.tasks.close()
+        await self._file.close()
 
 
 def _claim(

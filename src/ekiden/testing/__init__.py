@@ -2,6 +2,8 @@
 
 - `ScriptedClient` answers by question: one call, however many rounds it has.
 - `Replicas` runs every round of a call in another instance of the server.
+- `TaskStoreContract` is what every store of tasks must do, as tests to inherit.
+- `crash_at` lets a process die right before or right after it commits something of a task.
 - `check_replay` runs a call straight through and again round by round, and reports the first
   difference.
 
@@ -10,17 +12,22 @@ Knows: servers and their public ways in. Refuses to know: pytest, or any other t
 
 from ekiden.testing.answers import CANCEL, DECLINE, Unanswered
 from ekiden.testing.client import CallFailed, Round, ScriptedClient
+from ekiden.testing.crashing import CRASH_POINTS, crash_at
 from ekiden.testing.replay import ReplayDiffers, check_replay
 from ekiden.testing.replicas import Replicas
+from ekiden.testing.task_contract import TaskStoreContract
 
 __all__ = [
     "CANCEL",
+    "CRASH_POINTS",
     "DECLINE",
     "CallFailed",
     "ReplayDiffers",
     "Replicas",
     "Round",
     "ScriptedClient",
+    "TaskStoreContract",
     "Unanswered",
     "check_replay",
+    "crash_at",
 ]

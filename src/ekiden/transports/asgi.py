@@ -18,7 +18,17 @@ from ekiden.transports.eager import Started
 from ekiden.transports.guard import Guard
 from ekiden.transports.handshaken import SessionHTTP
 from ekiden.transports.port import Endpoint
-from ekiden.transports.reply import Attendant, Event, Incoming, Receive, Reply, Scope, Send, respond_json
+from ekiden.transports.reply import (
+    Attendant,
+    Event,
+    Incoming,
+    Receive,
+    Reply,
+    Respond,
+    Scope,
+    Send,
+    respond_json,
+)
 from ekiden.wire import jsonrpc
 from ekiden.wire.familiar import Familiar
 from ekiden.wire.headers import Headers, reject_duplicates
@@ -82,29 +92,35 @@ class StreamableHTTP:
                 if (body := await self._slow_body(first, receive, reply)) is None:
                     return
             incoming.body = body
+            if (ready := self.prepared(incoming)) is not None:
+                await respond_json(send, 200, ready)
+                return
         await self.exchange(incoming, receive, send)
 
-    def prepared(self, body: bytes, headers: Headers) -> bytes | None:
+    def prepared(self, incoming: Incoming) -> bytes | None:
         """The answer to a request that was answered before, if it lies ready: JSON, with status 200."""
-        familiar = self._familiar.find(body, headers)
+        headers = incoming.headers
+        if headers.get(b"mcp-method") not in self._familiar.methods or len(headers) != len(incoming.pairs):
+            return None
+        familiar = self._familiar.find(incoming.body, headers)
         outcome = None if familiar is None else self.endpoint.at_once(familiar[1])
         if familiar is None or type(outcome) is not Complete:
             return None
         return outcome.render(self.endpoint.dialect, familiar[0])
 
-    async def exchange(self, incoming: Incoming, receive: Receive, send: Send) -> None:
-        """Answer one request, whose body is here."""
-        body, headers = incoming.body, incoming.headers
+    async def exchange(
+        self, incoming: Incoming, receive: Receive, send: Send, respond: Respond | None = None
+    ) -> None:
+        """Answer one request, whose body is here. `respond` is a shorter way for what is no stream."""
+        headers = incoming.headers
         if incoming.refusal is not None and self.handshaken.allows(incoming):
             await self.handshaken.serve(incoming, receive, send)
         elif incoming.refusal is not None:
             await Reply(send, headers, self.limits.stall_seconds).refuse(*incoming.refusal)
         elif len(headers) != len(incoming.pairs):
             await self._long_way(incoming, receive, send)
-        elif (ready := self.prepared(body, headers)) is not None:
-            await respond_json(send, 200, ready)
-        elif (request := self._usual(body, headers)) is not None:
-            await self._answer(request, receive, Reply(send, headers, self.limits.stall_seconds))
+        elif (request := self._usual(incoming.body, headers)) is not None:
+            await self._answer(request, receive, Reply(send, headers, self.limits.stall_seconds, respond))
         else:
             await self._long_way(incoming, receive, send)
 

@@ -7,9 +7,8 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final
 
-from ekiden.errors import InternalError, ProtocolError
+from ekiden.errors import ProtocolError
 from ekiden.transports.sessions import ClientSession, SessionKeeper, SessionsFull
 from ekiden.wire import jsonrpc
 from ekiden.wire.handshake import Response, read_incoming
@@ -18,10 +17,6 @@ from ekiden.wire.jsonrpc import EnvelopeError, Message
 __all__ = ["Dialogue"]
 
 _log = logging.getLogger("ekiden.conversation")
-
-_MOST_IN_FLIGHT: Final = 1024
-"""Requests that may run at once on one channel. To stop reading would not do: answers come the same way."""
-_TOO_MANY: Final = InternalError("Too many requests are running")
 
 
 class Dialogue:
@@ -65,8 +60,6 @@ class Dialogue:
                 self._session.responded(message)
             elif message.id is None:
                 self._notified(message)
-            elif len(self._running) >= _MOST_IN_FLIGHT:
-                broken.append(jsonrpc.error_response(message.id, _TOO_MANY))
             else:
                 requests.append(message)
         if requests or broken:

@@ -34,9 +34,9 @@ class EventStream:
     def __init__(self, number: int | None, *, primed: bool) -> None:
         self.number = number
         self.ended = False
+        self.on_end: Callable[[], None] | None = None
         self.connection: Connection | None = None
         self.can_be_resumed = primed
-        self.on_end: Callable[[EventStream], None] | None = None
         self._kept: deque[tuple[int, bytes]] = deque()
         self._bytes = 0
         self._next = 1
@@ -70,10 +70,11 @@ class EventStream:
 
     def end(self) -> None:
         """Nothing more comes."""
-        self.ended = True
-        self._changed.set()
-        if self.on_end is not None:
-            self.on_end(self)
+        if not self.ended:
+            self.ended = True
+            self._changed.set()
+            if self.on_end is not None:
+                self.on_end()
 
     def hang_up(self) -> None:
         """Close the connection, or the next one, when it has sent what there is; the stream goes on."""

@@ -23,6 +23,7 @@ class Exchange:
         """The responses so far, where they are not in the stream."""
         self._open_stream = open_stream
         self._waiting = 0
+        self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
 
     @property
@@ -33,7 +34,14 @@ class Exchange:
     def run(self, answer: Coroutine[Any, Any, bytes]) -> "asyncio.Task[None]":
         """Begin to answer a request."""
         self._waiting += 1
-        return asyncio.get_running_loop().create_task(self._answer(answer))
+        task = asyncio.get_running_loop().create_task(self._answer(answer))
+        self._tasks.append(task)
+        return task
+
+    def cancel(self) -> None:
+        """Nobody waits for the responses any more."""
+        for task in self._tasks:
+            task.cancel()
 
     async def _answer(self, answer: Coroutine[Any, Any, bytes]) -> None:
         try:

@@ -15,8 +15,9 @@ from ekiden.transports.events import Connection, EventStream
 from ekiden.transports.exchange import Exchange
 from ekiden.transports.reply import Incoming, Receive, Send
 from ekiden.transports.sessions import ClientSession, SessionKeeper, SessionsFull
+from ekiden.transports.streams import SessionStreams
 from ekiden.wire import jsonrpc, versions
-from ekiden.wire.handshake import Response, read_incoming
+from ekiden.wire.handshake import Response, is_modern, read_incoming
 from ekiden.wire.headers import Headers
 from ekiden.wire.json import decode, is_array
 from ekiden.wire.jsonrpc import EnvelopeError, Message
@@ -36,11 +37,6 @@ _SSE: Final = (
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 )
-_KEPT_STREAMS: Final = 4
-"""Ended streams that a session keeps for a client which has not seen their end."""
-_KEPT_SECONDS: Final = 60.0
-_WITHOUT_POLLING: Final = frozenset({"2025-06-18", "2025-03-26"})
-"""Versions whose clients know no empty event, and so cannot be told to come back later."""
 
 
 class Relay(Protocol):
@@ -55,50 +51,6 @@ class Relay(Protocol):
         ...
 
 
-class _Streams:
-    """The streams of one session."""
-
-    def __init__(self, session: ClientSession) -> None:
-        self._polls = session.version not in _WITHOUT_POLLING
-        self._numbers = 0
-        self._kept: dict[int, asyncio.TimerHandle] = {}
-        self.open: dict[int | None, EventStream] = {}
-        self.standing = EventStream(0, primed=self._polls)
-        """What is told outside of requests."""
-        self.open[0] = self.standing
-
-    def new(self) -> EventStream:
-        self._numbers += 1
-        stream = self.open[self._numbers] = EventStream(self._numbers, primed=self._polls)
-        stream.on_end = self._on_end
-        return stream
-
-    def _on_end(self, stream: EventStream) -> None:
-        if stream.connection is None:  # Else it is kept once it has been sent.
-            self.keep(stream)
-
-    def keep(self, stream: EventStream) -> None:
-        """A stream has ended. Whether its end was seen, nobody knows: it can be had for a while."""
-        number = stream.number
-        if number is not None and stream.ended and number in self.open and number not in self._kept:
-            loop = asyncio.get_running_loop()
-            self._kept[number] = loop.call_later(_KEPT_SECONDS, self._forget, number)
-        while len(self._kept) > _KEPT_STREAMS:
-            self._forget(next(iter(self._kept)))
-
-    def _forget(self, number: int) -> None:
-        self._kept.pop(number).cancel()
-        del self.open[number]
-
-    def close(self) -> None:
-        for stream in self.open.values():
-            stream.on_end = None
-            stream.end()
-        self.open.clear()
-        for timer in self._kept.values():
-            timer.cancel()
-
-
 class SessionHTTP:
     """Serves clients of 2025."""
 
@@ -106,7 +58,7 @@ class SessionHTTP:
         self._keeper = keeper
         self._silence_seconds = silence_seconds
         self._stall_seconds = stall_seconds
-        self._streams: dict[str, _Streams] = {}
+        self._streams: dict[str, SessionStreams] = {}
         self._running: set[asyncio.Task[None]] = set()
         self.relay: Relay | None = None
 
@@ -120,7 +72,7 @@ class SessionHTTP:
             return False
         if _SESSION in headers:
             return True
-        if _META in body:
+        if _META in body and _names_its_version(body):
             return False
         if version.decode("latin-1") in self._keeper.spoken or (self._keeper.stateless and not version):
             return True
@@ -199,10 +151,10 @@ class SessionHTTP:
         finally:
             session.let_go()
 
-    def _streams_of(self, session: ClientSession) -> _Streams:
+    def _streams_of(self, session: ClientSession) -> SessionStreams:
         streams = self._streams.get(session.id)
         if streams is None:
-            streams = self._streams[session.id] = _Streams(session)
+            streams = self._streams[session.id] = SessionStreams(session.version)
             session.on_end.append(functools.partial(self._forget, session.id))
         return streams
 
@@ -214,7 +166,7 @@ class SessionHTTP:
     async def _post(
         self,
         session: ClientSession,
-        streams: _Streams | None,
+        streams: SessionStreams | None,
         incoming: Incoming,
         receive: Receive,
         send: Send,
@@ -262,7 +214,7 @@ class SessionHTTP:
     async def _answer(
         self,
         exchange: Exchange,
-        streams: _Streams | None,
+        streams: SessionStreams | None,
         headers: Headers,
         batch: bool,
         receive: Receive,
@@ -276,11 +228,9 @@ class SessionHTTP:
             await _respond(send, 200, body, _JSON)
             return
         stream = exchange.begin()  # Also for a request that was cancelled: a stream without a response.
-        try:
-            await self._carry(stream, 0, receive, send)
-        finally:
-            if streams is not None:
-                streams.keep(stream)
+        await self._carry(stream, 0, receive, send)
+        if streams is None:
+            exchange.cancel()  # Without a session nobody can come back for the rest.
 
     async def _carry(self, stream: EventStream, after: int, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": list(_SSE)})
@@ -304,7 +254,7 @@ class SessionHTTP:
         stream, after = streams.standing, 0
         if (last := headers.get(b"last-event-id")) is not None:
             place = _EVENT_ID.fullmatch(last.strip())
-            found = None if place is None else streams.open.get(int(place[1]))
+            found = None if place is None else streams.find(int(place[1]))
             if place is None or found is None:
                 await _refuse(send, 400, "Unknown Last-Event-ID: this stream has ended or is not kept")
                 return
@@ -316,7 +266,6 @@ class SessionHTTP:
             await self._listen(session, stream, after, receive, send)
         else:
             await self._carry(stream, after, receive, send)
-            streams.keep(stream)
 
     async def _listen(
         self, session: ClientSession, stream: EventStream, after: int, receive: Receive, send: Send
@@ -355,6 +304,14 @@ _GONE: Final = "Session not found: begin anew with `initialize`"
 def _passing_stream() -> EventStream:
     """The stream of a client without a session: nobody can come back for it."""
     return EventStream(None, primed=False)
+
+
+def _names_its_version(body: bytes) -> bool:
+    try:
+        value: Any = decode(body)
+        return is_modern(value["params"])
+    except (ProtocolError, TypeError, KeyError, AttributeError):
+        return False
 
 
 def _is_handshake(incoming: Incoming) -> bool:

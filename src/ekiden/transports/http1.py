@@ -46,7 +46,6 @@ _STATUS: Final = {
 }
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _CLOSE: Final = b"connection: close\r\n"
-_OK_JSON: Final = _STATUS[200] + b"content-type: application/json\r\n"
 
 
 class Connections:
@@ -334,14 +333,10 @@ class Connection(asyncio.Protocol):
     def _begin(self, exchange: "Exchange") -> None:
         self.state.total_requests += 1
         incoming = exchange.incoming
-        if incoming.refusal is None and len(incoming.headers) == len(incoming.pairs):
-            ready = self._application.prepared(incoming.body, incoming.headers)
-            if ready is not None:
-                close = b"" if exchange.keep_alive else _CLOSE
-                head = b"%bcontent-length: %d\r\n%b%b\r\n" % (_OK_JSON, len(ready), self.head(), close)
-                self.transport.write(head + ready)
-                self._end(exchange)
-                return
+        if incoming.refusal is None and (ready := self._application.prepared(incoming)) is not None:
+            self.write_json(200, ready, keep_alive=exchange.keep_alive)
+            self._end(exchange)
+            return
         self._exchange = exchange
         tasks = self.state.tasks
         task = self.loop.create_task(exchange.run(self._application))
@@ -382,10 +377,7 @@ class Connection(asyncio.Protocol):
         self._waiting.clear()
         if self._exchange is None and not was_closing:
             body = jsonrpc.error_response(None, InvalidRequest(reason))
-            self.transport.write(
-                b"%bcontent-type: application/json\r\ncontent-length: %d\r\n%b%b\r\n%b"
-                % (_STATUS[status], len(body), self.head(), _CLOSE, body)
-            )
+            self.write_json(status, body, keep_alive=False)
             self._linger()
 
     def _linger(self) -> None:
@@ -394,6 +386,13 @@ class Connection(asyncio.Protocol):
         self._lingering = True
         if self.transport.can_write_eof():
             self.transport.write_eof()
+
+    def write_json(self, status: int, body: bytes, *, keep_alive: bool) -> None:
+        """Write a whole response."""
+        self.transport.write(
+            b"%bcontent-type: application/json\r\ncontent-length: %d\r\n%b%b\r\n%b"
+            % (_STATUS[status], len(body), self.head(), b"" if keep_alive else _CLOSE, body)
+        )
 
     def head(self) -> bytes:
         """The headers that every response has."""
@@ -438,7 +437,7 @@ class Exchange:
         """Have the application answer."""
         connection = self._connection
         try:
-            await application.exchange(self.incoming, self.receive, self.send)
+            await application.exchange(self.incoming, self.receive, self.send, self.respond)
         except Exception:
             _log.exception("%s %s failed", self.incoming.method, self.incoming.path)
         finally:
@@ -466,6 +465,13 @@ class Exchange:
                 self._left = self._connection.loop.create_future()
             await asyncio.shield(self._left)
         return {"type": "http.disconnect"}
+
+    async def respond(self, status: int, body: bytes) -> None:
+        """Send a response that is JSON and no stream."""
+        if not self._gone and not self._complete:
+            self._complete = True
+            shown = b"" if self.incoming.method == "HEAD" else body
+            self._connection.write_json(status, shown, keep_alive=self.keep_alive)
 
     async def send(self, event: Event) -> None:
         """Take one event of the response."""

@@ -23,10 +23,8 @@ _OF_THE_CONNECTION: Final = frozenset(
     {b"connection", b"content-length", b"expect", b"keep-alive", b"transfer-encoding", b"upgrade"}
 )
 """Headers that concern one connection, not the request."""
-_MADE_ANEW: Final = frozenset(
-    {b"connection", b"content-length", b"date", b"keep-alive", b"transfer-encoding"}
-)
-"""Headers of a response that this connection has of its own. An answer in pieces is framed anew, too."""
+_MADE_ANEW: Final = frozenset({b"connection", b"date", b"keep-alive", b"transfer-encoding"})
+"""Headers of a response that this connection has of its own."""
 _CHUNK: Final = 64 * 1024
 
 
@@ -129,6 +127,10 @@ class _Answer:
         if self._ready and not self._begun:
             self._begun = True
             status: int = self._parser.get_status_code()
+            if (
+                not self.complete
+            ):  # An answer in pieces is framed anew: a length besides would be a second one.
+                self._headers = [pair for pair in self._headers if pair[0] != b"content-length"]
             await self._send({"type": "http.response.start", "status": status, "headers": self._headers})
             if not self.complete:
                 self._pieces.append(b"")  # The head of a stream goes at once.

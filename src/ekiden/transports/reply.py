@@ -6,6 +6,7 @@ left, and keeps the proxies in between awake.
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Callable, Coroutine, MutableMapping
 from typing import Any, Final, TypeAlias
 
@@ -19,12 +20,14 @@ from ekiden.wire.headers import Headers
 from ekiden.wire.jsonrpc import RequestId
 from ekiden.wire.modern import http_status
 
-__all__ = ["Attendant", "Event", "Incoming", "Receive", "Reply", "Scope", "Send", "respond_json"]
+__all__ = ["Attendant", "Event", "Incoming", "Receive", "Reply", "Respond", "Scope", "Send", "respond_json"]
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Event: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Coroutine[Any, Any, Event]]
 Send: TypeAlias = Callable[[Event], Coroutine[Any, Any, None]]
+Respond: TypeAlias = Callable[[int, bytes], Coroutine[Any, Any, None]]
+"""Sends status and body of a response that is JSON and no stream."""
 
 _LATE_SECONDS: Final = 0.02
 """A call that ends sooner is not worth attending: most that wait at all wait for a few passes of the loop."""
@@ -128,6 +131,7 @@ class Reply:
     __slots__ = (
         "_accept",
         "_ended",
+        "_respond_json",
         "_send",
         "_stall_seconds",
         "_streaming",
@@ -136,8 +140,11 @@ class Reply:
         "spoke_at",
     )
 
-    def __init__(self, send: Send, headers: Headers, stall_seconds: float) -> None:
+    def __init__(
+        self, send: Send, headers: Headers, stall_seconds: float, respond: Respond | None = None
+    ) -> None:
         self._send = send
+        self._respond_json = respond or functools.partial(respond_json, send)
         self._accept = headers.get(b"accept")
         self._stall_seconds = stall_seconds
         self._writing: asyncio.Lock | None = None
@@ -197,7 +204,7 @@ class Reply:
         body = outcome.render(dialect, request_id)
         if not self._streaming:
             status = http_status(outcome.error.code) if type(outcome) is Failed else 200
-            await respond_json(self._send, status, body)
+            await self._respond_json(status, body)
             return
         assert self._writing is not None
         async with self._writing:
@@ -205,7 +212,7 @@ class Reply:
 
     async def error(self, dialect: Dialect, request_id: RequestId | None, error: ProtocolError) -> None:
         """Answer with an error found before dispatch."""
-        await respond_json(self._send, http_status(error.code), dialect.error(request_id, error))
+        await self._respond_json(http_status(error.code), dialect.error(request_id, error))
 
     async def accepted(self) -> None:
         """A notification was taken."""

@@ -25,12 +25,13 @@ class Familiar:
 
     def __init__(self) -> None:
         self._known: dict[tuple[bytes, bytes | None, bytes | None], Request] = {}
-        self._methods: set[bytes | None] = set()
+        self.methods: set[bytes | None] = set()
+        """Methods of which any are known, as headers spell them."""
 
     def find(self, body: bytes, headers: Headers) -> tuple[int, Request] | None:
         """The id of a familiar request, and the request that it repeats."""
         method = headers.get(b"mcp-method")
-        cut = _cut(body) if method in self._methods else None
+        cut = _cut(body) if method in self.methods else None
         if cut is None:
             return None
         known = self._known.get((cut[1], headers.get(b"mcp-protocol-version"), method))
@@ -42,7 +43,7 @@ class Familiar:
         if cut is not None and cut[0] == request.id:
             method = headers.get(b"mcp-method")
             self._known[cut[1], headers.get(b"mcp-protocol-version"), method] = request
-            self._methods.add(method)
+            self.methods.add(method)
 
 
 def _cut(body: bytes) -> tuple[int, bytes] | None:

@@ -12,6 +12,7 @@ from ekiden.errors import InternalError, InvalidRequest, ProtocolError
 from ekiden.wire.json import decode, encode, is_array, is_object
 from ekiden.wire.jsonrpc import RequestId, error_response, result_response
 from ekiden.wire.meta import SERVER_INFO
+from ekiden.wire.tasks import TaskView, legacy_task
 
 __all__ = ["Legacy", "Unsayable"]
 
@@ -141,6 +142,12 @@ class Legacy:
     def input_required(self, request_id: RequestId, requests: Mapping[str, Any], state: str | None) -> bytes:
         """There were no interim results: whoever ends a request with one has made a mistake."""
         return self.error(request_id, InternalError(f"{self.version} has no interim results"))
+
+    def task(self, request_id: RequestId, task: TaskView) -> bytes:
+        """The response for a request that has become a task, which only 2025-11-25 and the draft know."""
+        if self.version not in _NOVEMBER:
+            return self.error(request_id, InternalError(f"{self.version} has no tasks"))
+        return result_response(request_id, encode({"task": legacy_task(task)}))
 
     # Errors
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from ekiden.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError, UnsupportedVersion
-from ekiden.wire import versions
+from ekiden.wire import tasks, versions
 from ekiden.wire.headers import Headers, check_method, check_name, check_version
 from ekiden.wire.json import decode, encode, is_object
 from ekiden.wire.jsonrpc import Message, RequestId, error_response, result_response
@@ -27,7 +27,12 @@ from ekiden.wire.meta import (
 
 __all__ = ["Modern", "Request", "accept", "accept_at_once", "http_status", "target_of"]
 
-_NAMED_BY: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_NAMED_BY: Final = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    **dict.fromkeys(tasks.METHODS, "taskId"),
+}
 """The methods that address one thing, and the parameter that names it; mirrored as `Mcp-Name`."""
 
 _MODERN_HEADER: Final = versions.MODERN.encode()
@@ -177,6 +182,15 @@ class Modern:
         if state is not None:
             result["requestState"] = state
         return result_response(request_id, encode(result)[:-1] + b"," + self._signature)
+
+    def detailed_task(self, task: tasks.TaskView) -> bytes:
+        """The result of `tasks/get`."""
+        return self._complete + encode(task)[1:-1] + b"," + self._signature
+
+    def task(self, request_id: RequestId, task: tasks.TaskView) -> bytes:
+        """The response for a request that has become a task."""
+        spelled = b'{"resultType":"task",' + encode(task)[1:-1] + b"," + self._signature
+        return result_response(request_id, spelled)
 
     def error(self, request_id: RequestId | None, error: ProtocolError) -> bytes:
         """The response for an error. Codes that the specification keeps to itself never leave."""

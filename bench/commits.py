@@ -1,0 +1,58 @@
+"""What one committed step costs, against a raw commit of the same bytes. Prints JSON: seconds of each."""
+
+import asyncio
+import json
+import sqlite3
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+from ekiden.rounds.journal import Entry
+from ekiden.stores.sqlite import SQLiteStore
+from ekiden.testing.task_contract import new_record
+
+_VALUE = "x" * 1000
+
+
+async def ours(folder: Path, count: int) -> float:
+    store = SQLiteStore(folder / "ours.db")
+    await store.tasks.insert(new_record(), {})
+    held = await store.tasks.claim("task", now=1000.0, lease=1e9)
+    assert held is not None
+    taken: list[float] = []
+    for number in range(count):
+        began = time.perf_counter()
+        await store.tasks.append("task", held.fence, {f"s:{number}": Entry("step", "digest", _VALUE, True)})
+        taken.append(time.perf_counter() - began)
+    await store.close()
+    return median(taken)
+
+
+def raw(folder: Path, count: int) -> float:
+    connection = sqlite3.connect(folder / "raw.db", isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("CREATE TABLE entries (key TEXT, entry BLOB)")
+    taken: list[float] = []
+    for number in range(count):
+        began = time.perf_counter()
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("INSERT INTO entries VALUES (?, ?)", (f"s:{number}", _VALUE.encode()))
+        connection.execute("COMMIT")
+        taken.append(time.perf_counter() - began)
+    connection.close()
+    return median(taken)
+
+
+def main() -> None:
+    pairs: list[tuple[float, float]] = []
+    for _ in range(int(sys.argv[1])):
+        with tempfile.TemporaryDirectory(dir=".cache") as folder:
+            pairs.append((asyncio.run(ours(Path(folder), 300)), raw(Path(folder), 300)))
+    print(json.dumps({"ours": [one for one, _ in pairs], "raw": [other for _, other in pairs]}))
+
+
+if __name__ == "__main__":
+    main()

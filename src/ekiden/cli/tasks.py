@@ -1,0 +1,174 @@
+"""`ekiden tasks` and `ekiden store`: what tasks there are, how they do, and how they are stopped."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from ekiden.cli.results import rows_table
+from ekiden.cli.screen import Screen, harmless, say
+from ekiden.cli.targets import Connection, opened
+from ekiden.errors import UsageError
+
+if TYPE_CHECKING:
+    from ekiden.client.tasks import TaskSnapshot
+    from ekiden.tasks.record import TaskRecord
+    from ekiden.tasks.states import State
+    from ekiden.tasks.store import TaskStore
+
+__all__ = ["TaskOptions", "TaskScreen", "look", "migrate"]
+
+
+class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What `ekiden tasks` was told."""
+
+    store: str | None
+    words: Sequence[str]
+    state: str | None
+    limit: int
+    json: bool
+
+
+class TaskScreen:
+    """Shows how a task is doing: live at a terminal, in lines where every round is told."""
+
+    def __init__(self, screen: Screen, *, verbose: bool) -> None:
+        self._screen = screen
+        self._verbose = verbose
+        self._last = ""
+
+    def show(self, snapshot: "TaskSnapshot") -> None:
+        """Show a state, if it is a new one."""
+        text = snapshot.status.replace("_", " ")
+        if snapshot.status_message:
+            text += f": {snapshot.status_message}"
+        if text == self._last:
+            return
+        self._last = text
+        if self._verbose:
+            self._screen.clear()
+            self._screen.note(f"task {text}", style="dim")
+        elif not snapshot.ended:
+            self._screen.progress(0, None, text)
+
+
+def look(options: TaskOptions, connection: Callable[[str], Connection]) -> None:
+    """Do what `ekiden tasks` was told."""
+    screen = Screen()
+    if options.store is not None:
+        asyncio.run(_in_store(options, screen))
+        return
+    match options.words:
+        case [target, "get", task_id]:
+            asyncio.run(_get(connection(target), task_id, screen))
+        case [target, "cancel", task_id]:
+            asyncio.run(_cancel(connection(target), task_id))
+        case _:
+            raise UsageError("say TARGET get ID, TARGET cancel ID, or --store URL list")
+
+
+async def _get(connection: Connection, task_id: str, screen: Screen) -> None:
+    async with opened(connection) as client:
+        screen.json(msgspec.to_builtins(await client.task(task_id).status()))
+
+
+async def _cancel(connection: Connection, task_id: str) -> None:
+    async with opened(connection) as client:
+        await client.task(task_id).cancel()
+        status = (await client.task(task_id).status()).status
+    say(f"task {task_id} is {status.replace('_', ' ')}")
+
+
+# Straight in the store
+
+
+async def _in_store(options: TaskOptions, screen: Screen) -> None:
+    from ekiden.stores import open_store
+
+    store: Any = open_store(options.store or "")
+    tasks: TaskStore = store.tasks
+    try:
+        match options.words:
+            case ["list"]:
+                state = cast("State | None", options.state)
+                _show(await tasks.listing(state=state, limit=options.limit), screen, as_json=options.json)
+            case ["get", task_id]:
+                screen.json(_spelled(await _found(tasks, task_id)))
+            case ["cancel", task_id]:
+                await _found(tasks, task_id)
+                message = "Cancelled by the operator."
+                await tasks.cancel(task_id, now=time.time(), tidy=True, message=message)
+                say(f"task {task_id} is {(await _found(tasks, task_id)).state}")
+            case _:
+                raise UsageError("with --store say list, get ID or cancel ID")
+    finally:
+        await store.close()
+
+
+async def _found(tasks: "TaskStore", task_id: str) -> "TaskRecord":
+    record = await tasks.load(task_id)
+    if record is None:
+        raise UsageError(f"there is no task {task_id!r} in this store")
+    return record
+
+
+def _show(records: "Sequence[TaskRecord]", screen: Screen, *, as_json: bool) -> None:
+    if as_json:
+        screen.json([_spelled(record) for record in records])
+        return
+    columns = ["Task", "Tool", "State", "Since", "Made", "Message"]
+    rows = [
+        [
+            record.id,
+            record.tool,
+            record.state,
+            _when(record.updated),
+            _when(record.created),
+            record.message or "",
+        ]
+        for record in records
+    ]
+    screen.out.print(rows_table(columns, rows)) if rows else screen.note("no tasks")
+
+
+def _when(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _spelled(record: "TaskRecord") -> dict[str, Any]:
+    """What an operator may see: how a task is doing, not what it is about."""
+    return {
+        "taskId": record.id,
+        "tool": record.tool,
+        "server": record.audience,
+        "state": record.state,
+        "status": record.status,
+        "statusMessage": harmless(record.message) if record.message is not None else None,
+        "createdAt": _when(record.created),
+        "lastUpdatedAt": _when(record.updated),
+        "due": None if record.due is None else _when(record.due),
+        "ttlSeconds": record.ttl,
+        "attempts": record.attempts,
+        "openQuestions": len(record.open_questions()),
+    }
+
+
+def migrate(url: str) -> None:
+    """Bring a store's tables up to date."""
+    asyncio.run(_migrate(url))
+    say("the store is up to date")
+
+
+async def _migrate(url: str) -> None:
+    from ekiden.stores import open_store
+
+    if url == "memory:":
+        raise UsageError("a store in memory has no tables: name sqlite:///FILE or postgresql://...")
+    store: Any = open_store(url)
+    try:
+        await store.migrate()
+    finally:
+        await store.close()

@@ -1,0 +1,162 @@
+"""A task's tool at work: its handler in a task's leg, and its clean-up after a cancellation."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from ekiden.errors import InternalError, InvalidParams, NonDeterminismError, ProtocolError
+from ekiden.rounds.claims import Claims
+from ekiden.rounds.journal import Entry
+from ekiden.rounds.leg import Ended, Suspended
+from ekiden.rounds.outcome import Failed, Outcome
+from ekiden.server.context import Context
+from ekiden.server.flow import Ending
+from ekiden.server.handlers import Handler
+from ekiden.server.manual import InputRequired
+from ekiden.server.schemas import ArgumentsInvalid
+from ekiden.server.tools import Tool
+from ekiden.tasks.leg import TaskLeg
+from ekiden.tasks.record import TaskRecord
+from ekiden.wire.json import encode
+from ekiden.wire.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVELS, PROTOCOL_VERSION, RequestMeta
+from ekiden.wire.modern import Request
+
+__all__ = ["CancelledTask", "ToolWork"]
+
+_log = logging.getLogger("ekiden.tasks")
+
+
+class CancelledTask(msgspec.Struct, frozen=True):
+    """What a clean-up is told: whose work it cleans up, and what of it was done."""
+
+    task_id: str
+    tool: str
+    arguments: Mapping[str, Any]
+    steps: Mapping[str, list[Any]]
+    """The values of the steps that were done, by the name of their function, or by their `key=`."""
+
+
+class ToolWork:
+    """Implements `ekiden.tasks.runner.Work`."""
+
+    def __init__(self, tool: Tool, record: TaskRecord, state: Any, ending: Ending) -> None:
+        self.title = f"Tool {tool.key!r}"
+        self.capabilities: Mapping[str, Any] = record.meta.get(CLIENT_CAPABILITIES, {})
+        self.tidies = tool.on_cancel is not None
+        self._tool = tool
+        self._record = record
+        self._state = state
+        self._ending = ending
+
+    async def run(self, leg: TaskLeg, say: Callable[[str], None]) -> Outcome | Suspended:
+        """Run the handler to the end of a leg; what it raises is how the task ends."""
+        try:
+            ended = await self._ended(leg, say)
+        except (NonDeterminismError, Ended, asyncio.CancelledError):
+            raise
+        except ProtocolError as error:
+            return Failed(error)
+        except ArgumentsInvalid as problem:
+            return Failed(InvalidParams(f"Invalid arguments for tool {self._tool.key!r}: {problem}"))
+        except Exception:
+            _log.exception("%s failed in task %s", self.title, self._record.id)
+            return Failed(InternalError("Internal error"))
+        if isinstance(ended, InputRequired):
+            _log.error("%s returned InputRequired in a task: there it must ask with `ctx`", self.title)
+            return Failed(InternalError("Internal error"))
+        return ended
+
+    async def _ended(self, leg: TaskLeg, say: Callable[[str], None]) -> Outcome | Suspended | InputRequired:
+        try:
+            value = await leg.run(self._call(leg, say))
+            return value if isinstance(value, Suspended | InputRequired) else self._ending.complete(value)
+        except ArgumentsInvalid:
+            raise
+        except BaseException as error:
+            return self._ending.failed(error)
+
+    def _call(self, leg: TaskLeg, say: Callable[[str], None]) -> Any:
+        record = self._record
+        handler = self._tool.handler
+        bound = self._tool.parameters.bind(record.arguments)
+        if handler.context is not None:
+            claims = _claims(record)
+            context: Context[Any] = Context(_request(record), _Status(say), self._state, leg, claims, {})
+            bound[handler.context] = context
+        return handler.call(**bound)
+
+    async def tidy(self, entries: Mapping[str, Entry]) -> None:
+        """Run the author's clean-up. It may run again if its worker dies on the way."""
+        assert self._tool.on_cancel is not None
+        record = self._record
+        cancelled = CancelledTask(record.id, record.tool, record.arguments, _steps(entries))
+        await Handler(self._tool.on_cancel).call(cancelled)
+
+
+class _Status:
+    """Implements `ekiden.transports.port.Stream`: what a task tells becomes its status message."""
+
+    can_notify = True
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+
+    async def notify(self, method: str, params: dict[str, Any]) -> None:
+        """Nothing leaves a task."""
+        if method == "notifications/progress":
+            self._say(_progress_text(params))
+        elif LOG_LEVELS[params["level"]] >= LOG_LEVELS["info"]:
+            data = params["data"]
+            self._say(data if isinstance(data, str) else encode(data).decode())
+
+
+def _progress_text(params: Mapping[str, Any]) -> str:
+    done = f"{params['progress']:g}"
+    if "total" in params:
+        done += f"/{params['total']:g}"
+    return f"{params['message']} ({done})" if "message" in params else done
+
+
+def _request(record: TaskRecord) -> Request:
+    """The request that became the task. Its id is of no use any more, so it has the task's."""
+    fields = record.meta
+    meta = RequestMeta(
+        fields.get(PROTOCOL_VERSION, ""),
+        fields.get(CLIENT_CAPABILITIES, {}),
+        fields.get(CLIENT_INFO),
+        "info",
+        record.id,
+        fields,
+    )
+    params = {"name": record.tool, "arguments": record.arguments, "_meta": fields}
+    return Request(record.id, "tools/call", params, meta, record.tool, None)
+
+
+def _claims(record: TaskRecord) -> Claims:
+    return Claims(
+        issued=record.created,
+        expires=record.created,
+        started=record.started,
+        audience=record.audience,
+        method="tools/call",
+        target=record.tool,
+        arguments="",
+        principal=record.principal,
+        flow=record.flow,
+        round=1,
+        asked={},
+        pauses=[],
+        journal={},
+    )
+
+
+def _steps(entries: Mapping[str, Entry]) -> dict[str, list[Any]]:
+    done: dict[str, list[Any]] = {}
+    for key, entry in entries.items():
+        if entry.kind == "step":
+            name = key[2:].partition(f"-{entry.digest}")[0]
+            done.setdefault(name, []).append(entry.value)
+    return done

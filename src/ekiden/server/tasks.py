@@ -1,0 +1,254 @@
+"""Tasks as clients see them (SEP-2663): how a call becomes one, and the `tasks/` methods.
+
+Every task belongs to its principal and to this server: for everybody else it does not exist.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from ekiden.errors import InvalidParams, MissingCapability
+from ekiden.rounds.asks import declares
+from ekiden.rounds.claims import Claims
+from ekiden.rounds.journal import Entry, fingerprint
+from ekiden.rounds.outcome import Complete, Outcome, Task
+from ekiden.server.flow import Ending
+from ekiden.server.registry import Registry
+from ekiden.server.subscriptions import Change, Filter, Subscription
+from ekiden.server.task_work import ToolWork
+from ekiden.server.tools import Tool
+from ekiden.tasks.record import TaskRecord
+from ekiden.tasks.runner import Runner, TaskLimits
+from ekiden.tasks.store import Glance, Held, Signal, TaskStore
+from ekiden.tasks.view import created_view, view
+from ekiden.transports.port import Stream
+from ekiden.wire.json import canonical, encode, is_object
+from ekiden.wire.modern import Request
+from ekiden.wire.tasks import NEEDED, NOTIFICATION, as_dict
+
+__all__ = ["Tasks"]
+
+
+class Tasks:
+    """The tasks of one server."""
+
+    def __init__(
+        self,
+        store: TaskStore,
+        registry: Registry,
+        *,
+        audience: str,
+        principal: Callable[[Request], str | None] | None,
+        limits: TaskLimits,
+        clock: Callable[[], float],
+    ) -> None:
+        self.store = store
+        self.limits = limits
+        self.runner = Runner(store, self._find, audience=audience, clock=clock, limits=limits)
+        self._registry = registry
+        self._audience = audience
+        self._principal = principal
+        self._clock = clock
+        self._ending: Callable[[Tool], Ending] | None = None
+        self._state: Any = None
+        self._started = False
+        self._listeners: dict[str, set[Subscription]] = {}
+        self._unwatch: Callable[[], None] | None = None
+
+    # Coming and going
+
+    def use(self, ending: Callable[[Tool], Ending]) -> None:
+        """How a tool's end becomes an outcome; the dispatcher knows."""
+        self._ending = ending
+
+    def leave(self) -> None:
+        """Run no tasks here; before the start."""
+        self.limits = self.runner.limits = msgspec.structs.replace(self.limits, concurrency=0)
+
+    async def start(self, state: Any) -> None:
+        """Begin to run tasks, if there are tools for them. `state` is what the lifespan yielded."""
+        self._state = state
+        if not self._started and self._registry.has_tasks:
+            self._started = True
+            await self.runner.start()
+
+    async def stop(self) -> None:
+        """Hand over what runs here."""
+        if self._started:
+            self._started = False
+            await self.runner.stop()
+        if self._unwatch is not None:
+            self._unwatch()
+            self._unwatch = None
+
+    def _find(self, record: TaskRecord) -> ToolWork | None:
+        tool = self._registry.tools.get(record.tool)
+        if tool is None or tool.handler.task == "never" or self._ending is None:
+            return None
+        return ToolWork(tool, record, self._state, self._ending(tool))
+
+    # Becoming a task
+
+    def wanted_by(self, request: Request) -> bool:
+        """Whether the client can be given a task."""
+        return declares(request.meta.capabilities, NEEDED)
+
+    async def from_start(self, request: Request, claims: Claims, *, required: bool) -> Outcome | None:
+        """The task that a whole call becomes; None if the client has none and it can do without."""
+        if not self.wanted_by(request):
+            if required:
+                raise MissingCapability(NEEDED)
+            return None
+        return await self.create(request, claims, {})
+
+    async def create(
+        self,
+        request: Request,
+        claims: Claims,
+        journal: Mapping[str, Entry],
+        wishes: tuple[float | None, float | None] = (None, None),
+    ) -> Task:
+        """Make a call a task; it is kept before this returns. One call becomes at most one task."""
+        ttl, poll = wishes
+        now = self._clock()
+        record = TaskRecord(
+            id=secrets.token_urlsafe(18),
+            flow=claims.flow,
+            answers=_answers(journal),
+            audience=self._audience,
+            tool=request.name or "",
+            principal=claims.principal,
+            arguments=request.params.get("arguments", {}),
+            meta=request.meta.fields,
+            started=claims.started,
+            created=now,
+            updated=now,
+            ttl=self.limits.ttl_seconds if ttl is None else ttl,
+            poll=self.limits.poll_seconds if poll is None else poll,
+            due=now,
+        )
+        # Shielded: a client that leaves now leaves a task behind that is kept and run.
+        kept = await asyncio.shield(self._keep(record, journal))
+        if kept.answers != record.answers:
+            raise InvalidParams("This call has become a task with other answers before")
+        return Task(created_view(kept))
+
+    async def _keep(self, record: TaskRecord, journal: Mapping[str, Entry]) -> TaskRecord:
+        await self.start(self._state)
+        if not self.runner.promise():
+            return await self.store.insert(record, journal)
+        # Claimed as it is made: that saves a transaction.
+        record.state, record.fence, record.attempts = "running", 1, 1
+        record.due = record.created + self.limits.lease_seconds
+        held: Held | None = None
+        try:
+            kept = await self.store.insert(record, journal)
+            if kept.id == record.id:
+                held = Held(record, dict(journal))
+        finally:
+            self.runner.keep_promise(held)
+        return kept
+
+    # The methods
+
+    async def get(self, request: Request, stream: Stream) -> Outcome:
+        """`tasks/get`."""
+        seen = await self._mine(request)
+        if seen.spelled is None:
+            seen.spelled = self._registry.dialect.detailed_task(view(seen.record))
+        return Complete(seen.spelled)
+
+    async def update(self, request: Request, stream: Stream) -> Outcome:
+        """`tasks/update`."""
+        record = (await self._mine(request)).record
+        responses = request.params.get("inputResponses")
+        if not is_object(responses):
+            raise InvalidParams("Invalid params: `inputResponses` is required and must be an object")
+        await self.store.answer(record.id, responses, now=self._clock())
+        return Complete({})
+
+    async def cancel(self, request: Request, stream: Stream) -> Outcome:
+        """`tasks/cancel`."""
+        record = (await self._mine(request)).record
+        tool = self._registry.tools.get(record.tool)
+        tidy = tool is None or tool.on_cancel is not None
+        await self.store.cancel(record.id, now=self._clock(), tidy=tidy)
+        return Complete({})
+
+    async def _mine(self, request: Request) -> Glance:
+        """The task that a request is about, if it is the requester's."""
+        if not self.wanted_by(request):
+            raise MissingCapability(NEEDED)
+        seen = await self._visible(request.name or "", self._who(request))
+        if seen is None:
+            raise InvalidParams("Unknown task")
+        return seen
+
+    def _who(self, request: Request) -> str:
+        return "" if self._principal is None else self._principal(request) or ""
+
+    async def _visible(self, task_id: str, principal: str) -> Glance | None:
+        seen = await self.store.glance(task_id)
+        if seen is None or seen.record.principal != principal or seen.record.audience != self._audience:
+            return None
+        return seen
+
+    # Listening
+
+    async def grant(self, request: Request, wanted: Filter) -> tuple[str, ...]:
+        """The tasks of a subscription that are the requester's."""
+        if not wanted.tasks:
+            return ()
+        if not self.wanted_by(request):
+            raise MissingCapability(NEEDED)
+        who = self._who(request)
+        return tuple([task_id for task_id in wanted.tasks if await self._visible(task_id, who) is not None])
+
+    async def follow(
+        self, subscription: Subscription, granted: Filter, stream: Stream, acknowledged: dict[str, Any]
+    ) -> None:
+        """Acknowledge a subscription, tell how its tasks are, and then whatever changes."""
+        if granted.tasks and self._unwatch is None:
+            self._unwatch = self.store.watch(self._on_signal)
+        for task_id in granted.tasks:
+            self._listeners.setdefault(task_id, set()).add(subscription)
+        tag = {"_meta": acknowledged["_meta"]}
+        told: dict[str, dict[str, Any]] = {}
+        try:
+            await stream.notify("notifications/subscriptions/acknowledged", acknowledged)
+            for task_id in granted.tasks:
+                subscription.offer(Change(NOTIFICATION, task_id))
+            async for change in subscription:
+                if change.method != NOTIFICATION or change.uri is None:
+                    await stream.notify(change.method, {**tag, **change.params()})
+                elif (params := await self._news(change.uri, told)) is not None:
+                    await stream.notify(NOTIFICATION, {**tag, **params})
+        finally:
+            for task_id in granted.tasks:
+                self._listeners[task_id].discard(subscription)
+                if not self._listeners[task_id]:
+                    del self._listeners[task_id]
+
+    async def _news(self, task_id: str, told: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
+        """A task as it is now; None if it is gone, or as the subscriber knows it."""
+        record = await self.store.load(task_id)
+        if record is None:
+            return None
+        params = as_dict(view(record))
+        if params == told.get(task_id):
+            return None
+        told[task_id] = params
+        return params
+
+    def _on_signal(self, signal: Signal) -> None:
+        for subscription in tuple(self._listeners.get(signal.task_id, ())):
+            subscription.offer(Change(NOTIFICATION, signal.task_id))
+
+
+def _answers(journal: Mapping[str, Entry]) -> str:
+    """What was answered on the way to becoming a task."""
+    given = {key: entry.value for key, entry in journal.items() if entry.kind == "answer"}
+    return fingerprint(canonical(given)) if given else fingerprint(encode(None))

@@ -1,0 +1,262 @@
+"""One SQLite file, shared by several processes: its schema, and how it is read and written.
+
+Whoever writes waits for the disk; so what many want to write at the same time is committed together
+(group commit). In WAL mode with `synchronous=FULL` what was committed survives a power cut; with `NORMAL`
+it survives a killed process, but the last moments before a power cut may be lost. Reads take no lock
+and do not wait for writers, so they are made where they are asked for.
+"""
+
+import asyncio
+import contextlib
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias, TypeVar
+
+from ekiden.errors import StoreUnavailable, UsageError
+
+__all__ = ["SQLiteFile", "Synchronous"]
+
+T = TypeVar("T")
+
+Synchronous: TypeAlias = Literal["FULL", "NORMAL"]
+
+_MIGRATIONS: Final = (
+    """
+    CREATE TABLE IF NOT EXISTS rounds (
+        id TEXT PRIMARY KEY,
+        answers TEXT NOT NULL,
+        fence INTEGER NOT NULL,
+        leased_until REAL NOT NULL,
+        expires REAL NOT NULL,
+        outcome BLOB
+    ) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS round_steps (
+        round_id TEXT NOT NULL,
+        key TEXT NOT NULL,
+        entry BLOB NOT NULL,
+        PRIMARY KEY (round_id, key)
+    ) WITHOUT ROWID;
+    CREATE TABLE IF NOT EXISTS journals (
+        id TEXT PRIMARY KEY,
+        data BLOB NOT NULL,
+        expires REAL NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX IF NOT EXISTS rounds_expires ON rounds (expires);
+    CREATE INDEX IF NOT EXISTS journals_expires ON journals (expires);
+    """,
+    """
+    CREATE TABLE tasks (
+        id TEXT PRIMARY KEY,
+        flow TEXT NOT NULL UNIQUE,
+        audience TEXT NOT NULL,
+        state TEXT NOT NULL,
+        fence INTEGER NOT NULL,
+        attempts INTEGER NOT NULL,
+        due REAL,
+        expires REAL,
+        created REAL NOT NULL,
+        record BLOB NOT NULL
+    );
+    CREATE INDEX tasks_due ON tasks (audience, due) WHERE due IS NOT NULL;
+    CREATE INDEX tasks_expires ON tasks (expires) WHERE expires IS NOT NULL;
+    CREATE INDEX tasks_created ON tasks (created);
+    CREATE TABLE task_entries (
+        number INTEGER PRIMARY KEY,
+        task_id TEXT NOT NULL,
+        key TEXT NOT NULL,
+        entry BLOB NOT NULL,
+        UNIQUE (task_id, key)
+    );
+    """,
+)
+"""The statements that lead from each schema version to the next."""
+
+_MOST_TOGETHER: Final = 256
+"""Writes that are committed together at most."""
+
+
+class _Write:
+    __slots__ = ("error", "future", "loop", "result", "work")
+
+    def __init__(self, work: Callable[[sqlite3.Connection], Any], loop: asyncio.AbstractEventLoop) -> None:
+        self.work = work
+        self.loop = loop
+        self.future: asyncio.Future[Any] = loop.create_future()
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def settle(self) -> None:
+        if self.future.done():
+            return  # Whoever wanted it has gone; it is written all the same.
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.result)
+
+
+class SQLiteFile:
+    """The file, with one thread that writes."""
+
+    def __init__(self, path: str | Path, *, busy_seconds: float, synchronous: Synchronous) -> None:
+        self.path = str(path)
+        self._busy_seconds = busy_seconds
+        self._synchronous = synchronous
+        self._thread = ThreadPoolExecutor(1, "ekiden-sqlite")
+        self._queue: deque[_Write] = deque()
+        self._lock = threading.Lock()
+        self._draining = False
+        self._writer: sqlite3.Connection | None = None
+        self._reader: sqlite3.Connection | None = None
+        self._reading = threading.Lock()
+
+    # Writing
+
+    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` in a transaction that no other process interleaves with; durable when this returns."""
+        write = _Write(work, asyncio.get_running_loop())
+        with self._lock:
+            self._queue.append(write)
+            if not self._draining:
+                self._draining = True
+                self._thread.submit(self._drain)
+        # A caller that is cancelled leaves no transaction half way: the thread knows nothing of it.
+        result: T = await write.future
+        return result
+
+    def _drain(self) -> None:
+        while True:
+            with self._lock:
+                if not self._queue:
+                    self._draining = False
+                    return
+                count = min(len(self._queue), _MOST_TOGETHER)
+                batch = [self._queue.popleft() for _ in range(count)]
+            self._commit(batch)
+            for write in batch:
+                with contextlib.suppress(RuntimeError):  # Its loop was closed meanwhile.
+                    write.loop.call_soon_threadsafe(write.settle)
+
+    def _commit(self, batch: list[_Write]) -> None:
+        try:
+            connection = self._writer or self._open_writer()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                for write in batch:
+                    self._attempt(connection, write)
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+        except sqlite3.Error as error:
+            problem = StoreUnavailable(f"the store {self.path} cannot be written: {error}")
+            problem.__cause__ = error
+            for write in batch:
+                write.error = problem
+        except BaseException as error:
+            for write in batch:
+                write.error = error
+
+    def _attempt(self, connection: sqlite3.Connection, write: _Write) -> None:
+        """Run one write of several; what it raises is undone and concerns nobody else."""
+        connection.execute("SAVEPOINT one")
+        try:
+            write.result = write.work(connection)
+        except sqlite3.Error:
+            raise
+        except BaseException as error:
+            connection.execute("ROLLBACK TO one")
+            write.error = error
+        connection.execute("RELEASE one")
+
+    # Reading
+
+    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Look at what is committed."""
+        if self._writer is None:
+            await self.open()
+        try:
+            with self._reading:
+                return work(self._reader or self._open_reader())
+        except sqlite3.Error as error:
+            raise StoreUnavailable(f"the store {self.path} cannot be read: {error}") from error
+
+    def _open_reader(self) -> sqlite3.Connection:
+        self._reader = sqlite3.connect(
+            self.path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
+        )
+        self._reader.execute("PRAGMA query_only = ON")
+        return self._reader
+
+    # Opening and closing
+
+    async def open(self) -> None:
+        """Make the file, and bring its schema up to date."""
+        await self.write(_nothing)
+
+    def _open_writer(self) -> sqlite3.Connection:
+        try:
+            connection = sqlite3.connect(
+                self.path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
+            )
+            self._use_wal(connection)
+            connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+            self._migrate(connection)
+        except sqlite3.Error as error:
+            raise UsageError(f"the store {self.path} cannot be opened: {error}") from error
+        self._writer = connection
+        return connection
+
+    def _use_wal(self, connection: sqlite3.Connection) -> None:
+        """Switch to WAL. A file that another process has locked is waited for here: SQLite does not."""
+        deadline = time.monotonic() + self._busy_seconds
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.01)
+
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        if self._version(connection) == len(_MIGRATIONS):
+            return
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            version = self._version(connection)
+            for script in _MIGRATIONS[version:]:
+                for statement in script.split(";"):
+                    connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {len(_MIGRATIONS)}")
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+
+    def _version(self, connection: sqlite3.Connection) -> int:
+        version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version > len(_MIGRATIONS):
+            raise UsageError(f"{self.path} was written by a newer ekiden (schema {version})")
+        return version
+
+    async def close(self) -> None:
+        """Close the file."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
+        self._thread.shutdown()
+
+    def _close(self) -> None:
+        with self._reading:
+            for connection in (self._writer, self._reader):
+                if connection is not None:
+                    connection.close()
+            self._writer = self._reader = None
+
+
+def _nothing(connection: sqlite3.Connection) -> None:
+    return None

@@ -1,0 +1,208 @@
+"""What may be done to a task's row: pure functions, each one transaction of a store.
+
+A move changes the record it is given, or raises and leaves it as it was: `IllegalMove` where the state
+does not allow it, `LostClaim` where somebody else holds the fence by now. Those that a runner makes
+can be made twice with the same effect as once: a commit whose reply was lost is simply tried again.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from ekiden.errors import EkidenError
+from ekiden.tasks.record import Question, TaskRecord
+from ekiden.tasks.states import IllegalMove, Move, State, move
+
+__all__ = [
+    "Ending",
+    "LostClaim",
+    "Suspension",
+    "answer",
+    "cancel",
+    "claim",
+    "expire",
+    "finish",
+    "publish",
+    "release",
+    "stop",
+    "suspend",
+    "tidied",
+]
+
+
+class LostClaim(EkidenError):
+    """Another worker holds the task by now, or it has ended: nothing was changed."""
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """How a task ends: a result or an error, as JSON."""
+
+    result: bytes | None = None
+    error: bytes | None = None
+
+
+class Suspension(msgspec.Struct, frozen=True, kw_only=True):
+    """What a leg leaves behind."""
+
+    asked: tuple[Question, ...] = ()
+    """New questions."""
+    read: tuple[str, ...] = ()
+    """Keys of the answers that the handler has read; they are in the journal now."""
+    withdrawn: tuple[str, ...] = ()
+    """Keys of questions that the handler does not want answered any more."""
+    seen: frozenset[str] = frozenset()
+    """Keys of all the answers that the leg knew of: others have come meanwhile."""
+    wake: float | None = None
+    message: str | None = None
+
+
+def claim(record: TaskRecord, *, now: float, lease: float) -> None:
+    """Take the task: from now on the returned record's fence is the only one that counts."""
+    if record.due is None or record.due > now:
+        raise LostClaim(f"task {record.id} is not due")
+    before = record.state
+    record.state = move(before, "claim")
+    record.fence += 1
+    record.attempts += 1
+    if before == "stopping":
+        _close(record, now)
+    record.due = now + lease
+
+
+def publish(record: TaskRecord, fence: int, leaves: Suspension, *, now: float) -> None:
+    """Put questions while the leg goes on, and say how far it is."""
+    record.state = _owned(record, fence, "publish")
+    _leave(record, leaves, now)
+
+
+def suspend(record: TaskRecord, fence: int, leaves: Suspension, *, now: float) -> None:
+    """The leg has ended: the task waits. If an answer came that the leg did not see, it is due at once."""
+    if record.fence == fence and record.state == "waiting":
+        return
+    state = _owned(record, fence, "suspend")
+    _leave(record, leaves, now)
+    unseen = any(q.answered and key not in leaves.seen for key, q in record.questions.items())
+    record.state = "queued" if unseen else state
+    record.due = now if unseen else leaves.wake
+    record.attempts = 0
+
+
+def _leave(record: TaskRecord, leaves: Suspension, now: float) -> None:
+    before = record.status, record.message, len(record.open_questions())
+    for key in (*leaves.read, *leaves.withdrawn):
+        record.questions.pop(key, None)
+    for question in leaves.asked:
+        if record.asked.get(question.name, 0) < question.attempt:
+            record.asked[question.name] = question.attempt
+            record.questions[question.key] = question
+    if leaves.message is not None:
+        record.message = leaves.message
+    if (record.status, record.message, len(record.open_questions())) != before:
+        record.updated = now
+
+
+def release(record: TaskRecord, fence: int, *, now: float, after: float = 0.0) -> None:
+    """Hand the task over: any worker may claim it now, or after a while."""
+    record.state = _owned(record, fence, "release")
+    record.due = now + after
+    record.attempts = max(record.attempts - 1, 0)
+
+
+def finish(record: TaskRecord, fence: int, ending: Ending, *, now: float, message: str | None = None) -> None:
+    """The handler has ended."""
+    after: State = "completed" if ending.error is None else "failed"
+    if record.fence == fence and record.state == after:
+        return
+    record.state = _owned(record, fence, "complete" if ending.error is None else "fail")
+    record.result, record.error = ending.result, ending.error
+    record.message = message
+    _close(record, now)
+
+
+def stop(record: TaskRecord, fence: int, *, now: float, lease: float, tidy: bool) -> None:
+    """The handler has stopped as it was asked to; where there is a clean-up, its runner keeps the claim."""
+    if record.fence == fence and record.state in ("tidying", "cancelled"):
+        return
+    record.state = _owned(record, fence, "stop")
+    _close(record, now)
+    if tidy:
+        record.due = now + lease
+    else:
+        record.state = move(record.state, "tidied")
+
+
+def tidied(record: TaskRecord, fence: int) -> None:
+    """The clean-up after a cancellation is done."""
+    if record.fence == fence and record.state == "cancelled":
+        return
+    record.state = _owned(record, fence, "tidied")
+    record.due = None
+
+
+def answer(record: TaskRecord, responses: Mapping[str, Any], *, now: float) -> tuple[str, ...]:
+    """Keep the answers to open questions; the keys of those that were. All others are ignored."""
+    if record.final or record.state == "stopping":
+        return ()
+    kept = tuple(key for key in responses if key in record.questions and not record.questions[key].answered)
+    if kept:
+        for key in kept:
+            record.questions[key].answered = True
+            record.questions[key].response = responses[key]
+        before = record.state
+        record.state = move(before, "answer")
+        if before == "waiting":
+            record.due = now
+        record.updated = now
+    return kept
+
+
+def cancel(record: TaskRecord, *, now: float, tidy: bool, message: str | None = None) -> bool:
+    """Ask for the task to be cancelled; False if it had ended before. `tidy`: it has a clean-up to run."""
+    if record.final:
+        return False
+    record.state = move(record.state, "cancel")
+    if message is not None:
+        record.message = message
+    if record.state == "tidying":
+        _close(record, now)
+        record.due = now
+        if not tidy:
+            record.state, record.due = move(record.state, "tidied"), None
+    return True
+
+
+def expire(record: TaskRecord, error: bytes, *, now: float, message: str) -> bool:
+    """The time to live is over; False if that changes nothing."""
+    if record.final or record.expires is None or record.expires > now:
+        return False
+    record.state = move(record.state, "expire")
+    record.error, record.message, record.expired = error, message, True
+    record.fence += 1
+    _close(record, now)
+    return True
+
+
+def _close(record: TaskRecord, now: float) -> None:
+    record.questions, record.asked = {}, {}
+    record.due = None
+    record.updated = now
+
+
+def _owned(record: TaskRecord, fence: int, what: Move) -> State:
+    if record.fence != fence:
+        raise LostClaim(f"task {record.id} was taken over by another worker")
+    try:
+        return move(record.state, what)
+    except IllegalMove as illegal:
+        raise LostClaim(f"task {record.id}: {illegal}") from illegal
+
+
+def unread(record: TaskRecord, known: Iterable[str]) -> dict[str, Any]:
+    """Answers beyond those that are known."""
+    familiar = frozenset(known)
+    return {
+        key: question.response
+        for key, question in record.questions.items()
+        if question.answered and key not in familiar
+    }

@@ -1,0 +1,108 @@
+"""The row of a task: all that is known of it but its journal."""
+
+from typing import Any
+
+import msgspec
+
+from ekiden.tasks.states import FINAL, State, Status
+
+__all__ = ["Question", "TaskRecord", "decode_record", "encode_record"]
+
+
+class Question(msgspec.Struct, array_like=True):
+    """A question of a task that was put to the client."""
+
+    name: str
+    """Its name in the journal."""
+    attempt: int
+    """An answer that does not do is asked for again, under a new key: this is how often."""
+    digest: str
+    request: dict[str, Any]
+    """The input request as the wire spells it."""
+    answered: bool = False
+    response: Any = None
+    """The answer as it came; the handler has yet to read it."""
+
+    @property
+    def key(self) -> str:
+        """The key of the wire. No key is ever used twice in a task's life."""
+        return f"{self.name}.{self.attempt}"
+
+
+class TaskRecord(msgspec.Struct, kw_only=True):
+    """One task. Times are seconds since the epoch."""
+
+    id: str
+    flow: str
+    """The call that became this task; one call becomes at most one."""
+    answers: str
+    """Fingerprint of what was answered before: a repeat of the call with other answers is refused."""
+    audience: str
+    """The server whose task this is, where several share a store."""
+    tool: str
+    principal: str
+    arguments: dict[str, Any]
+    meta: dict[str, Any]
+    """The `_meta` of the request that became the task: its capabilities count for as long as it lives."""
+    started: float
+    """When the call began."""
+    created: float
+    updated: float
+    ttl: float | None
+    """Seconds from `created`, after which the task fails, and may be forgotten."""
+    poll: float | None
+    """Seconds that a client should leave between two looks."""
+    state: State = "queued"
+    fence: int = 0
+    """Grows with every claim: a runner that lost its claim changes nothing any more."""
+    due: float | None = None
+    """From when on a worker may claim it: the time to wake, or the end of the runner's lease."""
+    attempts: int = 0
+    """Claims since the last progress. A task whose workers keep dying is given up."""
+    message: str | None = None
+    questions: dict[str, Question] = msgspec.field(default_factory=dict[str, Question])
+    """By the key of the wire: those that are open, and answers that the handler has not read yet."""
+    asked: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+    """The last attempt at each question that was ever put."""
+    result: bytes | None = None
+    """The final result, as JSON."""
+    error: bytes | None = None
+    """The final error, as JSON."""
+    expired: bool = False
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing will happen to it any more, as far as a client can tell."""
+        return self.state in FINAL or self.state == "tidying"
+
+    @property
+    def status(self) -> Status:
+        """What a client sees."""
+        if self.state == "tidying":
+            return "cancelled"
+        if self.state == "completed" or self.state == "failed" or self.state == "cancelled":
+            return self.state
+        return "working" if self.open_questions() == {} else "input_required"
+
+    @property
+    def expires(self) -> float | None:
+        """When its time is over."""
+        return None if self.ttl is None else self.created + self.ttl
+
+    def open_questions(self) -> dict[str, Question]:
+        """The questions that nobody has answered yet."""
+        return {key: question for key, question in self.questions.items() if not question.answered}
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(TaskRecord).decode
+
+
+def encode_record(record: TaskRecord) -> bytes:
+    """A record as bytes."""
+    return _encode(record)
+
+
+def decode_record(data: bytes) -> TaskRecord:
+    """A record out of its bytes."""
+    return _decode(data)

@@ -1,0 +1,93 @@
+"""The states of a task and every legal move between them, in one table.
+
+The laws:
+
+1. Every change of a task is a move of this table, made on its row in one transaction.
+2. Only who holds the row's fence makes the moves of a runner; a claim gives out a new fence.
+3. A final state is never left.
+4. A client sees five statuses. A task that is not final is `input_required` while a question of it
+   is open, and `working` otherwise, whatever its state.
+"""
+
+from typing import Final, Literal, TypeAlias
+
+from ekiden.errors import EkidenError
+
+__all__ = ["FINAL", "MOVES", "IllegalMove", "Move", "State", "Status", "move"]
+
+State: TypeAlias = Literal[
+    "queued", "running", "waiting", "stopping", "tidying", "completed", "failed", "cancelled"
+]
+"""`queued` is due now or at its time; `waiting` for an answer or a timer; `stopping` is running although
+its cancellation was asked for; `tidying` is cancelled, and its clean-up is still to be run."""
+
+Status: TypeAlias = Literal["working", "input_required", "completed", "failed", "cancelled"]
+"""What a client sees (SEP-2663, Task Status)."""
+
+Move: TypeAlias = Literal[
+    "claim",
+    "publish",
+    "suspend",
+    "release",
+    "answer",
+    "complete",
+    "fail",
+    "cancel",
+    "stop",
+    "tidied",
+    "expire",
+]
+
+FINAL: Final[frozenset[State]] = frozenset({"completed", "failed", "cancelled"})
+
+MOVES: Final[dict[tuple[State, Move], State]] = {
+    # A worker takes it: because it is due, or because the last one's lease has lapsed.
+    ("queued", "claim"): "running",
+    ("waiting", "claim"): "running",
+    ("running", "claim"): "running",
+    # Its runner goes on with it.
+    ("running", "publish"): "running",
+    ("stopping", "publish"): "stopping",
+    ("running", "suspend"): "waiting",
+    ("running", "release"): "queued",
+    ("running", "complete"): "completed",
+    ("running", "fail"): "failed",
+    # Somebody answers.
+    ("waiting", "answer"): "queued",
+    ("queued", "answer"): "queued",
+    ("running", "answer"): "running",
+    # Somebody cancels. What waits is cancelled at once; a running handler is told.
+    ("queued", "cancel"): "tidying",
+    ("waiting", "cancel"): "tidying",
+    ("running", "cancel"): "stopping",
+    ("stopping", "cancel"): "stopping",
+    ("stopping", "complete"): "completed",
+    ("stopping", "fail"): "failed",
+    ("stopping", "stop"): "tidying",
+    # Whoever should have stopped it is gone: there is nothing left to stop.
+    ("stopping", "claim"): "tidying",
+    ("tidying", "claim"): "tidying",
+    ("tidying", "tidied"): "cancelled",
+    # Its time is over.
+    ("queued", "expire"): "failed",
+    ("running", "expire"): "failed",
+    ("waiting", "expire"): "failed",
+    ("stopping", "expire"): "failed",
+}
+
+
+class IllegalMove(EkidenError):
+    """The task is in a state that does not allow this."""
+
+    def __init__(self, state: State, what: Move) -> None:
+        super().__init__(f"a task that is {state} cannot {what}")
+        self.state = state
+        self.move: Move = what
+
+
+def move(state: State, what: Move) -> State:
+    """The state after a move."""
+    try:
+        return MOVES[state, what]
+    except KeyError:
+        raise IllegalMove(state, what) from None

@@ -1,0 +1,216 @@
+"""The port between tasks and whatever keeps them.
+
+A store keeps rows and their journals, and tells who watches that a row has changed. It implements the
+few primitives below; what is done to a task is the same on every store, because the moves are made by
+the functions of `moves` inside `change`.
+
+The promises that every store makes, and that `ekiden.testing.TaskStoreContract` checks:
+
+1. `insert`, `change` and `append` are durable when they return, all or nothing, one after another.
+2. `append` adds nothing for who does not hold the fence of a running task.
+3. Signals are hints: one may be lost, doubled or late. Whoever relies on them also looks by himself.
+"""
+
+import abc
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+from ekiden.rounds.journal import Entry
+from ekiden.tasks import moves
+from ekiden.tasks.moves import Ending, LostClaim, Suspension
+from ekiden.tasks.record import TaskRecord
+from ekiden.tasks.states import IllegalMove, State
+
+__all__ = ["Glance", "Held", "Signal", "TaskStore", "Watcher", "is_quiet"]
+
+T = TypeVar("T")
+
+
+class Signal(msgspec.Struct, frozen=True, array_like=True):
+    """A row has changed."""
+
+    task_id: str
+    due: float | None
+    """When a worker may claim it."""
+
+
+def is_quiet(record: TaskRecord, updated: float) -> bool:
+    """Whether a change concerns nobody but who made it: a claim, after which all looks as before."""
+    return record.state == "running" and record.updated == updated
+
+
+Watcher: TypeAlias = Callable[[Signal], None]
+
+
+class Glance(msgspec.Struct):
+    """A row to look at, not to change; whoever spells it for a client may keep the spelling with it."""
+
+    record: TaskRecord
+    spelled: bytes | None = None
+
+
+class Held(msgspec.Struct, frozen=True):
+    """A task that was claimed, with its journal."""
+
+    record: TaskRecord
+    entries: dict[str, Entry]
+
+    @property
+    def fence(self) -> int:
+        """What proves the claim."""
+        return self.record.fence
+
+
+class TaskStore(abc.ABC):
+    """Rows of tasks and their journals. The time comes in as `now`."""
+
+    # Primitives, which a store implements
+
+    @abc.abstractmethod
+    async def insert(self, record: TaskRecord, entries: Mapping[str, Entry]) -> TaskRecord:
+        """Keep a new task with its journal. If its flow has become a task before, that one is returned."""
+
+    @abc.abstractmethod
+    async def change(
+        self, task_id: str, make: Callable[[TaskRecord], T], entries: Mapping[str, Entry] | None = None
+    ) -> tuple[TaskRecord, T] | None:
+        """Change a row by a function, and add to its journal; None if there is no such task.
+
+        What the function raises is raised, and then nothing has changed.
+        """
+
+    @abc.abstractmethod
+    async def append(self, task_id: str, fence: int, entries: Mapping[str, Entry]) -> State | None:
+        """Add to the journal of a task that is held with `fence`: its state, or None if the claim is lost."""
+
+    @abc.abstractmethod
+    async def load(self, task_id: str) -> TaskRecord | None:
+        """A row."""
+
+    @abc.abstractmethod
+    async def entries(self, task_id: str) -> dict[str, Entry]:
+        """A journal, in the order in which it was written."""
+
+    @abc.abstractmethod
+    async def due(self, audience: str, *, now: float, limit: int) -> list[str]:
+        """Tasks that may be claimed, the longest overdue first."""
+
+    @abc.abstractmethod
+    async def next_due(self, audience: str) -> float | None:
+        """When the next task may be claimed; in the past if one may be now."""
+
+    @abc.abstractmethod
+    async def extend(self, held: Mapping[str, int], *, until: float) -> set[str]:
+        """Extend the leases of tasks held with these fences; those that are still held."""
+
+    @abc.abstractmethod
+    async def overdue(self, *, now: float, limit: int) -> list[str]:
+        """Tasks that have not ended although their time is over."""
+
+    @abc.abstractmethod
+    async def forget(self, *, before: float) -> int:
+        """Remove tasks whose time was over before then; how many."""
+
+    @abc.abstractmethod
+    async def listing(
+        self, *, audience: str | None = None, state: State | None = None, limit: int = 100
+    ) -> Sequence[TaskRecord]:
+        """Tasks for the operator's eye, the newest first."""
+
+    @abc.abstractmethod
+    def watch(self, watcher: Watcher, *, works: bool = False) -> Callable[[], None]:
+        """Be told of changes, in the event loop that is running now; call what is returned to end that.
+
+        `works` says that the watcher runs tasks: a store may tell only one such that a task is due.
+        """
+
+    async def glance(self, task_id: str) -> Glance | None:
+        """A row for the eye only. A store that sees at once that it is as before may give the same again."""
+        record = await self.load(task_id)
+        return None if record is None else Glance(record)
+
+    # What is done to tasks
+
+    async def claim(self, task_id: str, *, now: float, lease: float) -> Held | None:
+        """Try to claim a task that is due; None if somebody else was faster."""
+
+        def make(record: TaskRecord) -> None:
+            moves.claim(record, now=now, lease=lease)
+
+        try:
+            changed = await self.change(task_id, make)
+        except (LostClaim, IllegalMove):
+            return None
+        return None if changed is None else Held(changed[0], await self.entries(task_id))
+
+    async def publish(
+        self, task_id: str, fence: int, leaves: Suspension, entries: Mapping[str, Entry], *, now: float
+    ) -> TaskRecord:
+        """Put questions while the leg goes on."""
+        return await self._held(
+            task_id, lambda record: moves.publish(record, fence, leaves, now=now), entries
+        )
+
+    async def suspend(
+        self, task_id: str, fence: int, leaves: Suspension, entries: Mapping[str, Entry], *, now: float
+    ) -> TaskRecord:
+        """End a leg: the task waits."""
+        return await self._held(
+            task_id, lambda record: moves.suspend(record, fence, leaves, now=now), entries
+        )
+
+    async def release(self, task_id: str, fence: int, *, now: float, after: float = 0.0) -> TaskRecord:
+        """Hand a task over."""
+        return await self._held(task_id, lambda record: moves.release(record, fence, now=now, after=after))
+
+    async def finish(
+        self,
+        task_id: str,
+        fence: int,
+        ending: Ending,
+        entries: Mapping[str, Entry] | None = None,
+        *,
+        now: float,
+        message: str | None = None,
+    ) -> TaskRecord:
+        """End a task with a result or an error."""
+        return await self._held(
+            task_id, lambda record: moves.finish(record, fence, ending, now=now, message=message), entries
+        )
+
+    async def stop(self, task_id: str, fence: int, *, now: float, lease: float, tidy: bool) -> TaskRecord:
+        """End a task whose cancellation was asked for."""
+        return await self._held(
+            task_id, lambda record: moves.stop(record, fence, now=now, lease=lease, tidy=tidy)
+        )
+
+    async def tidied(self, task_id: str, fence: int) -> TaskRecord:
+        """The clean-up of a cancelled task is done."""
+        return await self._held(task_id, lambda record: moves.tidied(record, fence))
+
+    async def _held(
+        self, task_id: str, make: Callable[[TaskRecord], None], entries: Mapping[str, Entry] | None = None
+    ) -> TaskRecord:
+        changed = await self.change(task_id, make, entries)
+        if changed is None:
+            raise LostClaim(f"task {task_id} is gone")
+        return changed[0]
+
+    async def answer(self, task_id: str, responses: Mapping[str, Any], *, now: float) -> tuple[str, ...]:
+        """Answer open questions; the keys that were open."""
+        changed = await self.change(task_id, lambda record: moves.answer(record, responses, now=now))
+        return () if changed is None else changed[1]
+
+    async def cancel(self, task_id: str, *, now: float, tidy: bool, message: str | None = None) -> bool:
+        """Ask for a task to be cancelled."""
+        changed = await self.change(
+            task_id, lambda record: moves.cancel(record, now=now, tidy=tidy, message=message)
+        )
+        return changed is not None and changed[1]
+
+    async def expire(self, task_ids: Iterable[str], error: bytes, *, now: float, message: str) -> None:
+        """Fail tasks whose time is over."""
+        for task_id in task_ids:
+            await self.change(task_id, lambda record: moves.expire(record, error, now=now, message=message))

@@ -1,0 +1,53 @@
+"""The tasks extension's spelling (SEP-2663, `io.modelcontextprotocol/tasks`)."""
+
+from typing import Any, Final
+
+import msgspec
+
+from ekiden.wire.json import Raw, decode, encode
+
+__all__ = ["EXTENSION", "METHODS", "NEEDED", "NOTIFICATION", "TaskView", "as_dict", "legacy_task"]
+
+EXTENSION: Final = "io.modelcontextprotocol/tasks"
+NEEDED: Final[dict[str, Any]] = {"extensions": {EXTENSION: {}}}
+"""The capability as a client declares it."""
+
+METHODS: Final = ("tasks/cancel", "tasks/get", "tasks/update")
+NOTIFICATION: Final = "notifications/tasks"
+
+
+class TaskView(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+    """`Task` and the shapes derived from it. A `ttlMs` of null means that it is never discarded."""
+
+    task_id: str
+    status: str
+    created_at: str
+    last_updated_at: str
+    ttl_ms: int | None
+    poll_interval_ms: int | None = None
+    status_message: str | None = None
+    input_requests: dict[str, dict[str, Any]] | None = None
+    result: Raw | None = None
+    error: Raw | None = None
+
+
+def as_dict(task: TaskView) -> dict[str, Any]:
+    """A task as the parameters of a notification."""
+    spelled: dict[str, Any] = decode(encode(task))
+    return spelled
+
+
+def legacy_task(task: TaskView) -> dict[str, Any]:
+    """A task as 2025-11-25 spells it: other names for the times, and nothing of its content."""
+    spelled: dict[str, Any] = {
+        "taskId": task.task_id,
+        "status": task.status,
+        "createdAt": task.created_at,
+        "lastUpdatedAt": task.last_updated_at,
+        "ttl": task.ttl_ms,
+    }
+    if task.poll_interval_ms is not None:
+        spelled["pollInterval"] = task.poll_interval_ms
+    if task.status_message is not None:
+        spelled["statusMessage"] = task.status_message
+    return spelled

@@ -1,0 +1,138 @@
+"""A real Postgres, started from the system's binaries for as long as the tests need it.
+
+Postgres refuses to run as root: then it runs as another user, in a folder that this user can reach.
+"""
+
+import contextlib
+import os
+import pwd
+import random
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+
+PATIENCE = 30.0
+
+
+def binaries() -> Path | None:
+    """The folder of `initdb` and `postgres`, if there is one."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), reverse=True)
+    if found:
+        return found[0].parent
+    named = shutil.which("initdb")
+    return None if named is None else Path(named).resolve().parent
+
+
+def _user() -> str | None:
+    """Whom to run it as: nobody else, unless we are root."""
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        with contextlib.suppress(KeyError):
+            return pwd.getpwnam(name).pw_name
+    raise AssertionError("there is no user to run Postgres as")
+
+
+def free_port() -> int:
+    for port in random.sample(range(20_000, 30_000), 100):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no free port among a hundred")
+
+
+class Postgres:
+    """One server, which can be stopped and started."""
+
+    def __init__(self, bin_folder: Path, folder: Path, *, fsync: bool) -> None:
+        self._bin = bin_folder
+        self._folder = folder
+        self._user = _user()
+        self._fsync = fsync
+        self.port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._databases = 0
+        if self._user is not None:
+            shutil.chown(folder, self._user)
+            folder.chmod(0o755)
+        self._run("initdb", "-D", str(folder / "data"), "-A", "trust", "-U", "ekiden", "--no-sync")
+
+    def _run(self, name: str, *arguments: str) -> None:
+        subprocess.run(
+            [str(self._bin / name), *arguments],
+            check=True,
+            user=self._user,
+            cwd=self._folder,
+            stdout=subprocess.DEVNULL,
+            timeout=PATIENCE * 2,
+        )
+
+    def start(self) -> None:
+        options = {"port": self.port, "listen_addresses": "127.0.0.1", "max_connections": 200}
+        options["fsync"] = "on" if self._fsync else "off"
+        options |= {"unix_socket_directories": self._folder, "log_min_messages": "fatal"}
+        settings = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [str(self._bin / "postgres"), "-D", str(self._folder / "data"), *settings],
+                user=self._user,
+                cwd=self._folder,
+                stdout=log,
+                stderr=log,
+            )
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                psycopg.connect(self.url("postgres"), connect_timeout=2).close()
+                return
+            except psycopg.OperationalError:
+                assert time.monotonic() < deadline, (self._folder / "log").read_text()
+                assert self._process.poll() is None, (self._folder / "log").read_text()
+                time.sleep(0.05)
+
+    def stop(self) -> None:
+        """Stop it at once, as an operator in a hurry does: open connections are cut."""
+        if self._process is not None:
+            self._process.send_signal(2)
+            try:
+                self._process.wait(PATIENCE)
+            finally:
+                if self._process.poll() is None:
+                    self._process.kill()
+                    self._process.wait(PATIENCE)
+            self._process = None
+
+    def url(self, database: str) -> str:
+        return f"postgresql://ekiden@127.0.0.1:{self.port}/{database}"
+
+    def new_database(self) -> str:
+        """The URL of a new database."""
+        self._databases += 1
+        name = f"db{self._databases}_{random.randrange(10**9)}"
+        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}".encode())
+        return self.url(name)
+
+
+@contextmanager
+def running_postgres(*, fsync: bool = False) -> Generator[Postgres, None, None]:
+    """A server of our own. What tests kill is a process, never the machine: so nothing waits for the disk."""
+    found = binaries()
+    assert found is not None
+    folder = Path(tempfile.mkdtemp(prefix="ekiden-postgres-"))
+    try:
+        server = Postgres(found, folder, fsync=fsync)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

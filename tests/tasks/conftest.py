@@ -1,0 +1,62 @@
+"""Stores to run the same tests on."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Generator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from ekiden.stores.memory import MemoryStore
+from ekiden.stores.postgres import PostgresStore
+from ekiden.stores.sqlite import SQLiteStore
+from tests.postgres import Postgres, binaries, running_postgres
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Generator[Postgres, None, None]:
+    if binaries() is None:
+        pytest.skip("there is no Postgres on this machine")
+    with running_postgres() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def _migrated(postgres: Postgres) -> str:
+    """A database with tables."""
+    url = postgres.new_database()
+
+    async def migrate() -> None:
+        store = PostgresStore(url)
+        await store.migrate()
+        await store.close()
+
+    with ThreadPoolExecutor(1) as thread:  # A fixture may be wanted while a loop runs.
+        thread.submit(lambda: asyncio.run(migrate())).result()
+    return url
+
+
+@pytest.fixture
+def database(_migrated: str) -> str:
+    """The URL of a database whose tables are empty."""
+    with psycopg.connect(_migrated, autocommit=True) as connection:
+        connection.execute(
+            "TRUNCATE ekiden_tasks, ekiden_task_entries, ekiden_rounds, ekiden_round_steps, ekiden_journals,"
+            " procrastinate_jobs, procrastinate_workers CASCADE"
+        )
+    return _migrated
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Any, None]:
+    made: Any
+    if request.param == "memory":
+        made = MemoryStore()
+    elif request.param == "sqlite":
+        made = SQLiteStore(tmp_path / "tasks.db")
+    else:
+        made = PostgresStore(request.getfixturevalue("database"))
+    yield made
+    await made.close()

@@ -1,0 +1,220 @@
+"""Our own client with tasks: it drives them, lets go of them, and takes them up again."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from mcp_types import CallToolResult, ElicitRequestFormParams, ElicitResult
+
+from ekiden import (
+    CallCancelled,
+    CallTimeout,
+    CannotAnswer,
+    Client,
+    Context,
+    InvalidParams,
+    InvalidResult,
+    Server,
+    ServerError,
+    TaskHandle,
+    TaskLimits,
+    TaskSnapshot,
+)
+from ekiden.client import tasks as client_tasks
+from ekiden.stores.memory import MemoryStore
+from tests.acceptance.driving import served
+from tests.tasks.driving import QUICK, new_server
+
+
+class Person:
+    """Answers questions, and counts them."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.asked: list[str] = []
+
+    async def __call__(self, params: ElicitRequestFormParams) -> ElicitResult:
+        self.asked.append(params.message)
+        return ElicitResult(action="accept", content={"value": self.answers.pop(0)})
+
+
+def refund_server(store: Any, **options: Any) -> Server:
+    server = new_server(store, **options)
+
+    @server.tool(task="deferred")
+    async def refund(ctx: Context) -> str:
+        first = await ctx.elicit("refund?", bool)
+        await ctx.background()
+        await ctx.progress(1, 2, "paying")
+        second = await ctx.elicit("how many?", int)
+        await ctx.sleep(0.05)
+        return f"{first.data} {second.data}"
+
+    @server.tool(task="required")
+    async def endless(ctx: Context) -> str:
+        await ctx.sleep(1000)
+        return "never"
+
+    @server.tool(task="required")
+    async def fails(ctx: Context) -> str:
+        raise InvalidParams("no", data=1)
+
+    @server.tool(task="optional")
+    async def quick(n: int) -> int:
+        return n + 1
+
+    return server
+
+
+@pytest.fixture(params=["http", "memory"])
+async def target(request: pytest.FixtureRequest, store: Any) -> Any:
+    server = refund_server(store)
+    if request.param == "http":
+        async with served(server) as url:
+            yield url
+    else:
+        async with server.running():
+            yield server
+
+
+def text(result: Any) -> str:
+    assert isinstance(result, CallToolResult)
+    return str(result.content[0].text)  # type: ignore[union-attr]
+
+
+async def test_a_call_drives_rounds_and_task_alike(target: Any) -> None:
+    person = Person(True, "many", 3)
+    seen: list[TaskSnapshot] = []
+    async with Client(target, elicit=person) as client:
+        result = await client.call_tool("refund", on_status=seen.append)
+    assert text(result) == "True 3"
+    assert person.asked == ["refund?", "how many?", "how many?"], "asked again under a new key, once each"
+    assert seen[-1].status == "completed"
+    assert "input_required" in {snapshot.status for snapshot in seen}
+    async with Client(target) as client:
+        assert (await client.call_tool("quick", {"n": 1}, result_type=int)) == 2
+
+
+async def test_a_handle_is_taken_up_again_by_another_client(target: Any) -> None:
+    async with Client(target, elicit=Person(True)) as client:
+        pending = await client.start_tool("refund")
+        started = await client.resume(pending)  # type: ignore[arg-type]
+        assert isinstance(started, TaskHandle)
+        written = started.to_json()
+        assert (await started.status()).status in ("working", "input_required")
+    person = Person(7)
+    async with Client(target, elicit=person) as client:
+        handle = client.task(written)
+        assert (handle.id, handle.tool) == (started.id, "refund")
+        assert text(await handle.wait(timeout=20)) == "True 7"
+        assert text(await client.task(handle.id).wait()) == "True 7"
+        assert person.asked == ["how many?"]
+
+
+async def test_ends_that_are_no_results(target: Any) -> None:
+    async with Client(target) as client:
+        with pytest.raises(ServerError) as caught:
+            await client.call_tool("fails")
+        assert (caught.value.code, caught.value.message, caught.value.data) == (-32602, "no", 1)
+        handle = await client.start_tool("endless")
+        assert isinstance(handle, TaskHandle)
+        with pytest.raises(CallTimeout):
+            await handle.wait(timeout=0.05)
+        assert (await handle.status()).status == "working", "the task goes on"
+        waiting = asyncio.create_task(handle.wait())
+        await asyncio.sleep(0.05)
+        await handle.cancel()
+        with pytest.raises(CallCancelled):
+            await waiting
+        with pytest.raises(ServerError):
+            await client.task("unknown").status()
+
+
+async def test_who_leaves_a_call_takes_its_task_along(store: Any) -> None:
+    server = refund_server(store)
+    async with server.running():
+        async with Client(server) as client:
+            with pytest.raises(CallTimeout):
+                await client.call_tool("endless", timeout=0.2)
+            calling = asyncio.create_task(client.call_tool("endless"))
+            async with asyncio.timeout(10):
+                while len(await store.tasks.listing()) < 2:
+                    await asyncio.sleep(0.005)
+            await asyncio.sleep(0.05)
+            calling.cancel()
+            await asyncio.wait({calling})
+        async with asyncio.timeout(10):
+            while {record.state for record in await store.tasks.listing()} != {"cancelled"}:
+                await asyncio.sleep(0.005)
+
+
+async def test_a_task_that_nobody_can_answer_is_cancelled_and_says_so(store: Any) -> None:
+    server = refund_server(store)
+
+    @server.tool(task="required")
+    async def asks(ctx: Context) -> str:
+        return str((await ctx.elicit("sure?", bool)).data)
+
+    async with server.running():
+        async with Client(server, elicit=Person(True)) as client:
+            handle = await client.start_tool("asks")
+            assert isinstance(handle, TaskHandle)
+        async with Client(server) as client:
+            with pytest.raises(CannotAnswer, match="elicitation"):
+                await client.task(handle.id).wait(timeout=20)
+            assert (await client.task(handle.id).status()).status == "cancelled"
+
+
+async def test_a_default_deadline_for_calls_is_none_for_tasks() -> None:
+    server = refund_server(MemoryStore(), tasks=QUICK)
+
+    @server.tool(task="required")
+    async def slow(ctx: Context) -> str:
+        await ctx.sleep(0.5)
+        return "slow"
+
+    async with server.running(), Client(server, timeout=0.2) as client:
+        assert text(await client.call_tool("slow")) == "slow"
+
+
+async def test_polling_keeps_to_the_interval_where_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = new_server(MemoryStore(), tasks=TaskLimits(poll_seconds=0.2))
+    looks: list[str] = []
+
+    @server.middleware
+    async def count(request: Any, call_next: Any) -> Any:
+        if request.method == "subscriptions/listen":
+            raise InvalidParams("not here")
+        looks.append(request.method)
+        return await call_next(request)
+
+    @server.tool(task="required")
+    async def slow(ctx: Context) -> str:
+        await ctx.sleep(0.5)
+        return "slow"
+
+    async with server.running(), Client(server) as client:
+        looks.clear()
+        assert text(await client.call_tool("slow")) == "slow"
+    assert 3 <= looks.count("tasks/get") <= 5
+
+
+async def test_a_stuck_task_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server acknowledges an answer, and goes on asking."""
+    monkeypatch.setattr(client_tasks, "_STUCK_SECONDS", 0.05)
+    store = MemoryStore()
+    server = new_server(store)
+
+    @server.tool(task="required")
+    async def asks(ctx: Context) -> str:
+        return str((await ctx.elicit("sure?", bool)).data)
+
+    async def forgetful(*_: Any, **__: Any) -> tuple[str, ...]:
+        return ()
+
+    person = Person(True, True, True)
+    async with server.running(), Client(server, elicit=person) as client:
+        monkeypatch.setattr(store.tasks, "answer", forgetful)
+        with pytest.raises(InvalidResult, match="stuck"):
+            await client.call_tool("asks")
+    assert person.asked == ["sure?"]

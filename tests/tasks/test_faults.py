@@ -1,0 +1,191 @@
+"""Stores that are full, locked, away or old: a clear error, and nothing lost that was acknowledged."""
+
+import asyncio
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ekiden import Context, StoreUnavailable, UsageError
+from ekiden.stores import open_store
+from ekiden.stores.postgres import PostgresStore
+from ekiden.stores.sqlite import SQLiteStore
+from ekiden.testing import CallFailed
+from ekiden.testing.task_contract import new_record
+from tests.postgres import Postgres, binaries, running_postgres
+from tests.tasks.driving import TaskClient, accept, new_server
+
+
+@pytest.mark.parametrize(
+    "trouble", ["PRAGMA max_page_count = 1", "PRAGMA query_only = ON"], ids=["full disk", "read-only"]
+)
+async def test_a_file_that_cannot_be_written_is_a_clear_error_and_loses_nothing(
+    tmp_path: Path, trouble: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = SQLiteStore(tmp_path / "tasks.db")
+    server = new_server(store)
+    ran: list[str] = []
+
+    @server.tool(task="required")
+    async def tool(text: str, ctx: Context) -> str:
+        def work() -> str:
+            ran.append("work")
+            return text
+
+        await ctx.step(work)
+        return str((await ctx.elicit("sure?", bool, key="sure")).data)
+
+    async with server.running():
+        client = TaskClient(server)
+        task_id = await client.start("tool", {"text": "small"})
+        await client.asked(task_id)
+        writer = store._file._writer
+        assert writer is not None
+        usual = writer.execute("PRAGMA max_page_count").fetchone()[0]
+        writer.execute(trouble)
+        for _ in range(3):
+            with pytest.raises(CallFailed) as caught:
+                await client.ask("tool", {"text": "large" * 20_000})
+            assert caught.value.code == -32603
+            assert "store" in caught.value.message
+        assert (await client.get(task_id))["status"] == "input_required"
+        writer.execute(f"PRAGMA max_page_count = {usual}")
+        writer.execute("PRAGMA query_only = OFF")
+        await client.update(task_id, {"sure.1": accept(True)})
+        assert await client.text(task_id) == "True"
+    assert "cannot be written" in caplog.text
+    await store.close()
+
+
+async def test_a_step_waits_for_a_store_that_is_away_for_a_moment(store: Any) -> None:
+    """The step has been run, so its value is kept trying to be committed; it is not run again."""
+    server = new_server(store)
+    ran: list[str] = []
+    append, failures = store.tasks.append, 3
+
+    async def flaky(*arguments: Any) -> Any:
+        nonlocal failures
+        if failures:
+            failures -= 1
+            raise StoreUnavailable("away")
+        return await append(*arguments)
+
+    store.tasks.append = flaky
+
+    @server.tool(task="required")
+    async def tool(ctx: Context) -> str:
+        def work() -> str:
+            ran.append("work")
+            return "worked"
+
+        return await ctx.step(work)
+
+    async with server.running():
+        client = TaskClient(server)
+        assert await client.text(await client.start()) == "worked"
+    assert ran == ["work"]
+
+
+async def test_a_file_of_the_first_schema_is_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    old = sqlite3.connect(path)
+    old.executescript(
+        """
+        CREATE TABLE rounds (id TEXT PRIMARY KEY, answers TEXT NOT NULL, fence INTEGER NOT NULL,
+            leased_until REAL NOT NULL, expires REAL NOT NULL, outcome BLOB) WITHOUT ROWID;
+        CREATE TABLE round_steps (round_id TEXT NOT NULL, key TEXT NOT NULL, entry BLOB NOT NULL,
+            PRIMARY KEY (round_id, key)) WITHOUT ROWID;
+        CREATE TABLE journals (id TEXT PRIMARY KEY, data BLOB NOT NULL, expires REAL NOT NULL) WITHOUT ROWID;
+        INSERT INTO journals VALUES ('kept', x'01', 5.0);
+        PRAGMA user_version = 1;
+        """
+    )
+    old.close()
+    stores = [SQLiteStore(path) for _ in range(3)]
+    await asyncio.gather(*(store.migrate() for store in stores))
+    assert await stores[0].get_journal("kept") == b"\x01"
+    await stores[1].tasks.insert(new_record(), {})
+    assert await stores[2].tasks.load("task") == new_record()
+    for store in stores:
+        await store.close()
+    newer = sqlite3.connect(path)
+    newer.execute("PRAGMA user_version = 99")
+    newer.close()
+    with pytest.raises(UsageError, match="newer"):
+        await SQLiteStore(path).migrate()
+
+
+# Postgres
+
+
+async def test_a_database_without_tables_says_what_to_do(postgres: Postgres) -> None:
+    store = PostgresStore(postgres.new_database())
+    with pytest.raises(UsageError, match="ekiden store migrate"):
+        await store.tasks.load("task")
+    await asyncio.gather(store.migrate(), store.migrate())
+    await store.migrate()
+    assert await store.tasks.load("task") is None
+    await store.close()
+
+
+async def test_a_database_that_is_not_there_is_unavailable() -> None:
+    store = PostgresStore("postgresql://ekiden@127.0.0.1:1/nothing", wait_seconds=0.2)
+    with pytest.raises(StoreUnavailable):
+        await store.tasks.load("task")
+    with pytest.raises(UsageError):
+        await store.migrate()
+    await store.close()
+
+
+def test_a_url_opens_the_store_that_it_names() -> None:
+    assert isinstance(open_store("postgresql://ekiden@127.0.0.1:1/nothing"), PostgresStore)
+    assert isinstance(open_store("sqlite:///x.db"), SQLiteStore)
+    with pytest.raises(UsageError, match="none of"):
+        open_store("redis://x")
+
+
+@pytest.mark.skipif(binaries() is None, reason="there is no Postgres on this machine")
+async def test_postgres_is_stopped_and_started_in_the_middle() -> None:
+    ran: list[str] = []
+    go = asyncio.Event()
+    with running_postgres() as postgres:
+        store = PostgresStore(postgres.new_database(), wait_seconds=0.5)
+        await store.migrate()
+        server = new_server(store)
+
+        @server.tool(task="required")
+        async def tool(ctx: Context) -> str:
+            async def work(what: str) -> str:
+                ran.append(what)
+                if what == "held":
+                    await go.wait()
+                return what
+
+            done = [await ctx.step(work, what) for what in ("quick", "held", "last")]
+            return f"{' '.join(done)} {(await ctx.elicit('sure?', bool, key='sure')).data}"
+
+        async with server.running():
+            client = TaskClient(server)
+            task_id = await client.start()
+            async with asyncio.timeout(20):
+                while ran != ["quick", "held"]:
+                    await asyncio.sleep(0.01)
+            await asyncio.to_thread(postgres.stop)
+            go.set()
+            with pytest.raises(CallFailed) as caught:
+                await client.get(task_id)
+            assert caught.value.code == -32603
+            await asyncio.sleep(0.3)
+            await asyncio.to_thread(postgres.start)
+            async with asyncio.timeout(30):
+                while True:
+                    try:
+                        assert set(await client.asked(task_id)) == {"sure.1"}
+                        break
+                    except CallFailed:
+                        await asyncio.sleep(0.05)
+            await client.update(task_id, {"sure.1": accept(True)})
+            assert await client.text(task_id) == "quick held last True"
+        assert ran == ["quick", "held", "last"]
+        await store.close()

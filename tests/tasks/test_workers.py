@@ -1,0 +1,186 @@
+"""Several workers on one store: taking over, handing over, and never both at once."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ekiden import Context, Server, TaskLimits
+from ekiden.tasks.moves import LostClaim
+from ekiden.testing.task_contract import new_record
+from tests.tasks.driving import TaskClient, accept, new_server
+
+
+async def test_a_worker_that_stops_hands_over_after_its_step(store: Any) -> None:
+    ran: list[tuple[str, int]] = []
+    started, go = asyncio.Event(), asyncio.Event()
+
+    def deploy(number: int) -> Server:
+        server = new_server(store)
+
+        async def slow() -> str:
+            started.set()
+            await go.wait()
+            ran.append(("slow", number))
+            return "slow"
+
+        def quick() -> str:
+            ran.append(("quick", number))
+            return "quick"
+
+        @server.tool(task="required")
+        async def tool(ctx: Context) -> str:
+            first = await ctx.step(slow)
+            return f"{first} {await ctx.step(quick)}"
+
+        return server
+
+    first, second = deploy(1), deploy(2)
+    await first.endpoint.start()
+    task_id = await TaskClient(first).start()
+    async with asyncio.timeout(10):
+        await started.wait()
+    stopping = asyncio.create_task(first.endpoint.stop())
+    await asyncio.sleep(0.05)
+    assert not stopping.done()
+    go.set()
+    await stopping
+    record = await store.tasks.load(task_id)
+    assert (record.state, record.attempts) == ("queued", 0)
+    async with second.running():
+        assert await TaskClient(second).text(task_id) == "slow quick"
+    assert ran == [("slow", 1), ("quick", 2)]
+
+
+async def test_a_lost_worker_is_replaced_within_a_lease_and_commits_nothing_any_more(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first worker stalls, as a process that is stopped does: it does not know that it is lost."""
+    ran: list[tuple[str, int]] = []
+    hold = asyncio.Event()
+
+    def deploy(number: int) -> Server:
+        server = new_server(store)
+
+        async def work(what: str) -> str:
+            if number == 1 and what == "b":
+                await hold.wait()
+            ran.append((what, number))
+            return f"{what}{number}"
+
+        @server.tool(task="required")
+        async def tool(ctx: Context) -> str:
+            return " ".join([await ctx.step(work, what) for what in "abc"])
+
+        return server
+
+    first, second = deploy(1), deploy(2)
+
+    async def no_renewal(self: Any) -> None:
+        await asyncio.Event().wait()
+
+    async with first.running():
+        runner = first._flows.tasks.runner  # type: ignore[union-attr]
+        runner._loops[1].cancel()
+        runner._loops[1] = asyncio.create_task(no_renewal(runner))
+        runner._loops[0].cancel()  # Nor does it look for work.
+        runner._unwatch()  # Nor does it hear of anything.
+        task_id = await TaskClient(first).start()
+        async with asyncio.timeout(10):
+            while ran != [("a", 1)]:
+                await asyncio.sleep(0.005)
+        began = asyncio.get_running_loop().time()
+        async with second.running():
+            assert await TaskClient(second).text(task_id) == "a1 b2 c2"
+            assert asyncio.get_running_loop().time() - began < 2 * 0.6
+            hold.set()
+            await asyncio.sleep(0.1)
+            assert await TaskClient(second).text(task_id) == "a1 b2 c2"
+        assert ran == [("a", 1), ("b", 2), ("c", 2), ("b", 1)], "c was not run by who had lost the task"
+        entries = await store.tasks.entries(task_id)
+        assert [entry.value for entry in entries.values()] == ["a1", "b2", "c2"]
+
+
+async def test_a_task_whose_workers_keep_dying_is_given_up(store: Any) -> None:
+    server = new_server(store)
+
+    @server.tool(task="required")
+    async def tool(ctx: Context) -> str:
+        raise AssertionError("not reached")
+
+    await store.tasks.insert(
+        new_record("poison", audience="tasks", tool="tool", arguments={}, ttl=None, attempts=5), {}
+    )
+    async with server.running():
+        failed = await TaskClient(server).until("poison", "failed")
+    assert failed["error"]["code"] == -32603
+    assert "workers" in failed["error"]["message"]
+
+
+async def test_a_task_of_a_tool_that_is_not_here_waits_for_a_worker_that_has_it(store: Any) -> None:
+    old, new = new_server(store), new_server(store)
+
+    @old.tool(task="required")
+    async def another(ctx: Context) -> str:
+        return "another"
+
+    @new.tool(task="required")
+    async def tool(ctx: Context) -> str:
+        return "here"
+
+    await store.tasks.insert(new_record(audience="tasks", arguments={}, ttl=None), {})
+    async with old.running():
+        async with asyncio.timeout(10):
+            while (await store.tasks.load("task")).fence == 0:
+                await asyncio.sleep(0.005)
+        async with new.running():
+            assert await TaskClient(new).text("task") == "here"
+
+
+async def test_a_lost_claim_at_the_end_changes_nothing(store: Any) -> None:
+    server = new_server(store)
+    go, ended = asyncio.Event(), []
+
+    @server.tool(task="required")
+    async def tool(ctx: Context) -> str:
+        await go.wait()
+        ended.append(1)
+        return "mine"
+
+    async with server.running():
+        client = TaskClient(server)
+        task_id = await client.start()
+        runner = server._flows.tasks.runner  # type: ignore[union-attr]
+        runner._unwatch()
+        loops, runner._loops = runner._loops, []
+        for loop in loops:
+            loop.cancel()
+
+        def steal(record: Any) -> None:
+            record.fence += 1
+
+        await store.tasks.change(task_id, steal)
+        go.set()
+        async with asyncio.timeout(10):
+            while not ended or runner._runs:
+                await asyncio.sleep(0.005)
+        assert (await client.get(task_id))["status"] == "working"
+        with pytest.raises(LostClaim):
+            await store.tasks.release(task_id, 1, now=0.0)
+
+
+async def test_an_answer_on_one_replica_wakes_a_worker_of_another(store: Any) -> None:
+    front = new_server(store, tasks=TaskLimits(concurrency=0))
+    back = new_server(store)
+    for server in (front, back):
+
+        @server.tool(task="required")
+        async def tool(ctx: Context) -> str:
+            return str((await ctx.elicit("sure?", bool, key="sure")).data)
+
+    async with front.running(), back.running():
+        client = TaskClient(front)
+        task_id = await client.start()
+        await client.asked(task_id)
+        await client.update(task_id, {"sure.1": accept(True)})
+        assert await client.text(task_id) == "True"

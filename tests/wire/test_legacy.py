@@ -1,0 +1,190 @@
+"""The dialects of 2025: what each version can say, in what words."""
+
+import json
+from typing import Any
+
+import pytest
+
+from ekiden.errors import InvalidParams, MissingCapability, ParseError, ProtocolError
+from ekiden.wire.draft import Draft, is_incomplete
+from ekiden.wire.handshake import (
+    Response,
+    is_modern,
+    negotiate,
+    read_hello,
+    read_incoming,
+    request_meta,
+    usable_capabilities,
+)
+from ekiden.wire.jsonrpc import EnvelopeError, Message
+from ekiden.wire.legacy import Legacy, Unsayable
+from ekiden.wire.modern import Modern
+from ekiden.wire.versions import DRAFT, LEGACY
+
+NOVEMBER, JUNE, MARCH = LEGACY
+INFO = {"name": "s", "version": "1"}
+
+
+def result_of(response: bytes) -> Any:
+    return json.loads(response)["result"]
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_the_tags_and_hints_of_2026_are_left_out(version: str) -> None:
+    modern = Modern(INFO).result({"tools": [], "ttlMs": 5, "cacheScope": "public", "nextCursor": "c"})
+    assert result_of(Legacy(version).complete(1, modern)) == {"tools": [], "nextCursor": "c"}
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_the_author_keeps_his_meta(version: str) -> None:
+    modern = Modern(INFO).result({"content": [], "_meta": {"com.example/x": 1}})
+    assert result_of(Legacy(version).complete("a", modern))["_meta"] == {"com.example/x": 1}
+
+
+def test_a_page_is_respelled_once() -> None:
+    dialect = Legacy(NOVEMBER)
+    page = Modern(INFO).result({"tools": [{"name": "t", "inputSchema": {"type": "object"}}]})
+    first = dialect.complete(1, page)
+    assert dialect.complete(2, page) == first.replace(b'"id":1', b'"id":2')
+    for number in range(200):  # What lies ready is limited.
+        dialect.complete(1, Modern(INFO).result({"tools": [{"name": str(number)}]}))
+    assert dialect.complete(1, page) == first
+
+
+def test_blocks_inside_prompts_and_resources_are_respelled_too() -> None:
+    embedded = {
+        "type": "resource",
+        "resource": {"uri": "x://y", "text": "", "_meta": {"a": 1}},
+        "_meta": {"b": 1},
+    }
+    annotated = {"type": "text", "text": "", "annotations": {"priority": 1, "lastModified": "2025-01-01"}}
+    result = {"messages": [{"role": "user", "content": embedded}, {"role": "user", "content": annotated}]}
+    march = Legacy(MARCH).result(result)["messages"]
+    assert march[0]["content"] == {"type": "resource", "resource": {"uri": "x://y", "text": ""}}
+    assert march[1]["content"]["annotations"] == {"priority": 1}
+    assert Legacy(JUNE).result(result) == result
+    contents = {"contents": [{"uri": "x://y", "text": "", "_meta": {"a": 1}}]}
+    assert Legacy(MARCH).result(contents) == {"contents": [{"uri": "x://y", "text": ""}]}
+
+
+@pytest.mark.parametrize("value", [[1], 3, "x", None, True])
+def test_a_structured_result_that_is_no_object_is_of_2026(value: Any) -> None:
+    result = {"content": [{"type": "text", "text": "3"}], "structuredContent": value}
+    for version in LEGACY:
+        assert Legacy(version).result(result) == {"content": [{"type": "text", "text": "3"}]}
+
+
+def test_codes_of_2026_do_not_reach_clients_of_2025() -> None:
+    dialect = Legacy(NOVEMBER)
+    for error in (
+        MissingCapability({"roots": {}}),
+        ProtocolError("x", code=-32020),
+        ProtocolError("x", code=-32022),
+    ):
+        assert json.loads(dialect.error(1, error))["error"]["code"] == -32600
+    missing = InvalidParams("Resource not found: x://y", data={"uri": "x://y"})
+    assert json.loads(dialect.error(1, missing))["error"]["code"] == -32002
+    assert (
+        json.loads(dialect.error(1, InvalidParams("other", data={"uri": 1, "more": 2})))["error"]["code"]
+        == -32602
+    )
+    assert json.loads(dialect.error(1, ProtocolError("page", code=-32042)))["error"]["code"] == -32042
+
+
+def test_an_interim_result_is_an_error_where_there_are_none() -> None:
+    assert "error" in json.loads(Legacy(NOVEMBER).input_required(1, {}, "state"))
+    spelled = result_of(Draft().input_required(1, {"k": {"method": "roots/list"}}, "state"))
+    assert is_incomplete(spelled)
+    assert spelled["inputRequests"] == {"k": {"method": "roots/list"}}
+
+
+def test_messages_with_several_blocks_are_several_messages_before_november() -> None:
+    blocks = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    params = {"messages": [{"role": "user", "content": blocks}], "maxTokens": 5}
+    spelled = Legacy(JUNE).question("sampling/createMessage", params, "")
+    assert [message["content"]["text"] for message in spelled["messages"]] == ["a", "b"]
+    assert Legacy(NOVEMBER).question("sampling/createMessage", params, "") == params
+
+
+def test_a_list_of_choices_cannot_be_said_in_june() -> None:
+    schema = {"type": "object", "properties": {"many": {"type": "array", "items": {"enum": ["a"]}}}}
+    params = {"mode": "form", "message": "m", "requestedSchema": schema}
+    with pytest.raises(Unsayable, match="many"):
+        Legacy(JUNE).question("elicitation/create", params, "")
+    assert Legacy(NOVEMBER).question("elicitation/create", params, "") == params
+
+
+@pytest.mark.parametrize("method", ["elicitation/create", "sampling/createMessage", "roots/list"])
+def test_a_question_without_parameters_has_none(method: str) -> None:
+    assert Legacy(NOVEMBER).question(method, None, "id") == {}
+
+
+# The handshake
+
+
+def test_what_is_agreed_on_is_what_was_asked_for_or_the_newest() -> None:
+    assert [negotiate(version, LEGACY) for version in LEGACY] == list(LEGACY)
+    assert negotiate("2026-07-28", LEGACY) == NOVEMBER
+    assert negotiate(DRAFT, (*LEGACY, DRAFT)) == DRAFT
+
+
+def test_capabilities_are_read_in_the_words_of_their_time() -> None:
+    declared = {"elicitation": {"url": {}}, "sampling": {"tools": {}}, "roots": {"listChanged": True}}
+    assert usable_capabilities(NOVEMBER, declared) == declared
+    june = usable_capabilities(JUNE, declared)
+    assert june == {"elicitation": {"form": {}}, "sampling": {"context": {}}, "roots": {"listChanged": True}}
+    assert "elicitation" not in usable_capabilities(MARCH, declared)
+
+
+def test_what_a_request_says_of_itself_comes_on_top() -> None:
+    fields = {
+        "io.modelcontextprotocol/clientCapabilities": {"sampling": {}},
+        "io.modelcontextprotocol/logLevel": "error",
+        "progressToken": "t",
+        "com.example/x": 1,
+    }
+    meta = request_meta({"_meta": fields}, NOVEMBER, {"roots": {}}, {"name": "c"}, "info")
+    assert meta.capabilities == {"roots": {}, "sampling": {}}
+    assert (meta.log_level, meta.progress_token, meta.fields["com.example/x"]) == ("error", "t", 1)
+    plain = request_meta({"_meta": None}, NOVEMBER, {"roots": {}}, {}, "info")
+    assert (plain.capabilities, plain.log_level, plain.progress_token) == ({"roots": {}}, "info", None)
+    for broken in ({"_meta": [1]}, {"_meta": {"progressToken": 1.5}}, {"_meta": {"progressToken": True}}):
+        with pytest.raises(InvalidParams):
+            request_meta(broken, NOVEMBER, {}, {}, None)
+
+
+def test_only_the_version_in_meta_makes_a_request_modern() -> None:
+    assert is_modern({"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}})
+    assert not is_modern({"_meta": {"progressToken": 1}})
+    assert not is_modern({"_meta": None})
+    assert not is_modern({})
+
+
+def test_three_kinds_of_messages_come_in() -> None:
+    assert read_incoming(b'{"jsonrpc":"2.0","id":1,"method":"ping"}', NOVEMBER) == (
+        [Message(1, "ping", {})],
+        False,
+    )
+    assert read_incoming(b'{"jsonrpc":"2.0","id":1,"method":"ping","params":null}', NOVEMBER) == (
+        [Message(1, "ping", {})],
+        False,
+    )
+    ((answer,), _) = read_incoming(b'{"jsonrpc":"2.0","id":1,"result":{"a":1}}', NOVEMBER)
+    assert answer == Response(1, {"a": 1}, None)
+    ((failed,), _) = read_incoming(b'{"jsonrpc":"2.0","id":"x","error":{"code":1}}', NOVEMBER)
+    assert failed == Response("x", None, {"code": 1})
+    ((broken,), _) = read_incoming(b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', NOVEMBER)
+    assert isinstance(broken, EnvelopeError)
+    messages, batch = read_incoming(b'[{"jsonrpc":"2.0","id":1,"method":"ping"},7]', MARCH)
+    assert (batch, [type(message) for message in messages]) == (True, [Message, EnvelopeError])
+    with pytest.raises(ParseError):
+        read_incoming(b"[", MARCH)
+
+
+@pytest.mark.parametrize("missing", ["protocolVersion", "capabilities", "clientInfo"])
+def test_a_handshake_is_whole(missing: str) -> None:
+    params: dict[str, Any] = {"protocolVersion": NOVEMBER, "capabilities": {}, "clientInfo": {}}
+    assert read_hello(params).version == NOVEMBER
+    del params[missing]
+    with pytest.raises(InvalidParams):
+        read_hello(params)
