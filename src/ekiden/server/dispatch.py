@@ -167,9 +167,18 @@ class Dispatcher:
             if not declares(request.meta.capabilities, needed):
                 raise MissingCapability(needed)
         call = Call(request, stream, self.state, handler, arguments, title, ending)
-        if request.meta.protocol_version in versions.LEGACY:
-            return self._flows.pushed.run(call)
+        if request.meta.protocol_version != versions.MODERN:
+            return self._after_handshake(call)
         return self._flows.run(call)
+
+    async def _after_handshake(self, call: Call) -> Outcome:
+        """A call of a client of 2025 or of the draft, which may want it to be a task."""
+        task = await self._flows.legacy_task(call)
+        if task is not None:
+            return task
+        if call.request.meta.protocol_version in versions.LEGACY:
+            return await self._flows.pushed.run(call)
+        return await self._flows.run(call)
 
     def _find_resource(self, uri: str) -> tuple[Resource, dict[str, str]]:
         resource = self._registry.resources.get(uri)
@@ -234,7 +243,14 @@ class Dispatcher:
 
 def _task_methods(tasks: "Tasks") -> dict[str, Answer]:
     tasks.use(_ToolEnding)
-    return {"tasks/get": tasks.get, "tasks/update": tasks.update, "tasks/cancel": tasks.cancel}
+    return {
+        "tasks/get": tasks.get,
+        "tasks/update": tasks.update,
+        "tasks/cancel": tasks.cancel,
+        "tasks/result": tasks.result,
+        "tasks/list": tasks.list,
+        "tasks/input_response": tasks.update,
+    }
 
 
 def _as_answer(ready: Callable[[Request], Outcome]) -> Answer:

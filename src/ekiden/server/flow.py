@@ -28,6 +28,7 @@ from ekiden.server.sealing import Sealer
 from ekiden.telemetry.counts import record
 from ekiden.telemetry.spans import link_to
 from ekiden.transports.port import Stream
+from ekiden.wire import versions
 from ekiden.wire.json import is_object
 from ekiden.wire.modern import Request
 
@@ -94,13 +95,20 @@ class Flows:
         if "requestState" in call.request.params:
             return await self._go_on(call, responses)
         claims = self._sealer.first(call.request)
-        if self.tasks is not None and call.handler.task in ("optional", "required"):
+        is_modern = call.request.meta.protocol_version == versions.MODERN
+        if self.tasks is not None and is_modern and call.handler.task in ("optional", "required"):
             task = await self.tasks.from_start(call.request, claims, required=call.handler.task == "required")
             if task is not None:
                 return task
         # The first call has no token that a repeat could bring again: nothing to remember it by.
         asked: dict[str, str] | None = {} if call.handler.once is True else None
         return await self._end(call, claims, responses, asked, None)
+
+    async def legacy_task(self, call: Call) -> Outcome | None:
+        """The task that a client with a handshake wants its call to become."""
+        if self.tasks is None or call.request.method != "tools/call":
+            return None
+        return await self.tasks.legacy.begin(call.request, self._sealer.first(call.request), call.handler)
 
     async def _go_on(self, call: Call, responses: Mapping[str, Any]) -> Outcome:
         """A round after the first."""

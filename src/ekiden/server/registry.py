@@ -86,6 +86,13 @@ class Registry:
         """Whether any tool can become a task."""
         return any(tool.handler.task != "never" for tool in self.tools)
 
+    def task_support(self, name: str) -> str | None:
+        """Whether a tool can be called as a task, in the words of 2025-11-25; None is that it cannot."""
+        tool = self.tools.get(name)
+        if tool is None or tool.handler.task == "never":
+            return None
+        return "required" if tool.handler.task == "required" else "optional"
+
     @property
     def methods(self) -> frozenset[str]:
         """The methods whose capability is declared; worked out once, and kept until a change."""

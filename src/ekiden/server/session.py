@@ -98,6 +98,10 @@ class Keeper(Protocol):
         """What a client may take."""
         ...
 
+    def offers_tasks(self, method: str, version: str) -> bool:
+        """Whether a method of tasks is answered in a session of that version."""
+        ...
+
     def offers(self, method: str, *, kept: bool) -> bool:
         """Whether a method is answered in a session."""
         ...
@@ -181,7 +185,9 @@ class Session:
             raise InvalidRequest(f"Invalid request: id {message.id!r} is in use by a running request")
         if len(self._running) >= _MOST_RUNNING:
             raise InternalError("Too many requests are running in this session")
-        if not self._keeper.offers(method, kept=self.kept):
+        if not self._keeper.offers(method, kept=self.kept) and not self._keeper.offers_tasks(
+            method, self.version
+        ):
             raise MethodNotFound(f"Method not found: {method[:200]}")
         assert message.id is not None
         meta = request_meta(

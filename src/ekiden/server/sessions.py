@@ -59,6 +59,8 @@ class Sessions:
         self._dialects: dict[str, Legacy] = {version: Legacy(version) for version in versions.LEGACY}
         if draft:
             self._dialects[versions.DRAFT] = Draft()
+        for dialect in self._dialects.values():
+            dialect.task_support = registry.task_support
         self._open: dict[str, Session] = {}
         self._sweep: asyncio.TimerHandle | None = None
 
@@ -76,6 +78,14 @@ class Sessions:
             return not is_watching or (kept and "resources/read" in self.registry.methods)
         return method in self.registry.methods and method not in _MODERN_ONLY
 
+    def offers_tasks(self, method: str, version: str) -> bool:
+        """Whether a method of tasks is answered in a session of that version."""
+        if version not in versions.WITH_TASKS or not self.registry.has_tasks:
+            return False
+        if method == tasks.LIST_METHOD:
+            return self._principal is not None  # Whose tasks would it list?
+        return method in tasks.LEGACY_METHODS or (method == tasks.DRAFT_METHOD and version == versions.DRAFT)
+
     def open(self, message: Message, headers: Headers | None) -> tuple[Session, bytes]:
         """A session for an `initialize` request, and the response to it."""
         hello = read_hello(message.params)
@@ -92,16 +102,22 @@ class Sessions:
             self._watch_idle()
         response = dialect.welcome(
             message.id,
-            self._capabilities(keep),
+            self._capabilities(keep, dialect.version),
             self.registry.server_info,
             self.registry.instructions,
         )
         return session, response
 
-    def _capabilities(self, keep: bool) -> dict[str, Any]:
+    def _capabilities(self, keep: bool, version: str) -> dict[str, Any]:
         """What is declared; without a session nobody can be told of changes."""
         declared = self.registry.capabilities()
-        return declared if keep else {name: {} for name in declared}
+        if not keep:
+            declared = dict.fromkeys(declared, dict[str, Any]())
+        if self.offers_tasks("tasks/get", version):
+            declared["tasks"] = {"cancel": {}, "requests": {"tools": {"call": {}}}}
+            if self.offers_tasks(tasks.LIST_METHOD, version):
+                declared["tasks"]["list"] = {}
+        return declared
 
     def passing(self, version: str) -> Session:
         """A session for one request. Of its client nothing is known but the version."""

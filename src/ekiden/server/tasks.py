@@ -16,6 +16,7 @@ from ekiden.rounds.claims import Claims
 from ekiden.rounds.journal import Entry, fingerprint
 from ekiden.rounds.outcome import Complete, Outcome, Task
 from ekiden.server.flow import Ending
+from ekiden.server.legacy_tasks import LegacyTasks
 from ekiden.server.registry import Registry
 from ekiden.server.subscriptions import Change, Filter, Subscription
 from ekiden.server.task_work import ToolWork
@@ -25,9 +26,11 @@ from ekiden.tasks.runner import Runner, TaskLimits
 from ekiden.tasks.store import Glance, Held, Signal, TaskStore
 from ekiden.tasks.view import created_view, view
 from ekiden.transports.port import Stream
+from ekiden.wire import versions
 from ekiden.wire.json import canonical, encode, is_object
+from ekiden.wire.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 from ekiden.wire.modern import Request
-from ekiden.wire.tasks import NEEDED, NOTIFICATION, as_dict
+from ekiden.wire.tasks import NEEDED, NOTIFICATION, RELATED, as_dict
 
 __all__ = ["Tasks"]
 
@@ -49,7 +52,7 @@ class Tasks:
         self.limits = limits
         self.runner = Runner(store, self._find, audience=audience, clock=clock, limits=limits)
         self._registry = registry
-        self._audience = audience
+        self.audience = audience
         self._principal = principal
         self._clock = clock
         self._ending: Callable[[Tool], Ending] | None = None
@@ -57,6 +60,8 @@ class Tasks:
         self._started = False
         self._listeners: dict[str, set[Subscription]] = {}
         self._unwatch: Callable[[], None] | None = None
+        self.legacy = LegacyTasks(self)
+        """The same tasks, for clients with a handshake."""
 
     # Coming and going
 
@@ -118,11 +123,11 @@ class Tasks:
             id=secrets.token_urlsafe(18),
             flow=claims.flow,
             answers=_answers(journal),
-            audience=self._audience,
+            audience=self.audience,
             tool=request.name or "",
             principal=claims.principal,
             arguments=request.params.get("arguments", {}),
-            meta=request.meta.fields,
+            meta=_meta(request),
             started=claims.started,
             created=now,
             updated=now,
@@ -157,32 +162,59 @@ class Tasks:
     async def get(self, request: Request, stream: Stream) -> Outcome:
         """`tasks/get`."""
         seen = await self._mine(request)
+        if request.meta.protocol_version != versions.MODERN:
+            return await self.legacy.get(seen.record)
         if seen.spelled is None:
             seen.spelled = self._registry.dialect.detailed_task(view(seen.record))
         return Complete(seen.spelled)
 
     async def update(self, request: Request, stream: Stream) -> Outcome:
-        """`tasks/update`."""
+        """`tasks/update`; in the draft, `tasks/input_response`."""
         record = (await self._mine(request)).record
         responses = request.params.get("inputResponses")
         if not is_object(responses):
             raise InvalidParams("Invalid params: `inputResponses` is required and must be an object")
-        await self.store.answer(record.id, responses, now=self._clock())
+        if request.meta.protocol_version != versions.MODERN:
+            return await self.legacy.answer(record, responses)
+        await self.answer_record(record, responses)
         return Complete({})
+
+    async def answer_record(self, record: TaskRecord, responses: Mapping[str, Any]) -> None:
+        """Keep answers to a task's questions."""
+        await self.store.answer(record.id, responses, now=self._clock())
 
     async def cancel(self, request: Request, stream: Stream) -> Outcome:
         """`tasks/cancel`."""
         record = (await self._mine(request)).record
+        if request.meta.protocol_version != versions.MODERN:
+            return await self.legacy.cancel(record)
+        await self.cancel_record(record)
+        return Complete({})
+
+    async def cancel_record(self, record: TaskRecord) -> None:
+        """Ask for a task to be cancelled."""
         tool = self._registry.tools.get(record.tool)
         tidy = tool is None or tool.on_cancel is not None
         await self.store.cancel(record.id, now=self._clock(), tidy=tidy)
-        return Complete({})
+
+    async def result(self, request: Request, stream: Stream) -> Outcome:
+        """`tasks/result`, for clients with a handshake."""
+        record = (await self._mine(request)).record
+        return await self.legacy.result(record, request, stream)
+
+    async def list(self, request: Request, stream: Stream) -> Outcome:
+        """`tasks/list`, for those of them that have a principal."""
+        return await self.legacy.list(self._who(request))
+
+    def now(self) -> float:
+        """The time."""
+        return self._clock()
 
     async def _mine(self, request: Request) -> Glance:
         """The task that a request is about, if it is the requester's."""
-        if not self.wanted_by(request):
+        if request.meta.protocol_version == versions.MODERN and not self.wanted_by(request):
             raise MissingCapability(NEEDED)
-        seen = await self._visible(request.name or "", self._who(request))
+        seen = await self._visible(_task_id(request), self._who(request))
         if seen is None:
             raise InvalidParams("Unknown task")
         return seen
@@ -192,7 +224,7 @@ class Tasks:
 
     async def _visible(self, task_id: str, principal: str) -> Glance | None:
         seen = await self.store.glance(task_id)
-        if seen is None or seen.record.principal != principal or seen.record.audience != self._audience:
+        if seen is None or seen.record.principal != principal or seen.record.audience != self.audience:
             return None
         return seen
 
@@ -246,6 +278,25 @@ class Tasks:
     def _on_signal(self, signal: Signal) -> None:
         for subscription in tuple(self._listeners.get(signal.task_id, ())):
             subscription.offer(Change(NOTIFICATION, signal.task_id))
+
+
+def _meta(request: Request) -> dict[str, Any]:
+    """What the request said about itself, or its session for it."""
+    meta = request.meta
+    said = {PROTOCOL_VERSION: meta.protocol_version, CLIENT_CAPABILITIES: meta.capabilities}
+    return {**meta.fields, **said, CLIENT_INFO: meta.client_info}
+
+
+def _task_id(request: Request) -> str:
+    """The task that a request names: with a parameter, or, in the draft, in its `_meta`."""
+    if request.name is not None:
+        return request.name
+    task_id = request.params.get("taskId")
+    if task_id is None and is_object(related := request.meta.fields.get(RELATED)):
+        task_id = related.get("taskId")
+    if type(task_id) is not str:
+        raise InvalidParams("Invalid params: `taskId` is required and must be a string")
+    return task_id
 
 
 def _answers(journal: Mapping[str, Entry]) -> str:

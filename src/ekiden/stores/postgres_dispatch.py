@@ -116,6 +116,9 @@ class PostgresDispatch:
                 _log.debug("The database does not tell of tasks right now: %s", error)
             except Exception:
                 _log.exception("Hearing of tasks failed; it begins again")
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                return  # A worker of procrastinate ends well when it is cancelled.
             await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _listen(self) -> None:

@@ -52,6 +52,8 @@ class Legacy:
         self.version = version
         self._unknown = frozenset(name for name, since in _SINCE.items() if version not in since)
         self._ready: dict[bytes, bytes] = {}
+        self.task_support: Callable[[str], str | None] | None = None
+        """Whether a tool can be called as a task; the lists of 2026 do not say."""
 
     # Results
 
@@ -101,6 +103,9 @@ class Legacy:
 
     def _definition(self, entry: dict[str, Any]) -> dict[str, Any]:
         known = self._known(entry)
+        if self.task_support is not None and "inputSchema" in entry and self.version in _NOVEMBER:
+            support = self.task_support(str(entry.get("name")))
+            known = known if support is None else {**known, "execution": {"taskSupport": support}}
         if is_object(output := known.get("outputSchema")) and output.get("type") != "object":
             known = {name: value for name, value in known.items() if name != "outputSchema"}
         if is_array(arguments := known.get("arguments")):

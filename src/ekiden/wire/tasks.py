@@ -6,7 +6,19 @@ import msgspec
 
 from ekiden.wire.json import Raw, decode, encode
 
-__all__ = ["EXTENSION", "METHODS", "NEEDED", "NOTIFICATION", "TaskView", "as_dict", "legacy_task"]
+__all__ = [
+    "DRAFT_METHOD",
+    "EXTENSION",
+    "LEGACY_METHODS",
+    "LIST_METHOD",
+    "METHODS",
+    "NEEDED",
+    "NOTIFICATION",
+    "RELATED",
+    "TaskView",
+    "as_dict",
+    "legacy_task",
+]
 
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
 NEEDED: Final[dict[str, Any]] = {"extensions": {EXTENSION: {}}}
@@ -14,6 +26,12 @@ NEEDED: Final[dict[str, Any]] = {"extensions": {EXTENSION: {}}}
 
 METHODS: Final = ("tasks/cancel", "tasks/get", "tasks/update")
 NOTIFICATION: Final = "notifications/tasks"
+
+RELATED: Final = "io.modelcontextprotocol/related-task"
+"""The key of `_meta` by which 2025-11-25 and the draft tell which task a message belongs to."""
+LEGACY_METHODS: Final = ("tasks/cancel", "tasks/get", "tasks/result")
+DRAFT_METHOD: Final = "tasks/input_response"
+LIST_METHOD: Final = "tasks/list"
 
 
 class TaskView(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):

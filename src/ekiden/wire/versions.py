@@ -5,7 +5,7 @@ Versions are an enumerated set, not an ordered one: compare by membership.
 
 from typing import Final
 
-__all__ = ["DRAFT", "LEGACY", "MODERN", "SUPPORTED", "WITH_BATCHES"]
+__all__ = ["DRAFT", "LEGACY", "MODERN", "SUPPORTED", "WITH_BATCHES", "WITH_TASKS"]
 
 MODERN: Final = "2026-07-28"
 """Stateless: version, identity and capabilities travel in the `_meta` of every request."""
@@ -15,6 +15,9 @@ SUPPORTED: Final = (MODERN,)
 
 LEGACY: Final = ("2025-11-25", "2025-06-18", "2025-03-26")
 """Versions that begin with an `initialize` handshake, newest first."""
+
+WITH_TASKS: Final = frozenset({"2025-11-25", "2026-06-XX"})
+"""Handshake versions with tasks of their own, for which the client asks."""
 
 WITH_BATCHES: Final = frozenset({"2025-03-26"})
 """Versions whose clients may send several messages as one array, and name no version in a header."""

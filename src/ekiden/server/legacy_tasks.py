@@ -1,0 +1,194 @@
+"""Tasks for clients with a handshake: the experimental ones of 2025-11-25, and the draft's.
+
+The tasks are the same rows and the same handlers. What differs is who asks for a task (the client, with
+`task` in its call), how the result is fetched (`tasks/result`, which waits), and how a task asks: in
+2025-11-25 with requests on the stream of `tasks/result`, in the draft with `inputRequests` in its result,
+which `tasks/input_response` answers.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from ekiden.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError
+from ekiden.rounds.asks import ELICIT
+from ekiden.rounds.claims import Claims
+from ekiden.rounds.outcome import Complete, Failed, Outcome
+from ekiden.rounds.pushing import CannotAsk
+from ekiden.server.handlers import Handler
+from ekiden.server.push import AskingStream
+from ekiden.tasks.record import Question, TaskRecord
+from ekiden.tasks.store import Signal
+from ekiden.tasks.view import view
+from ekiden.transports.port import Stream
+from ekiden.wire import versions
+from ekiden.wire.json import decode, is_object
+from ekiden.wire.modern import Request
+from ekiden.wire.tasks import RELATED, legacy_task
+
+if TYPE_CHECKING:
+    from ekiden.server.tasks import Tasks
+
+__all__ = ["LegacyTasks"]
+
+_LOOK_SECONDS: Final = 1.0
+"""How often who waits looks by himself, in case a signal was lost."""
+_STOP_SECONDS: Final = 10.0
+"""How long a running handler may take to stop before its cancellation is answered all the same."""
+_MOST_LISTED: Final = 1000
+
+
+class LegacyTasks:
+    """The same tasks, for those clients."""
+
+    def __init__(self, tasks: "Tasks") -> None:
+        self._tasks = tasks
+        self._store = tasks.store
+        self._asking: set[tuple[str, str]] = set()
+        """Questions that some `tasks/result` of this process is asking right now."""
+
+    async def begin(self, request: Request, claims: Claims, handler: Handler) -> Outcome | None:
+        """The task that a call becomes because its client wants one; None if it goes on as a call."""
+        if request.meta.protocol_version not in versions.WITH_TASKS:
+            return None
+        wish = request.params.get("task")
+        if wish is None:
+            if handler.task == "required":
+                raise MethodNotFound(f"Tool {request.name!r} must be called as a task")
+            return None
+        if handler.task == "never":
+            raise MethodNotFound(f"Tool {request.name!r} cannot be called as a task")
+        return await self._tasks.create(request, claims, {}, (_ttl(wish), None))
+
+    # The methods
+
+    async def get(self, record: TaskRecord) -> Outcome:
+        """`tasks/get`."""
+        return Complete(legacy_task(view(record)))
+
+    async def cancel(self, record: TaskRecord) -> Outcome:
+        """`tasks/cancel`: answered when the task has stopped, with what became of it."""
+        if record.final:
+            raise InvalidParams(f"Cannot cancel a task that is {record.status}")
+        await self._tasks.cancel_record(record)
+        try:
+            async with asyncio.timeout(_STOP_SECONDS), self._changes(record.id) as changed:
+                while not record.final:
+                    await changed()
+                    record = await self._known(record.id)
+        except TimeoutError:
+            pass
+        return Complete(legacy_task(view(record)))
+
+    async def list(self, principal: str) -> Outcome:
+        """`tasks/list`: those of a principal."""
+        records = await self._store.listing(audience=self._tasks.audience, limit=_MOST_LISTED)
+        mine = [record for record in records if record.principal == principal]
+        return Complete({"tasks": [legacy_task(view(record)) for record in mine]})
+
+    async def answer(self, record: TaskRecord, responses: Mapping[str, Any]) -> Outcome:
+        """`tasks/input_response`, of the draft."""
+        await self._tasks.answer_record(record, responses)
+        return Complete({"_meta": _related(record.id)})
+
+    async def result(self, record: TaskRecord, request: Request, stream: Stream) -> Outcome:
+        """`tasks/result`: waits for the end, and asks on the way."""
+        pushes = request.meta.protocol_version != versions.DRAFT
+        asking: dict[str, asyncio.Task[None]] = {}
+        try:
+            async with self._changes(record.id) as changed:
+                while not record.final:
+                    if pushes:
+                        self._ask_new(record, stream, asking)
+                    elif questions := record.open_questions():
+                        asked = {key: question.request for key, question in questions.items()}
+                        return Complete({"inputRequests": asked, "_meta": _related(record.id)})
+                    await changed()
+                    record = await self._known(record.id)
+        finally:
+            for task in asking.values():
+                task.cancel()
+        return _final(record)
+
+    # Asking
+
+    def _ask_new(self, record: TaskRecord, stream: Stream, asking: dict[str, asyncio.Task[None]]) -> None:
+        for key, question in record.open_questions().items():
+            if key not in asking and (record.id, key) not in self._asking:
+                asking[key] = asyncio.create_task(self._ask(record, key, question, stream))
+
+    async def _ask(self, record: TaskRecord, key: str, question: Question, stream: Stream) -> None:
+        asker: AskingStream = stream  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]  sessions give no other
+        request = question.request
+        params: dict[str, Any] = {**(request.get("params") or {}), "_meta": _related(record.id)}
+        self._asking.add((record.id, key))
+        try:
+            answer = await asker.ask(request["method"], params, secrets.token_urlsafe(16))
+        except CannotAsk as problem:
+            if request["method"] != ELICIT:
+                await self._store.cancel(
+                    record.id, now=self._tasks.now(), tidy=True, message=f"Cancelled: {problem}"
+                )
+                return
+            answer = {"action": "cancel"}
+        finally:
+            self._asking.discard((record.id, key))
+        await self._tasks.answer_record(record, {key: answer})
+
+    # Waiting
+
+    async def _known(self, task_id: str) -> TaskRecord:
+        record = await self._store.load(task_id)
+        if record is None:
+            raise InvalidParams("Unknown task")
+        return record
+
+    @asynccontextmanager
+    async def _changes(self, task_id: str) -> AsyncGenerator[Any, None]:
+        """A function that waits for the next change of a task."""
+        event = asyncio.Event()
+
+        def hear(signal: Signal) -> None:
+            if signal.task_id == task_id:
+                event.set()
+
+        async def changed() -> None:
+            try:
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await event.wait()
+            except TimeoutError:
+                pass
+            event.clear()
+
+        end = self._store.watch(hear)
+        try:
+            event.set()  # What changed before is looked at, too.
+            yield changed
+        finally:
+            end()
+
+
+def _ttl(wish: Any) -> float | None:
+    """The seconds that a client wants its task to be kept for."""
+    ttl: Any = wish.get("ttl") if is_object(wish) else ""
+    if ttl is None:
+        return None
+    if type(ttl) not in (int, float) or ttl <= 0:
+        raise InvalidParams("Invalid params: `task` is an object whose `ttl` is a positive number")
+    return float(ttl) / 1000
+
+
+def _related(task_id: str) -> dict[str, Any]:
+    return {RELATED: {"taskId": task_id}}
+
+
+def _final(record: TaskRecord) -> Outcome:
+    if record.result is not None:
+        result: dict[str, Any] = decode(record.result)
+        return Complete({**result, "_meta": {**(result.get("_meta") or {}), **_related(record.id)}})
+    if record.error is not None:
+        error: dict[str, Any] = decode(record.error)
+        return Failed(ProtocolError(error["message"], code=error["code"], data=error.get("data")))
+    return Failed(InternalError("The task was cancelled"))

@@ -1,0 +1,92 @@
+"""`ekiden worker`, `ekiden tasks`, `ekiden store`, and a call that becomes a task."""
+
+import json
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+from .driving import EKIDEN, PATIENCE, ekiden, environment
+
+RETURNS = str(Path(__file__).parent.parent.parent / "examples" / "returns.py")
+ANSWERS = ["--answer", "sure=true", "--answer", "why=late", "--answer", "boss=true"]
+
+
+def test_a_call_that_becomes_a_task_is_shown_and_answered(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/tasks.db"
+    done = ekiden("call", RETURNS, "refund", "order_id=42", "-v", *ANSWERS, EKIDEN_STORE=store)
+    assert (done.returncode, done.stdout) == (0, "Refunded 59.9 to Ada (late).\n"), done.stderr
+    told = [line for line in done.stderr.splitlines() if line.startswith("task ")]
+    assert re.fullmatch(r"task [\w-]{24}", told[0])
+    assert told[1] == "task working"
+    assert "task input required: the money is reserved (1/2)" in told
+    assert told[-1] == "task completed"
+
+
+def test_an_answer_that_is_lacking_cancels_the_task_and_the_operator_sees_it(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/tasks.db"
+    done = ekiden("call", RETURNS, "refund", "order_id=42", *ANSWERS[:4], EKIDEN_STORE=store)
+    assert done.returncode == 2
+    assert "Does the boss agree?" in done.stderr
+    listed = json.loads(ekiden("tasks", "--store", store, "list", "--json").stdout)
+    (task,) = listed
+    assert (task["tool"], task["status"], task["openQuestions"]) == ("refund", "cancelled", 0)
+    assert "arguments" not in task
+    table = ekiden("tasks", "--store", store, "list").stdout
+    assert task["taskId"] in table
+    assert ekiden("tasks", "--store", store, "list", "--state", "waiting").stdout.strip() == ""
+    got = json.loads(ekiden("tasks", "--store", store, "get", task["taskId"]).stdout)
+    assert got == task
+    assert ekiden("tasks", "--store", store, "get", "unknown").returncode == 2
+    assert ekiden("tasks", "list").returncode == 2
+
+
+def test_a_worker_runs_what_a_server_only_took_and_hands_over_when_it_is_stopped(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/tasks.db"
+    assert ekiden("store", "migrate", store).returncode == 0
+    worker = subprocess.Popen(
+        [*EKIDEN, "worker", RETURNS, "--store", store],
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert worker.stderr is not None
+        assert f"are run by process {worker.pid}" in worker.stderr.readline()
+        serving = subprocess.Popen(
+            [*EKIDEN, "run", RETURNS, "--store", store, "--no-tasks", "--port", "0"],
+            env=environment(),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert serving.stderr is not None
+            line = serving.stderr.readline()
+            while "is served at" not in line:
+                assert line, "the server ended"
+                line = serving.stderr.readline()
+            url = line.split()[-1]
+            done = ekiden("call", url, "refund", "order_id=7", *ANSWERS)
+            assert done.stdout == "Refunded 59.9 to Ada (late).\n", done.stderr
+            (task,) = json.loads(ekiden("tasks", "--store", store, "list", "--json").stdout)
+            got = json.loads(ekiden("tasks", url, "get", task["taskId"]).stdout)
+            assert (got["taskId"], got["status"]) == (task["taskId"], "completed")
+            assert "is completed" in ekiden("tasks", url, "cancel", task["taskId"]).stderr
+        finally:
+            serving.terminate()
+            serving.communicate(timeout=PATIENCE)
+    finally:
+        worker.send_signal(signal.SIGTERM)
+        said = worker.communicate(timeout=PATIENCE)[1]
+    assert worker.returncode == 0
+    assert f"process {worker.pid}: pay back" in said
+
+
+def test_a_worker_says_what_it_lacks(tmp_path: Path) -> None:
+    from .driving import SHOP
+
+    lacking = ekiden("worker", SHOP, "--store", f"sqlite:///{tmp_path}/tasks.db")
+    assert (lacking.returncode, "no tool that can become a task" in lacking.stderr) == (2, True)
+    alone = ekiden("worker", RETURNS, EKIDEN_STORE="memory:")
+    assert (alone.returncode, "needs a store that others share" in alone.stderr) == (2, True)
+    assert ekiden("store", "migrate", "memory:").returncode == 2
