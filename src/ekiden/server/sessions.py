@@ -112,7 +112,7 @@ class Sessions:
         """What is declared; without a session nobody can be told of changes."""
         declared = self.registry.capabilities()
         if not keep:
-            declared = dict.fromkeys(declared, dict[str, Any]())
+            declared = {key: dict[str, Any]() for key in declared}
         if self.offers_tasks("tasks/get", version):
             declared["tasks"] = {"cancel": {}, "requests": {"tools": {"call": {}}}}
             if self.offers_tasks(tasks.LIST_METHOD, version):
