@@ -112,7 +112,7 @@ class Sessions:
         """What is declared; without a session nobody can be told of changes."""
         declared = self.registry.capabilities()
         if not keep:
-            declared = {key: dict[str, Any]() for key in declared}
+            declared = {name: dict[str, Any]() for name in declared}
         if self.offers_tasks("tasks/get", version):
             declared["tasks"] = {"cancel": {}, "requests": {"tools": {"call": {}}}}
             if self.offers_tasks(tasks.LIST_METHOD, version):
@@ -127,7 +127,7 @@ class Sessions:
     def find(self, session_id: str, headers: Headers) -> Session | None:
         """The session of that id, if it belongs to whoever asks."""
         session = self._open.get(session_id)
-        if session is None or session.principal != self._who(headers):
+        if session is None or not secrets.compare_digest(session.principal, self._who(headers)):
             return None
         return session
 
