@@ -6,6 +6,7 @@ question is answered, so the next round runs elsewhere. At a terminal you are as
 
 import asyncio
 import os
+import random
 import signal
 import socket
 import sys
@@ -106,11 +107,11 @@ def lines_of(log: Path, kind: str) -> list[list[str]]:
 
 
 def free_port() -> int:
-    for port in range(18000, 18100):
+    for port in random.sample(range(18000, 19000), 100):
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) != 0:
                 return port
-    raise SystemExit("No free port between 18000 and 18100")
+    raise SystemExit("No free port between 18000 and 19000")
 
 
 if __name__ == "__main__":

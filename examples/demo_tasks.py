@@ -6,6 +6,7 @@ is started for it, where this machine has one. The worker that pays the money ba
 
 import asyncio
 import os
+import random
 import re
 import signal
 import socket
@@ -140,7 +141,7 @@ async def main() -> None:
 
 
 def free_port() -> int:
-    for port in range(18_900, 19_900):
+    for port in random.sample(range(19_000, 20_000), 100):
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) != 0:
                 return port

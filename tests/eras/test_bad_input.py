@@ -420,3 +420,18 @@ async def test_sessions_that_are_dropped_without_a_word_leave_none_either() -> N
             while len(server.endpoint.sessions):
                 await asyncio.sleep(0.05)
         assert sessions_alive() == 0
+
+
+async def test_a_principal_may_have_any_name() -> None:
+    server = make_server(principal=lambda request: "Zoë")
+    async with served(server) as base, old_client(base) as client:
+        assert (await client.ask("ping"))["result"] == {}
+
+
+# What one session may take
+
+
+async def test_a_session_remembers_no_endless_uris() -> None:
+    async with served(make_server()) as base, old_client(base) as client:
+        refused = await client.ask("resources/subscribe", {"uri": "memo://" + "x" * 1_000_000})
+        assert refused["error"]["code"] == -32602

@@ -1,7 +1,9 @@
 """What a leg leaves behind, and what its handler sees of the world around it."""
 
 import asyncio
+import contextlib
 import gc
+import sys
 from collections import Counter
 from contextvars import ContextVar
 from typing import Any
@@ -11,6 +13,7 @@ from pydantic import BaseModel
 
 from ekiden import Context, Server
 from ekiden.testing import ScriptedClient
+from tests.serving import ask, call_tool, soon
 
 KEYS = [b"a key of thirty-two bytes or more."]
 
@@ -87,3 +90,97 @@ def _is_of_a_round(left: object) -> bool:
 async def test_a_handler_is_in_one_context_from_its_beginning_to_its_end() -> None:
     result = await ScriptedClient(_server()).call_tool("speak")
     assert result["content"][0]["text"] == "something, then nothing"
+
+
+async def test_a_handler_that_cancels_itself_before_its_first_wait_can_catch_it() -> None:
+    server = Server("legs", version="1", keys=KEYS)
+    seen: list[str] = []
+
+    async def child() -> None:
+        await asyncio.sleep(60)
+
+    @server.tool
+    async def restless(waits_for_child: bool, ctx: Context) -> str:
+        """Cancel its own task."""
+        task = asyncio.current_task()
+        assert task is not None
+        waited = asyncio.create_task(child()) if waits_for_child else None
+        task.cancel()
+        try:
+            await (asyncio.sleep(60) if waited is None else waited)
+        except asyncio.CancelledError:
+            task.uncancel()
+            return f"caught, {waited is None or waited.cancelled()}"
+        finally:
+            seen.append("unwound")
+        return "never cancelled"
+
+    for waits_for_child in (False, True):
+        said = await soon(call_tool(server, "restless", waits_for_child=waits_for_child))
+        assert said["content"][0]["text"] == "caught, True"
+    assert seen == ["unwound", "unwound"]
+
+
+async def test_a_task_factory_that_a_handler_sets_stays() -> None:
+    server = Server("legs", version="1", keys=KEYS)
+    loop = asyncio.get_running_loop()
+
+    def factory(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> "asyncio.Task[Any]":
+        return asyncio.Task(coroutine, loop=loop, **options)
+
+    @server.tool
+    async def install(ctx: Context) -> str:
+        """Set a task factory."""
+        loop.set_task_factory(factory)
+        return "set"
+
+    try:
+        await soon(call_tool(server, "install"))
+        assert loop.get_task_factory() is factory
+    finally:
+        loop.set_task_factory(None)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="such a factory came with Python 3.12")
+async def test_tasks_that_begin_at_once_by_themselves_do_no_harm() -> None:
+    loop = asyncio.get_running_loop()
+    loop.set_task_factory(getattr(asyncio, "eager_task_factory"))  # noqa: B009
+    try:
+        client = ScriptedClient(_server(), _yes)
+        for tool in ("twice", "after_a_step", "speak"):
+            assert not (await soon(client.call_tool(tool))).get("isError")
+    finally:
+        loop.set_task_factory(None)
+
+
+async def test_a_handler_that_catches_what_ended_its_leg_is_not_waited_for() -> None:
+    server = Server("legs", version="1", keys=KEYS)
+
+    @server.tool
+    async def deaf(ctx: Context) -> str:
+        """Ask what cannot be asked, and go on all the same."""
+        with contextlib.suppress(BaseException):
+            await ctx.list_roots()
+        await asyncio.sleep(60)
+        return "late"
+
+    response = await soon(ask(server, "tools/call", {"name": "deaf", "arguments": {}}))
+    assert response["error"]["code"] == -32021
+
+
+@pytest.mark.parametrize("where", ["handler", "step"])
+async def test_a_tool_cannot_end_the_server(where: str) -> None:
+    server = Server("legs", version="1", keys=KEYS)
+
+    async def leave() -> None:
+        await asyncio.sleep(0)
+        sys.exit(3)
+
+    @server.tool
+    async def leaving(ctx: Context) -> str:
+        """Take itself for a script."""
+        await (ctx.step(leave) if where == "step" else leave())
+        return "still here"
+
+    said = await soon(call_tool(server, "leaving"))
+    assert said["isError"]

@@ -1,6 +1,7 @@
 """The connection that `Server.run` serves with, byte by byte over real sockets."""
 
 import asyncio
+import gc
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -9,7 +10,8 @@ from typing import Any
 import pytest
 
 from ekiden import Context, Limits, Server
-from tests.serving import call, headers_for, request, served, soon
+from ekiden.transports.http1 import Connection
+from tests.serving import call, headers_for, raw_client, request, served, soon
 
 
 def _server() -> Server:
@@ -31,7 +33,7 @@ def _server() -> Server:
 
 
 def _post(message: dict[str, Any], *extra: str, version: str = "1.1", path: str = "/mcp") -> bytes:
-    body = json.dumps(message).encode()
+    body = json.dumps(message, separators=(",", ":")).encode()  # As it must be to lie ready.
     lines = [f"POST {path} HTTP/{version}", "Host: 127.0.0.1", f"Content-Length: {len(body)}"]
     lines += [f"{name}: {value}" for name, value in headers_for(message).items()]
     return "\r\n".join([*lines, *extra, "", ""]).encode() + body
@@ -243,3 +245,154 @@ async def test_many_pieces_do_not_extend_the_time() -> None:
             if answer.done():
                 break
         assert (await answer)[0] == 408
+
+
+async def test_a_tunnel_is_refused_without_a_complaint() -> None:
+    async with _connected() as line:
+        line.send(b"CONNECT 127.0.0.1:80 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert (await line.response())[0] == 501
+        assert await line.rest() == b""
+
+
+async def test_a_target_that_is_no_url_is_the_clients_fault(caplog: pytest.LogCaptureFixture) -> None:
+    async with _connected() as line:
+        line.send(b"POST http://a:99999999/mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert (await line.response())[0] == 400
+    assert not [record for record in caplog.records if record.name == "ekiden.http"]
+
+
+async def test_a_path_may_be_spelled_in_percent() -> None:
+    async with _connected() as line:
+        line.send(_post(call("greet", {"name": "Ada"}), path="/%6dcp"))
+        assert _text((await line.response())[2]) == "Hello, Ada!"
+
+
+async def test_leave_to_send_does_not_break_into_another_answer() -> None:
+    stream = request("tools/call", {"name": "slowly"}, **{"io.modelcontextprotocol/logLevel": "debug"})
+    head, _, body = _post(call("greet", {"name": "Ada"}), "Expect: 100-continue").partition(b"\r\n\r\n")
+    async with _connected() as line:
+        line.send(_post(stream) + head + b"\r\n\r\n")
+        _, _, events = await line.response()
+        assert b"there" in events
+        assert b"100 Continue" not in events
+        assert (await line.head())[0] == 100
+        line.send(body)
+        assert _text((await line.response())[2]) == "Hello, Ada!"
+
+
+async def test_a_header_that_never_ends_is_refused() -> None:
+    async with _connected() as line:
+        line.send(b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Endless: ")
+        for _ in range(40):
+            line.send(b"a" * 16_384)
+            await asyncio.sleep(0)
+        assert (await line.response())[0] == 431
+        assert await line.rest() == b""
+
+
+def _chunked(message: dict[str, Any], trailers: bytes) -> bytes:
+    body = json.dumps(message).encode()
+    lines = ["POST /mcp HTTP/1.1", "Host: 127.0.0.1", "Transfer-Encoding: chunked"]
+    lines += [f"{name}: {value}" for name, value in headers_for(message).items()]
+    head = "\r\n".join([*lines, "", ""]).encode()
+    return head + b"%x\r\n%b\r\n0\r\n%b\r\n" % (len(body), body, trailers)
+
+
+async def test_what_follows_a_chunked_body_is_no_header() -> None:
+    trailers = b"Host: evil.example\r\nMcp-Method: tools/list\r\nMcp-Method: prompts/list\r\n"
+    async with _connected() as line:
+        for name in ("Ada", "Grace"):
+            line.send(_chunked(call("greet", {"name": name}), trailers))
+            assert _text((await line.response())[2]) == f"Hello, {name}!"
+
+
+async def test_a_trailer_that_never_ends_is_refused() -> None:
+    async with _connected() as line:
+        line.send(_chunked(call("greet", {"name": "Ada"}), b"X-Endless: ")[:-2])
+        for _ in range(40):
+            line.send(b"a" * 16_384)
+            await asyncio.sleep(0)
+        assert (await line.response())[0] == 431
+
+
+async def test_an_upgrade_keeps_what_the_client_said_of_its_connection() -> None:
+    for options in ({"version": "1.0"}, {"version": "1.1"}):
+        async with _connected() as line:
+            upgrade = ("Connection: Upgrade, close", "Upgrade: h2c")
+            line.send(_post(call("greet", {"name": "Ada"}), *upgrade, **options))
+            _, headers, body = await line.response()
+            assert (_text(body), headers["connection"]) == ("Hello, Ada!", "close")
+            assert await line.rest() == b""
+
+
+async def test_nothing_runs_after_the_last_answer_of_a_connection() -> None:
+    ran: list[str] = []
+    server = _server()
+
+    @server.tool
+    async def effect() -> str:
+        """Leave a trace."""
+        ran.append("effect")
+        return "done"
+
+    listing = request("tools/list")
+    async with served(server) as base, raw_client(base) as client:
+        client.writer.write(_post(listing))
+        await client.read_until(b"}}}")
+        last = _post(listing, "Connection: keep-alive", version="1.0")
+        client.writer.write(last + _post(call("effect")))
+        assert (await client.read_to_end()).count(b"HTTP/1.1") == 1
+    assert not ran
+
+
+@pytest.mark.parametrize("ready", [True, False])
+async def test_a_client_that_reads_nothing_is_not_answered_for_ever(ready: bool) -> None:
+    calls = 0
+    server = _server()
+
+    @server.tool
+    async def much() -> str:
+        """Say much."""
+        nonlocal calls
+        calls += 1
+        return "x" * 50_000
+
+    for number in range(60):
+        server.tool(name=f"tool_{number}", description="y" * 1000)(lambda: "z")
+    message = request("tools/list") if ready else call("much")
+    async with served(server) as base, raw_client(base, receive_buffer=4096) as client:
+        connection = await soon(_only_connection())
+        client.writer.write(_post(message) * 3000)
+        for _ in range(100):
+            await asyncio.sleep(0.01)
+        assert connection.transport.get_write_buffer_size() < 1_000_000
+        assert calls < 100
+
+
+async def test_a_client_that_reads_nothing_is_given_up() -> None:
+    server = _server()
+
+    @server.tool
+    async def much() -> str:
+        """Say much."""
+        return "x" * 8_000_000
+
+    async with (
+        served(server, limits=Limits(body_seconds=0.2, stall_seconds=0.3)) as base,
+        raw_client(base, receive_buffer=4096) as client,
+    ):
+        connection = await soon(_only_connection())
+        await client.send(call("much"))
+        async with asyncio.timeout(5):
+            while connection in connection.state.connections:
+                await asyncio.sleep(0.02)
+
+
+async def _only_connection() -> Any:
+    """The server's end of the connection that a test has made."""
+    while True:
+        found = [one for one in gc.get_objects() if type(one) is Connection and hasattr(one, "transport")]
+        alive = [one for one in found if one in one.state.connections]
+        if alive:
+            return alive[0]
+        await asyncio.sleep(0.01)

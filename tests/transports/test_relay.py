@@ -150,3 +150,24 @@ async def test_an_owner_that_is_not_there_is_told_and_nothing_is_sent(
     async with owner(tmp_path, die):
         assert not await soon(relay.forward(OWNER, incoming(), client.receive, client.send))
     assert client.sent == []
+
+
+async def test_a_long_answer_is_framed_by_the_connection_that_carries_it(
+    relay: UnixRelay, tmp_path: Path
+) -> None:
+    body = b"[" + b"1," * 100_000 + b"1]"
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n")
+        writer.write(b"content-length: %d\r\n\r\n" % len(body) + body)
+        await writer.drain()
+        writer.close()
+
+    client = Client()
+    async with owner(tmp_path, answer):
+        assert await soon(relay.forward(OWNER, incoming(), client.receive, client.send))
+    # It comes in pieces: with a length and in chunks at once it could be read in two ways.
+    assert len(client.sent) > 3
+    assert client.sent[0]["headers"] == [(b"content-type", b"application/json")]
+    assert client.body == body

@@ -7,6 +7,7 @@ current task and in the context of the task that goes on with it if it waits aft
 """
 
 import asyncio
+import types
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import copy_context
 from typing import Any
@@ -31,13 +32,18 @@ class EagerTask:
         self.done = False
         self.alone = True
         """Whether it has started no other task before its first wait: then nothing else of it can run."""
-        self.task: asyncio.Task[Any] = loop.create_task(self._go_on(), context=self._context)
+        going_on = self._go_on()
+        going_on.send(None)
+        # Not by the loop's factory: one that starts its tasks at once would be ahead of us.
+        self.task: asyncio.Task[Any] = asyncio.Task(going_on, loop=loop, context=self._context)
         self._factory = loop.get_task_factory()
-        loop.set_task_factory(self._spawn)
+        spawn = self._spawn
+        loop.set_task_factory(spawn)
         try:
             self._advance(coroutine.send, None)
         finally:
-            loop.set_task_factory(self._factory)
+            if loop.get_task_factory() is spawn:  # Else the handler has set one of its own.
+                loop.set_task_factory(self._factory)
 
     def cancel(self) -> None:
         """Cancel it here and now, while it waits and its task has not yet gone on with it."""
@@ -68,7 +74,20 @@ class EagerTask:
         return make(loop, coroutine, **options)
 
     async def _go_on(self) -> Any:
-        return None if self.done else await Rest(self._coroutine, self.waits_for)
+        try:
+            await _turn()
+        except asyncio.CancelledError as cancelled:
+            # In its first moments the coroutine has cancelled its own task: that hits what it waits for.
+            waited: Any = self.waits_for
+            if not self.done and not (hasattr(waited, "cancel") and waited.cancel()):
+                try:
+                    self.waits_for = self._coroutine.throw(cancelled)
+                except StopIteration as stop:
+                    return stop.value
+        try:
+            return None if self.done else await Rest(self._coroutine, self.waits_for)
+        except (SystemExit, KeyboardInterrupt) as error:  # A task would end the whole loop with it.
+            raise RuntimeError(f"the handler raised {type(error).__name__}, which is no Exception") from error
 
     def exception(self) -> BaseException | None:
         """What it raised; a cancellation counts."""
@@ -79,6 +98,12 @@ class EagerTask:
     def result(self) -> Any:
         """What it returned."""
         return self.waits_for if self.done else self.task.result()
+
+
+@types.coroutine
+def _turn() -> Generator[None, None, None]:
+    """Wait for the task's turn: a coroutine that has begun hears of it if it is cancelled before."""
+    yield
 
 
 class Rest:

@@ -158,7 +158,10 @@ class Leg:
         main = self._eager = EagerTask(loop, handler)
         self._main = main.task
         if not main.done:
-            if main.alone and self._waits_in(main.waits_for):
+            if self._over:
+                self._end()  # The handler has caught what ended the leg, and goes on.
+                self._late = loop.call_later(self._unwind_seconds, self._abandon)
+            elif main.alone and self._waits_in(main.waits_for):
                 self._rest_at_once(main)
             else:
                 self._stir()

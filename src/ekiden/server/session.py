@@ -41,6 +41,8 @@ _log = logging.getLogger("ekiden.sessions")
 _LISTS: Final = ("toolsListChanged", "promptsListChanged", "resourcesListChanged")
 _MOST_WATCHED: Final = 1000
 """Resources that one session may subscribe to."""
+_LONGEST_WATCHED: Final = 2048
+"""Characters of a URI that a session remembers: as many as browsers take."""
 _MOST_RUNNING: Final = 1024
 """Requests that may run at once in one session: a lost connection does not end them."""
 _HANDSHAKE_SECONDS: Final = 10.0
@@ -276,6 +278,8 @@ class Session:
         """Be told when a resource changes."""
         if type(uri) is not str:
             raise InvalidParams("Invalid params: `uri` is required and must be a string")
+        if len(uri) > _LONGEST_WATCHED:
+            raise InvalidParams(f"Invalid params: `uri` has more than {_LONGEST_WATCHED} characters")
         if len(self._watched) >= _MOST_WATCHED:
             raise InvalidParams(f"Invalid params: a session watches at most {_MOST_WATCHED} resources")
         self._watched[uri] = None

@@ -58,7 +58,7 @@ class FunctionStep:
         """Run the function once."""
         try:
             value = await Handler(self._function).call(*self._arguments)
-        except (asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit):
+        except (asyncio.CancelledError, GeneratorExit):
             raise
         except BaseException as error:
             again = self.retry is not None and isinstance(error, self.retry.on)

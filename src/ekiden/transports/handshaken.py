@@ -274,6 +274,7 @@ class SessionHTTP:
             try:
                 async for message in session.changes():
                     stream.append(message)
+                    await stream.has_room()
                 stream.end()
             except SessionsFull:
                 stream.end()

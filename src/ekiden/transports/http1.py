@@ -14,6 +14,7 @@ import logging
 from collections import deque
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 import httptools
 
@@ -75,7 +76,10 @@ class Connections:
         """The path of a request's target."""
         known = self._paths.get(url)
         if known is None:
-            known = (httptools.parse_url(url).path or b"/").decode("latin-1")
+            try:
+                known = unquote((httptools.parse_url(url).path or b"/").decode("latin-1"))
+            except httptools.HttpParserInvalidURLError:
+                raise _Refused(400, "The request's target is no URL") from None
             if len(self._paths) < _PATHS:
                 self._paths[url] = known
         return known
@@ -129,6 +133,15 @@ class Connection(asyncio.Protocol):
         self._reading = False
         self._closing = False
         self._lingering = False
+        self._expecting = False
+        """Whether the client waits for leave to send a body, while another request is answered."""
+        self._pairs: list[tuple[bytes, bytes]] = []
+        self._size = 0
+        self._unread = 0
+        """Bytes of a request that the parser keeps to itself: a header that has not ended yet."""
+        self._unsent = 0
+        self._moved = self._since
+        """When the client last took anything of what is `_unsent`."""
         self.writable: asyncio.Future[None] | None = None
         """Done when the client reads again; None while it does."""
 
@@ -161,6 +174,8 @@ class Connection(asyncio.Protocol):
         if self.writable is not None:
             self.writable.set_result(None)
             self.writable = None
+            if self._waiting:
+                self.loop.call_soon(self._go_on)
 
     def shutdown(self) -> None:
         """The server ends: what runs is answered, and nothing more."""
@@ -169,14 +184,21 @@ class Connection(asyncio.Protocol):
             self.transport.close()
 
     def look(self, now: float) -> None:
-        """Close the connection if it is idle, or a request takes too long to arrive."""
-        if self._lingering:
+        """Close the connection if it is idle, or a request or its answer takes too long on its way."""
+        unsent = self.transport.get_write_buffer_size()
+        if unsent != self._unsent:
+            self._unsent, self._moved = unsent, now
+        elif unsent and now - self._moved > self._all.limits.stall_seconds:
+            self.transport.abort()  # To close would wait for the client to take the rest.
+        elif self._lingering:
             if now - self._since > _LINGER_SECONDS:
                 self.transport.close()
-        elif self._reading:
+        elif self._reading and not self._is_full():
             if now - self._since > self._all.limits.body_seconds:
                 self._refuse(408, "The request took too long to arrive")
-        elif self._exchange is None and now - self._since > self._keep_alive_seconds:
+        elif unsent or self._waiting or self._exchange is not None:
+            pass
+        elif now - self._since > self._keep_alive_seconds:
             self._closing = True
             self.transport.close()
 
@@ -185,8 +207,13 @@ class Connection(asyncio.Protocol):
         parser = self._parser
         if self._closing and self._exchange is None:
             return
+        pairs, size = self._pairs, self._size
         try:
             parser.feed_data(data)
+            if pairs is self._pairs and size == self._size and self._reading:
+                self._unread += len(data)
+                if self._unread > _HEAD_BYTES:
+                    self._refuse(431, "The request's headers are too long")
         except httptools.HttpParserUpgrade as upgrade:
             self._decline(data[upgrade.args[0] :])
         except httptools.HttpParserCallbackError as error:
@@ -205,10 +232,16 @@ class Connection(asyncio.Protocol):
         The parser has stopped before the body, so a new one gets the head again, without the offer.
         """
         method: bytes = self._parser.get_method()
+        if method == b"CONNECT":  # An upgrade by its method, however often it is read.
+            self._refuse(501, "Not implemented: this is no proxy")
+            return
         kept = [pair for pair in self._pairs if pair[0] not in (b"upgrade", b"connection")]
-        head = b"%b %b HTTP/1.1\r\n%b\r\n" % (
+        if not self._parser.should_keep_alive():
+            kept.append((b"connection", b"close"))
+        head = b"%b %b HTTP/%b\r\n%b\r\n" % (
             method,
             self._url,
+            self._parser.get_http_version().encode(),
             b"".join(b"%b: %b\r\n" % pair for pair in kept),
         )
         self._parser = httptools.HttpRequestParser(self)
@@ -219,7 +252,9 @@ class Connection(asyncio.Protocol):
     def on_message_begin(self) -> None:
         """A request begins."""
         self._url = b""
-        self._pairs: list[tuple[bytes, bytes]] = []
+        self._pairs = []
+        self._trailing = self._expecting = False
+        self._unread = 0
         self._body = b""
         self._size = 0
         self._chunks: list[bytes] | None = None
@@ -233,8 +268,12 @@ class Connection(asyncio.Protocol):
             raise _Refused(414, "The request's target is too long")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header."""
+        """One header; what comes after the body is none, and nobody asked for it."""
         self._size += len(name) + len(value)
+        if self._trailing:
+            if self._size > self._body_limit:
+                raise _Refused(413, f"Body too large: the limit is {self._body_limit} bytes")
+            return
         if self._size > _HEAD_BYTES:
             raise _Refused(431, "The request's headers are too long")
         self._pairs.append((name.lower(), value))
@@ -244,6 +283,7 @@ class Connection(asyncio.Protocol):
         if self._parser.should_upgrade():
             return
         self._size = 0
+        self._trailing = True
         headers = dict(self._pairs)
         method, path = self._parser.get_method().decode("latin-1"), self._all.path(self._url)
         refusal = self._application.refusal(method, path, "", headers)
@@ -253,7 +293,8 @@ class Connection(asyncio.Protocol):
         incoming = Incoming(method, path, self._pairs, headers, refusal, b"")
         self._next = Exchange(self, incoming, keep_alive)
         if refusal is None and headers.get(b"expect", b"").lower() == b"100-continue":
-            self.transport.write(_CONTINUE)
+            self._expecting = True
+            self._go_on()
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
@@ -272,14 +313,20 @@ class Connection(asyncio.Protocol):
         if self._parser.should_upgrade():
             return
         self._reading = False
+        if self._closing:
+            return
         exchange = self._next
         exchange.incoming.body = self._body if self._chunks is None else b"".join(self._chunks)
-        if self._exchange is None:
+        if self._exchange is None and self.writable is None and not self._waiting:
             self._begin(exchange)
             return
         self._waiting.append(exchange)
-        if len(self._waiting) >= _QUEUED:
+        if self._is_full():
             self.transport.pause_reading()
+
+    def _is_full(self) -> bool:
+        """Whether so much waits to be answered that nothing more is read."""
+        return len(self._waiting) >= _QUEUED
 
     # Answering
 
@@ -300,10 +347,21 @@ class Connection(asyncio.Protocol):
         """An exchange is over: on to the next one."""
         self._exchange = None
         self._end(exchange)
-        while self._waiting and self._exchange is None and not self._closing:
-            if len(self._waiting) == _QUEUED:
-                self.transport.resume_reading()
-            self._begin(self._waiting.popleft())
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Answer what waits for its turn, as long as the client takes the answers."""
+        while self._exchange is None and self.writable is None and not self._closing:
+            if self._waiting:
+                if len(self._waiting) == _QUEUED:
+                    self._since = self.loop.time()
+                    self.transport.resume_reading()
+                self._begin(self._waiting.popleft())
+                continue
+            if self._expecting:
+                self._expecting = False
+                self.transport.write(_CONTINUE)
+            break
 
     def _end(self, exchange: "Exchange") -> None:
         if self._closing or not exchange.keep_alive:
@@ -314,10 +372,10 @@ class Connection(asyncio.Protocol):
 
     def _refuse(self, status: int, reason: str) -> None:
         """Give up on what comes in: say why, unless an answer is under way, and close."""
-        self._closing = True
+        was_closing, self._closing = self._closing, True
         self._reading = False
         self._waiting.clear()
-        if self._exchange is None:
+        if self._exchange is None and not was_closing:
             body = jsonrpc.error_response(None, InvalidRequest(reason))
             self.write_json(status, body, keep_alive=False)
             self._linger()

@@ -127,6 +127,10 @@ class _Answer:
         if self._ready and not self._begun:
             self._begun = True
             status: int = self._parser.get_status_code()
+            if (
+                not self.complete
+            ):  # An answer in pieces is framed anew: a length besides would be a second one.
+                self._headers = [pair for pair in self._headers if pair[0] != b"content-length"]
             await self._send({"type": "http.response.start", "status": status, "headers": self._headers})
             if not self.complete:
                 self._pieces.append(b"")  # The head of a stream goes at once.
