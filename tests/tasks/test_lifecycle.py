@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from ekiden import Context, InvalidParams, RegistrationError, Server, TaskLimits, ToolError
 from ekiden.testing import CallFailed
@@ -424,3 +425,46 @@ async def test_capabilities_of_the_creating_request_count(store: Any) -> None:
         failed = await rich.until(await plain.start("stubborn"), "failed")
         assert failed["error"]["code"] == -32021
         assert failed["error"]["data"] == {"requiredCapabilities": {"roots": {}}}
+
+
+async def test_the_echo_task_of_the_seeds_in_todays_form(store: Any) -> None:
+    """Message by message; ids and times are masked."""
+    server = new_server(store, tasks=TaskLimits(poll_seconds=0.1, ttl_seconds=60))
+
+    class Echo(BaseModel):
+        input: str
+
+    @server.tool(task="required")
+    async def echo(ctx: Context) -> str:
+        answer = await ctx.elicit("Please provide the input string to echo back", Echo, key="echo_input")
+        return f"Echo: {answer.data.input if answer.action == 'accept' else 'nothing'}"
+
+    def masked(result: dict[str, Any]) -> dict[str, Any]:
+        dropped = ("taskId", "createdAt", "lastUpdatedAt", "_meta")
+        assert all(field in result for field in dropped), result
+        return {name: value for name, value in result.items() if name not in dropped}
+
+    async with server.running():
+        client = TaskClient(server)
+        created = (await client.ask("echo")).result
+        usual = {"ttlMs": 60000, "pollIntervalMs": 100}
+        assert masked(created) == {"resultType": "task", "status": "working", **usual}
+        task_id = created["taskId"]
+        schema = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
+        message = "Please provide the input string to echo back"
+        params = {"mode": "form", "message": message, "requestedSchema": schema}
+        assert masked(await client.until(task_id, "input_required")) == {
+            "resultType": "complete",
+            "status": "input_required",
+            **usual,
+            "inputRequests": {"echo_input.1": {"method": "elicitation/create", "params": params}},
+        }
+        response = {"action": "accept", "content": {"input": "Hello World!"}}
+        acknowledged = await client.update(task_id, {"echo_input.1": response})
+        assert set(acknowledged) == {"resultType", "_meta"}
+        assert masked(await client.until(task_id, "completed")) == {
+            "resultType": "complete",
+            "status": "completed",
+            **usual,
+            "result": {"content": [{"type": "text", "text": "Echo: Hello World!"}]},
+        }

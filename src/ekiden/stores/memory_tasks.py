@@ -28,6 +28,7 @@ class MemoryTasks(TaskStore):
         self._journals: dict[str, dict[str, bytes]] = {}
         self._due: dict[str, tuple[str, float]] = {}
         """The audience and the due time of tasks that have one."""
+        self._expires: dict[str, float] = {}
         self._watchers = Watchers()
 
     def _save(self, record: TaskRecord, entries: Mapping[str, Entry] | None) -> None:
@@ -35,6 +36,8 @@ class MemoryTasks(TaskStore):
         journal = self._journals.setdefault(record.id, {})
         for key, entry in (entries or {}).items():
             journal[key] = _pack(entry)
+        if record.expires is not None:
+            self._expires[record.id] = record.expires
         if record.due is None:
             self._due.pop(record.id, None)
         else:
@@ -110,16 +113,16 @@ class MemoryTasks(TaskStore):
 
     async def overdue(self, *, now: float, limit: int) -> list[str]:
         """Tasks whose time is over."""
-        records = (decode_record(row) for row in self._rows.values())
-        late = [r.id for r in records if not r.final and r.expires is not None and r.expires <= now]
-        return late[:limit]
+        late = (task_id for task_id, expires in self._expires.items() if expires <= now)
+        records = [decode_record(self._rows[task_id]) for task_id in late]
+        return [record.id for record in records if not record.final][:limit]
 
     async def forget(self, *, before: float) -> int:
         """Remove old tasks."""
-        records = [decode_record(row) for row in self._rows.values()]
-        old = [record for record in records if record.expires is not None and record.expires < before]
+        late = [task_id for task_id, expires in self._expires.items() if expires < before]
+        old = [decode_record(self._rows[task_id]) for task_id in late]
         for record in old:
-            del self._rows[record.id]
+            del self._rows[record.id], self._expires[record.id]
             self._journals.pop(record.id, None)
             self._due.pop(record.id, None)
             self._flows.pop(record.flow, None)

@@ -19,6 +19,7 @@ import procrastinate
 import psycopg
 from procrastinate.exceptions import ConnectorException
 from procrastinate.jobs import Status
+from procrastinate.worker import Worker
 
 from ekiden.errors import StoreUnavailable
 from ekiden.stores.postgres_database import Connection, PostgresDatabase
@@ -36,6 +37,8 @@ _CHANNEL: Final = "ekiden_tasks"
 _AGAIN_SECONDS: Final = 1.0
 _STALLED_SECONDS: Final = 60.0
 _GOODBYE_SECONDS: Final = 3.0
+_NAG_SECONDS: Final = 1.0
+_GOODBYES: Final = 3
 _HINTS: Final = 20
 """Jobs that a worker handles at once; each only makes it look."""
 
@@ -55,6 +58,7 @@ class PostgresDispatch:
         self._opened: Any = None
         self._listening: asyncio.Task[None] | None = None
         self._working: asyncio.Task[None] | None = None
+        self._ending: set[asyncio.Task[None]] = set()
 
     # Telling
 
@@ -99,13 +103,23 @@ class PostgresDispatch:
             remove()
             self._workers -= works
             if not self._workers and self._working is not None:
-                self._working.cancel()
+                self._end(self._working)
                 self._working = None
             if not self._watchers and self._listening is not None:
-                self._listening.cancel()
+                self._end(self._listening)
                 self._listening = None
 
         return end
+
+    def _end(self, task: "asyncio.Task[None]") -> None:
+        """Cancel a task until it has heard it: what it waits for may swallow a cancellation."""
+        if task.done():
+            return
+        if task not in self._ending:
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+        task.cancel()
+        task.get_loop().call_later(_NAG_SECONDS, self._end, task)
 
     async def _keep_on(self, work: Callable[[], Any]) -> None:
         """Begin again whenever the database has been away."""
@@ -116,9 +130,6 @@ class PostgresDispatch:
                 _log.debug("The database does not tell of tasks right now: %s", error)
             except Exception:
                 _log.exception("Hearing of tasks failed; it begins again")
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                return  # A worker of procrastinate ends well when it is cancelled.
             await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _listen(self) -> None:
@@ -131,13 +142,26 @@ class PostgresDispatch:
 
     async def _work(self) -> None:
         await self._open()
-        await self._app.run_worker_async(
+        worker: Any = Worker(
+            app=self._app,
             queues=[_QUEUE],
             concurrency=_HINTS,
             install_signal_handlers=False,
             delete_jobs="always",
             shutdown_graceful_timeout=1.0,
         )
+        running = asyncio.create_task(worker.run())
+        try:
+            await asyncio.shield(running)
+        except asyncio.CancelledError:
+            # A worker may overhear that it is cancelled, but not that it is to stop.
+            for _ in range(_GOODBYES):
+                worker.stop()
+                await asyncio.wait({running}, timeout=_NAG_SECONDS / (_GOODBYES + 1))
+                if running.done():
+                    break
+                running.cancel()
+            raise
 
     async def clear(self) -> None:
         """Remove jobs whose worker died."""
@@ -153,9 +177,9 @@ class PostgresDispatch:
 
     async def close(self) -> None:
         """Hear nothing any more."""
-        ended = [task for task in (self._listening, self._working) if task is not None]
+        for task in (self._listening, self._working):
+            if task is not None:
+                self._end(task)
         self._listening = self._working = None
-        for task in ended:
-            task.cancel()
-        if ended:
-            await asyncio.wait(ended, timeout=_GOODBYE_SECONDS)
+        if self._ending:
+            await asyncio.wait(set(self._ending), timeout=2 * _GOODBYE_SECONDS)

@@ -138,10 +138,11 @@ class TaskLeg(Leg):
 
     def cancel(self) -> None:
         """The client wants the task to stop: the handler is cancelled, as any coroutine is."""
-        if not self.cancelling and not self._over:
-            self.cancelling = True
-            if self._main is not None and not self._main.done():
-                self._main.cancel()
+        if self.cancelling or self._over or self._main is None:
+            return  # One that has not begun is looked at again.
+        self.cancelling = True
+        if not self._main.done():
+            self._main.cancel()
 
     async def _wind_up(self, main: EagerTask) -> None:
         if self.cancelling and self._steps:
