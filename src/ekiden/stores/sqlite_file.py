@@ -246,9 +246,14 @@ class SQLiteFile:
         return version
 
     async def close(self) -> None:
-        """Close the file."""
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
-        self._thread.shutdown()
+        """Close the file. Whoever uses it again opens it again."""
+        thread, self._thread = self._thread, ThreadPoolExecutor(1, "ekiden-sqlite")
+        await asyncio.get_running_loop().run_in_executor(thread, self._close)
+        thread.shutdown()
+
+    def __del__(self) -> None:
+        """A server keeps its store open for as long as it lives: here both end."""
+        self._close()
 
     def _close(self) -> None:
         with self._reading:
