@@ -126,7 +126,7 @@ def _sample_columns(samples: list[Sample]) -> tuple[str, str, str, str]:
 
 
 def _start_table(figures: Figures) -> str:
-    rows = [(name, f"{figures.imports[name]:.3f}", f"{figures.starts[name]:.3f}") for name in figures.starts]
+    rows = [(name, f"{figures.imports[name]:.3f}", f"{figures.starts[name]:.3f}") for name in figures.imports]
     return table(("server", "import s", "start to first answer s"), rows)
 
 
