@@ -92,7 +92,7 @@ DEEDS: dict[str, tuple[Deed, type[Exception], str]] = {
         "an event of more than",
     ),
     "an event of endless lines": (
-        floods(STREAM, b"data: xxxxxxxxxxxxxxxxxxxxxxx\n" * 999),
+        floods(STREAM, b"data: one line more, and no end\n" * 999),
         TransportError,
         "an event of more than",
     ),
