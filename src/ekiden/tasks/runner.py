@@ -8,23 +8,18 @@ from the store's signals only makes it look sooner.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
 
 import msgspec
 
-from ekiden.errors import InternalError, NonDeterminismError, ProtocolError, StoreUnavailable
-from ekiden.rounds.journal import Entry
-from ekiden.rounds.leg import Ended, Suspended
-from ekiden.rounds.outcome import Complete, Failed, Outcome
-from ekiden.tasks import moves
-from ekiden.tasks.leg import TaskCancelled, TaskJournal, TaskLeg
-from ekiden.tasks.moves import Ending, LostClaim
+from ekiden.errors import InternalError, StoreUnavailable
+from ekiden.tasks.moves import LostClaim
 from ekiden.tasks.record import TaskRecord
+from ekiden.tasks.run import Run, Work, spell_error
 from ekiden.tasks.store import Held, Signal, TaskStore
-from ekiden.wire.json import UNSPEAKABLE, encode
 
-__all__ = ["Runner", "TaskLimits", "Work", "ending_of"]
+__all__ = ["Runner", "TaskLimits"]
 
 _log = logging.getLogger("ekiden.tasks")
 
@@ -58,23 +53,6 @@ class TaskLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How often a worker looks by itself, in case a signal was lost."""
 
 
-class Work(Protocol):
-    """A task's tool, as the server that has it knows it."""
-
-    title: str
-    capabilities: Mapping[str, Any]
-    tidies: bool
-    """Whether there is a clean-up for cancelled tasks."""
-
-    async def run(self, leg: TaskLeg, say: Callable[[str], None]) -> Outcome | Suspended:
-        """Run the handler. `say` takes its status message."""
-        ...
-
-    async def tidy(self, entries: Mapping[str, Entry]) -> None:
-        """Clean up after a cancellation."""
-        ...
-
-
 class Runner:
     """Runs the tasks of one server in one process."""
 
@@ -92,7 +70,7 @@ class Runner:
         self._find = find
         self._audience = audience
         self._clock = clock
-        self._runs: dict[str, _Run] = {}
+        self._runs: dict[str, Run] = {}
         self._promised = 0
         self._claiming: set[asyncio.Task[None]] = set()
         self._foreign: set[str] = set()
@@ -152,11 +130,11 @@ class Runner:
 
     def adopt(self, held: Held) -> None:
         """Run a task that is claimed already."""
-        run = _Run(self, held)
+        run = Run(self, held)
         self._runs[held.record.id] = run
         run.task = asyncio.create_task(self._guard(run))
 
-    async def _guard(self, run: "_Run") -> None:
+    async def _guard(self, run: "Run") -> None:
         try:
             await run.perform()
         except LostClaim as lost:
@@ -247,7 +225,7 @@ class Runner:
         if len(self._foreign) > _MOST_FOREIGN:
             self._foreign.clear()
         if ids := await self.store.overdue(now=now, limit=100):
-            error = _spell_error(InternalError("The task expired"))
+            error = spell_error(InternalError("The task expired"))
             await self.store.expire(ids, error, now=now, message="The task's time to live is over.")
         await self.store.forget(before=now - self.limits.keep_seconds)
 
@@ -291,251 +269,3 @@ class Runner:
     def find(self, record: TaskRecord) -> Work | None:
         """The tool of a task, if this server has it."""
         return self._find(record)
-
-
-class _Run:
-    """One task while this process holds it. Implements `ekiden.rounds.ledger.RoundMemory` for its leg."""
-
-    def __init__(self, runner: Runner, held: Held) -> None:
-        self._runner = runner
-        self._store = runner.store
-        self._held = held
-        self.id = held.record.id
-        self.fence = held.fence
-        self.task: asyncio.Task[None] | None = None
-        self._leg: TaskLeg | None = None
-        self._journal = TaskJournal(held.entries)
-        self._lost = False
-        self._look_again = False
-        self._looking: asyncio.Task[None] | None = None
-        self._telling: asyncio.Task[None] | None = None
-        self._message: str | None = None
-        self._told_at = float("-inf")
-        self._writing = asyncio.Lock()
-
-    # Running
-
-    async def perform(self) -> None:
-        """Run the task to the end of a leg."""
-        record, runner = self._held.record, self._runner
-        work = runner.find(record)
-        if work is None:
-            _log.warning("Task %s wants tool %r, which is not here; put back", self.id, record.tool)
-            runner.leave_to_others(self.id)
-            await self._store.release(
-                self.id, self.fence, now=runner.now(), after=runner.limits.sweep_seconds
-            )
-        elif record.state == "tidying":
-            await self._tidy(work)
-        elif record.attempts > runner.limits.attempts:
-            await self._fail("The task was given up: its workers were lost too often")
-        else:
-            await self._run_leg(work)
-
-    async def _run_leg(self, work: Work) -> None:
-        leg = self._leg = TaskLeg(
-            work.title,
-            self._held,
-            self._journal,
-            capabilities=work.capabilities,
-            clock=self._runner.now,
-            memory=self,
-            on_news=self._on_news,
-        )
-        if self._look_again:
-            self.look_soon()
-        try:
-            ended = await work.run(leg, self._say)
-        except TaskCancelled:
-            await self._stop(work)
-            return
-        except Ended:
-            raise LostClaim(f"task {self.id} was lost in the middle of a leg") from None
-        except NonDeterminismError as error:
-            _log.error("Task %s: %s", self.id, error)
-            ended = Failed(InternalError(f"NonDeterminismError: {error}"))
-        finally:
-            self._quieten()
-        await self._end(leg, ended, work)
-
-    async def _end(self, leg: TaskLeg, ended: Outcome | Suspended, work: Work) -> None:
-        now = self._runner.now()
-        async with self._writing:
-            unsaved, self._journal.unsaved = self._journal.unsaved, {}
-            if isinstance(ended, Suspended):
-                leaves = leg.leaves(ended, self._message)
-                try:
-                    await self._runner.insist(
-                        lambda: self._store.suspend(self.id, self.fence, leaves, unsaved, now=now)
-                    )
-                except LostClaim:
-                    # Cancelled at the moment when the leg came to rest: there is no handler to tell.
-                    current = await self._store.load(self.id)
-                    if current is None or current.fence != self.fence or current.state != "stopping":
-                        raise
-                    await self._stop(work)
-                return
-            ending = ending_of(ended)
-            message = self._message if isinstance(ended, Failed) else None  # How far it came.
-            await self._runner.insist(
-                lambda: self._store.finish(self.id, self.fence, ending, unsaved, now=now, message=message)
-            )
-
-    async def _fail(self, why: str) -> None:
-        _log.error("Task %s: %s", self.id, why)
-        ending = Ending(error=_spell_error(InternalError(why)))
-        now = self._runner.now()
-        await self._runner.insist(lambda: self._store.finish(self.id, self.fence, ending, now=now))
-
-    async def _stop(self, work: Work) -> None:
-        now, lease = self._runner.now(), self._runner.limits.lease_seconds
-        await self._runner.insist(
-            lambda: self._store.stop(self.id, self.fence, now=now, lease=lease, tidy=work.tidies)
-        )
-        if work.tidies:
-            await self._tidy(work)
-
-    async def _tidy(self, work: Work) -> None:
-        if work.tidies and self._held.record.attempts <= self._runner.limits.attempts:
-            try:
-                await work.tidy(self._journal.entries)
-            except Exception:
-                _log.exception("The clean-up of task %s failed", self.id)
-        await self._runner.insist(lambda: self._store.tidied(self.id, self.fence))
-
-    async def hand_over(self) -> None:
-        """The process ends, or the claim is lost: in the first case others may go on at once."""
-        self._quieten()
-        if self._lost:
-            return
-        async with self._writing:
-            await self._release()
-
-    async def _release(self) -> None:
-        with contextlib.suppress(LostClaim, StoreUnavailable):
-            unsaved, self._journal.unsaved = self._journal.unsaved, {}
-            if unsaved:
-                await self._store.append(self.id, self.fence, unsaved)
-            await self._store.release(self.id, self.fence, now=self._runner.now())
-
-    # What the leg commits
-
-    async def recall(self) -> Mapping[str, Entry]:
-        """Everything is in the journal already."""
-        return {}
-
-    async def commit(self, entries: Mapping[str, Entry]) -> None:
-        """Commit a step as it ends, with what led to it."""
-        batch = {**self._journal.unsaved, **entries}
-        if not batch:
-            return
-        self._journal.unsaved = {}
-        state = await self._runner.insist(lambda: self._store.append(self.id, self.fence, batch))
-        if state is None:
-            self._lost = True
-            raise Ended(Failed(InternalError("The task was taken over by another worker")))
-        self._journal.committed.update(entries)
-        if state == "stopping" and self._leg is not None:
-            self._leg.cancel()
-
-    # What others do meanwhile
-
-    def look_soon(self) -> None:
-        """Something may have changed: look."""
-        if self._leg is None:
-            self._look_again = True
-        elif self._looking is None or self._looking.done():
-            self._look_again = False
-            self._looking = asyncio.create_task(self._look())
-        else:
-            self._look_again = True
-
-    async def _look(self) -> None:
-        assert self._leg is not None
-        try:
-            current = await self._store.load(self.id)
-        except StoreUnavailable:
-            return  # The renewal will look again.
-        if current is None or current.fence != self.fence:
-            self.lose()
-            return
-        if current.final:
-            return  # It has just ended here.
-        if current.state == "stopping":
-            self._leg.cancel()
-        if answers := moves.unread(current, self._leg.seen):
-            self._leg.deliver(answers)
-        if self._look_again:
-            self._look_again = False
-            await self._look()
-
-    def lose(self) -> None:
-        """Another worker has the task, or it is over: what runs here counts for nothing."""
-        if not self._lost:
-            self._lost = True
-            _log.warning("Task %s was taken over or has ended while it ran here", self.id)
-            if self.task is not None:
-                self.task.cancel()
-
-    # What others should see meanwhile
-
-    def _say(self, message: str) -> None:
-        self._message = message
-        self._tell()
-
-    def _on_news(self) -> None:
-        if self._leg is not None and self._leg.has_news:
-            self._tell(at_once=True)
-
-    def _tell(self, *, at_once: bool = False) -> None:
-        if self._telling is not None and not self._telling.done():
-            return
-        delay = 0.0
-        if not at_once:
-            loop = asyncio.get_running_loop()
-            delay = max(0.0, self._told_at + self._runner.limits.message_seconds - loop.time())
-        self._telling = asyncio.create_task(self._publish(delay))
-
-    async def _publish(self, delay: float) -> None:
-        await asyncio.sleep(delay)
-        while self._leg is not None:
-            async with self._writing:
-                self._told_at = asyncio.get_running_loop().time()
-                leaves, batch = self._leg.leaves(message=self._message), self._journal.unsaved
-                self._journal.unsaved = {}
-                try:
-                    await self._store.publish(self.id, self.fence, leaves, batch, now=self._runner.now())
-                except (LostClaim, StoreUnavailable) as problem:
-                    self._journal.unsaved = {**batch, **self._journal.unsaved}
-                    _log.info("The news of task %s cannot be told: %s", self.id, problem)
-                    return
-                self._leg.left(leaves)
-            if not self._leg.has_news:
-                return
-
-    def _quieten(self) -> None:
-        """Nobody looks or tells any more; what is being written right now is written to its end."""
-        if self._looking is not None:
-            self._looking.cancel()
-        if self._telling is not None and not self._writing.locked():
-            self._telling.cancel()
-
-
-def ending_of(outcome: Outcome) -> Ending:
-    """An outcome as the row keeps it."""
-    if isinstance(outcome, Complete):
-        try:
-            return Ending(result=encode(outcome.as_dict()))
-        except UNSPEAKABLE:
-            _log.exception("A task's result cannot be kept")
-            return Ending(error=_spell_error(InternalError("The result cannot be sent as JSON")))
-    if isinstance(outcome, Failed):
-        return Ending(error=_spell_error(outcome.error))
-    raise TypeError(f"a task cannot end with {type(outcome).__name__}")
-
-
-def _spell_error(error: ProtocolError) -> bytes:
-    spelled: dict[str, Any] = {"code": error.code, "message": error.message}
-    if error.data is not None:
-        spelled["data"] = error.data
-    return encode(spelled)
