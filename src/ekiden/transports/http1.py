@@ -19,6 +19,7 @@ import httptools
 
 from ekiden.errors import InvalidRequest
 from ekiden.transports.asgi import StreamableHTTP
+from ekiden.transports.heads import Heads
 from ekiden.transports.http1_exchange import CLOSE, STATUS_LINES, Exchange
 from ekiden.transports.reply import Incoming
 from ekiden.wire import jsonrpc
@@ -122,6 +123,7 @@ class Connection(asyncio.Protocol):
         self._body_limit = all_of_them.limits.body
         self._keep_alive_seconds = keep_alive_seconds
         self._parser: Any = httptools.HttpRequestParser(self)
+        self._heads = Heads()
         self._exchange: Exchange | None = None
         self._waiting: deque[Exchange] = deque()
         self._since = loop.time()
@@ -200,9 +202,17 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take what came in."""
+        if self._exchange is None:
+            if self._closing:
+                return
+            if not self._reading and not self._waiting and self.writable is None:
+                if (incoming := self._heads.find(data, self._body_limit)) is not None:
+                    self._begin(Exchange(self, incoming, keep_alive=True))
+                    return
+        self._parse(data)
+
+    def _parse(self, data: bytes) -> None:
         parser = self._parser
-        if self._closing and self._exchange is None:
-            return
         pairs, size = self._pairs, self._size
         try:
             parser.feed_data(data)
@@ -241,7 +251,7 @@ class Connection(asyncio.Protocol):
             b"".join(b"%b: %b\r\n" % pair for pair in kept),
         )
         self._parser = httptools.HttpRequestParser(self)
-        self.data_received(head + rest)
+        self._parse(head + rest)
 
     # What the parser calls
 
@@ -313,6 +323,8 @@ class Connection(asyncio.Protocol):
             return
         exchange = self._next
         exchange.incoming.body = self._body if self._chunks is None else b"".join(self._chunks)
+        if exchange.keep_alive:
+            self._heads.learn(exchange.incoming)
         if self._exchange is None and self.writable is None and not self._waiting:
             self._begin(exchange)
             return
