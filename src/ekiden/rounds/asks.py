@@ -12,15 +12,19 @@ from typing import Any, Final
 import msgspec
 
 from ekiden.rounds.journal import fingerprint
-from ekiden.wire.json import canonical, is_object
+from ekiden.wire.json import canonical
 
-__all__ = ["Ask", "MalformedAnswer", "UnfitAnswer", "declares"]
+__all__ = ["PREFIXES", "Ask", "MalformedAnswer", "UnfitAnswer", "declares"]
 
 ELICIT: Final = "elicitation/create"
 SAMPLE: Final = "sampling/createMessage"
 LIST_ROOTS: Final = "roots/list"
 
-_PREFIX: Final = {ELICIT: "elicit", SAMPLE: "sample", LIST_ROOTS: "roots"}
+PREFIXES: Final = {ELICIT: "elicit", SAMPLE: "sample", LIST_ROOTS: "roots"}
+"""The readable part of a derived key, by method."""
+
+
+_FORM_MODE: Final[Mapping[str, Any]] = {"form": {}}
 
 
 class MalformedAnswer(Exception):
@@ -42,11 +46,6 @@ class Ask(msgspec.Struct, frozen=True):
     digest: str
     """Fingerprint of the question as it is rendered: a reworded question is another question."""
 
-    @property
-    def prefix(self) -> str:
-        """The readable part of a derived key."""
-        return _PREFIX[self.method]
-
     def request(self) -> dict[str, Any]:
         """The question as an input request."""
         if self.params is None:
@@ -63,10 +62,10 @@ def declares(declared: Mapping[str, Any], needed: Mapping[str, Any]) -> bool:
     """Whether capabilities include what is needed. `elicitation: {}` means its form mode."""
     for name, wanted in needed.items():
         given: Any = declared.get(name)
-        if name == "elicitation" and given == {}:
-            given = {"form": {}}
-        if not is_object(given):
+        if type(given) is not dict:
             return False
-        if not declares(given, wanted):
+        if not given and name == "elicitation":
+            given = _FORM_MODE
+        if wanted and not declares(given, wanted):
             return False
     return True

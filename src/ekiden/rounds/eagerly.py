@@ -20,11 +20,23 @@ __all__ = ["EagerTask", "Rest"]
 class EagerTask:
     """A coroutine in a task of its own, begun already. If `done`, it has ended without a wait."""
 
-    __slots__ = ("_context", "_coroutine", "_factory", "_loop", "alone", "done", "error", "task", "waits_for")
+    __slots__ = (
+        "_caller",
+        "_context",
+        "_coroutine",
+        "_factory",
+        "_loop",
+        "alone",
+        "done",
+        "error",
+        "task",
+        "waits_for",
+    )
 
     def __init__(self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any]) -> None:
         self._loop = loop
         self._coroutine = coroutine
+        self._caller = asyncio.current_task(loop)
         self._context = copy_context()
         self.error: BaseException | None = None
         self.waits_for: Any = None
@@ -46,12 +58,11 @@ class EagerTask:
                 loop.set_task_factory(self._factory)
 
     def cancel(self) -> None:
-        """Cancel it here and now, while it waits and its task has not yet gone on with it."""
+        """Cancel it here and now: its task has not yet gone on with it, nor its caller with anything else."""
         self._advance(self._coroutine.throw, asyncio.CancelledError)
 
     def _advance(self, resume: Callable[[Any], Any], sent: Any) -> None:
-        loop = self._loop
-        caller = asyncio.current_task(loop)
+        loop, caller = self._loop, self._caller
         if caller is not None:
             _leave_task(loop, caller)
         _enter_task(loop, self.task)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ekiden.errors import InternalError, MissingCapability
-from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer, declares
+from ekiden.rounds.asks import PREFIXES, Ask, MalformedAnswer, UnfitAnswer, declares
 from ekiden.rounds.eagerly import EagerTask
 from ekiden.rounds.journal import Entry, Journal
 from ekiden.rounds.ledger import RoundMemory
@@ -165,9 +165,8 @@ class TaskLeg(Leg):
         """The answer to a question: read before, here already, or awaited."""
         if self._over:
             await self._refuse()
-        self._not_in_a_step("ask")
-        self.use("asks")
-        name = self._name("a:", key, f"{ask.prefix}-{ask.digest}")
+        self._enter("ask", "asks")
+        name = self._name("a:", key, f"{PREFIXES[ask.method]}-{ask.digest}")
         entry = self.journal.find(name)
         if entry is not None and entry.digest == ask.digest:
             with contextlib.suppress(UnfitAnswer, MalformedAnswer):
@@ -208,6 +207,7 @@ class TaskLeg(Leg):
     async def _answer_to(self, question: Question, ask: Ask) -> Any:
         future: asyncio.Future[Any] = self._loop.create_future()
         self._asks[question.key] = (ask, future)
+        self._latest = future
         self._stir()
         self._loop.call_later(_PUT_AFTER, self._on_news)
         try:
@@ -233,7 +233,7 @@ class TaskLeg(Leg):
             return
         self._sleeps += 1
         name = f"t:{self._sleeps}"
-        future = self._pauses[name] = self._loop.create_future()
+        future = self._latest = self._pauses[name] = self._loop.create_future()
         self._timers[name] = until
         timer = self._loop.call_later(remaining, self._ring, name)
         self._stir()
@@ -255,7 +255,7 @@ class TaskLeg(Leg):
         """A checkpoint commits what has been done so far."""
         if self._over:
             await self._refuse()
-        self._not_in_a_step("end its round")
+        self._enter("end its round")
         name = self._name("p:", key, "checkpoint")
         if self.journal.find(name) is None:
             self._remember(name, Entry("pause", "", None, self._in_order()))

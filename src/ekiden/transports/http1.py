@@ -205,10 +205,10 @@ class Connection(asyncio.Protocol):
         if self._exchange is None:
             if self._closing:
                 return
-            if not self._reading and not self._waiting and self.writable is None:
-                if (incoming := self._heads.find(data, self._body_limit)) is not None:
-                    self._begin(Exchange(self, incoming, keep_alive=True))
-                    return
+            idle = not self._reading and not self._waiting and self.writable is None
+            if idle and (incoming := self._heads.find(data, self._body_limit)) is not None:
+                self._begin(Exchange(self, incoming, keep_alive=True))
+                return
         self._parse(data)
 
     def _parse(self, data: bytes) -> None:
