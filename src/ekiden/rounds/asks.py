@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ekiden.rounds.journal import fingerprint
+from ekiden.rounds.journal import fingerprint, framed
 from ekiden.wire.json import canonical
 
 __all__ = ["PREFIXES", "Ask", "MalformedAnswer", "UnfitAnswer", "declares"]
@@ -55,7 +55,7 @@ class Ask(msgspec.Struct, frozen=True):
 
 def digest_of(method: str, params: Mapping[str, Any] | None) -> str:
     """The fingerprint of a question."""
-    return fingerprint(method.encode(), canonical(params))
+    return fingerprint(framed(method.encode(), canonical(params)))
 
 
 def declares(declared: Mapping[str, Any], needed: Mapping[str, Any]) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-__all__ = ["Entry", "Journal", "Kind", "fingerprint"]
+__all__ = ["Entry", "Journal", "Kind", "fingerprint", "framed", "spelled"]
 
 Kind: TypeAlias = Literal["answer", "step", "failure", "cut", "again", "draw", "pause"]
 """`failure` is a step that raised, `cut` one that its handler cut short, `again` one that is to be tried
@@ -28,11 +28,19 @@ _DIGEST_BYTES: Final = 9
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 
 
-def fingerprint(*parts: bytes) -> str:
+def fingerprint(content: bytes) -> str:
     """A short name for content: 12 characters, the same in every process."""
-    content = parts[0] if len(parts) == 1 else b"".join([b"%d:%b" % (len(part), part) for part in parts])
-    digest = blake2b(content, digest_size=_DIGEST_BYTES).digest()
-    return b2a_base64(digest, newline=False).translate(_URL_SAFE).decode()
+    return spelled(blake2b(content, digest_size=_DIGEST_BYTES).digest())
+
+
+def framed(*parts: bytes) -> bytes:
+    """Parts as one content: what one of them says is never taken for another's."""
+    return b"".join([b"%d:%b" % (len(part), part) for part in parts])
+
+
+def spelled(data: bytes) -> str:
+    """Bytes, in threes, as text that fits into keys and URLs."""
+    return b2a_base64(data, newline=False).translate(_URL_SAFE).decode()
 
 
 class Entry(msgspec.Struct, array_like=True):

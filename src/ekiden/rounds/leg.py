@@ -138,9 +138,10 @@ class Leg(Running):
             except (UnfitAnswer, MalformedAnswer):
                 pass  # Not read before, or by validators of the author's own, who changed their mind.
         wire_key = name[2:]
-        if wire_key not in self._responses or not self._counts_for(wire_key, ask):
+        raw = self._responses.get(wire_key, _UNANSWERED)
+        # Without a token nobody can tell whether an answer was given to this very question.
+        if raw is _UNANSWERED or (self._asked is not None and self._asked.get(wire_key) != ask.digest):
             return _UNANSWERED
-        raw = self._responses[wire_key]
         try:
             value = ask.read(raw)
         except MalformedAnswer as problem:
@@ -175,7 +176,8 @@ class Leg(Running):
 
     async def _first_time(self, step: Step, name: str) -> Entry:
         in_order = self._in_order()
-        self._freshen()
+        if not self.fresh:
+            self._freshen()
         self._busy += 1
         try:
             task = self._loop.create_task(self._perform(step, name, in_order))
@@ -330,22 +332,19 @@ class Leg(Running):
             )
         return f"{name}-{count + 1}"
 
-    def _counts_for(self, name: str, ask: Ask) -> bool:
-        """Whether an answer to `name` was given to this very question. Without a token nobody can tell."""
-        return self._asked is None or self._asked.get(name) == ask.digest
-
     def _in_order(self) -> bool:
         return self._main is None or asyncio.current_task() is self._main
 
     def _remember(self, name: str, entry: Entry) -> None:
-        self._freshen()
+        if not self.fresh:
+            self._freshen()
         self.journal.add(name, entry)
 
     def _freshen(self) -> None:
-        if not self.fresh:
-            self.fresh = True
-            if self.on_fresh is not None:
-                self.on_fresh()
+        """The handler is beyond what earlier legs did."""
+        self.fresh = True
+        if self.on_fresh is not None:
+            self.on_fresh()
 
     async def _refuse(self) -> NoReturn:
         """An effect after the end. A handler that catches even this is put to sleep, or it would spin."""

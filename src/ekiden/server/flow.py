@@ -17,7 +17,7 @@ from ekiden.rounds.asks import declares
 from ekiden.rounds.claims import Claims
 from ekiden.rounds.journal import Entry, Journal
 from ekiden.rounds.leg import BACKGROUND, Ended, Leg, Restart, Suspended, mixed_styles
-from ekiden.rounds.outcome import Failed, Interim, Outcome
+from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome
 from ekiden.server.context import Context
 from ekiden.server.handlers import Handler
 from ekiden.server.manual import InputRequired, capabilities_for, spelled_requests
@@ -29,7 +29,6 @@ from ekiden.telemetry.counts import record
 from ekiden.telemetry.spans import link_to
 from ekiden.transports.port import Stream
 from ekiden.wire import versions
-from ekiden.wire.json import is_object
 from ekiden.wire.modern import Request
 
 if TYPE_CHECKING:
@@ -52,6 +51,8 @@ class Ending(Protocol):
         ...
 
 
+_NONE: Final[dict[str, Any]] = {}
+
 _GIVE_UP: Final = 10
 """Interim results after which clients give up by default; all official SDKs agree on it."""
 
@@ -70,7 +71,9 @@ class Call(msgspec.Struct):
 
     def end(self, value: Any) -> Outcome | Suspended | InputRequired:
         """What the handler's value means, unless it only ends the round."""
-        return value if isinstance(value, Suspended | InputRequired) else self.ending.complete(value)
+        if type(value) is Suspended or isinstance(value, InputRequired):
+            return value
+        return self.ending.complete(value)
 
 
 class Flows:
@@ -89,11 +92,16 @@ class Flows:
         """Where there is a store for them."""
         self.parking = ParkingLot(most=limits.parked_calls, seconds=limits.answer_seconds)
 
-    async def run(self, call: Call) -> Outcome:
+    def run(self, call: Call) -> Coroutine[Any, Any, Outcome]:
         """One round of a call."""
-        responses = _responses(call.request.params)
-        if "requestState" in call.request.params:
-            return await self._go_on(call, responses)
+        params = call.request.params
+        responses = params.get("inputResponses", _NONE)
+        if type(responses) is not dict:
+            raise InvalidParams("Invalid params: `inputResponses` must be an object")
+        return (self._go_on if "requestState" in params else self._first)(call, responses)
+
+    async def _first(self, call: Call, responses: Mapping[str, Any]) -> Outcome:
+        """The first round, which brings no state."""
         claims = self._sealer.first(call.request)
         is_modern = call.request.meta.protocol_version == versions.MODERN
         if self.tasks is not None and is_modern and call.handler.task in ("optional", "required"):
@@ -149,7 +157,7 @@ class Flows:
             self.parking.check_room()
         leg = Leg(
             call.title,
-            Journal(dict(claims.journal)),
+            Journal(claims.journal.copy()),
             responses=responses,
             asked=asked,
             fresh=not claims.round,
@@ -208,7 +216,11 @@ class Flows:
                 ended = call.end(await run)
             except BaseException as error:
                 ended = call.ending.failed(error)
-            outcome = await self._outcome(call, claims, leg, context, ended)
+            outcome: Outcome
+            if type(ended) is Complete:
+                outcome = ended
+            else:
+                outcome = await self._outcome(call, claims, leg, context, ended)
         except Restart:
             raise
         except Ended as recorded:
@@ -242,8 +254,11 @@ class Flows:
                 ended.pauses.remove(BACKGROUND)
                 if not ended.asks and not ended.pauses and self.tasks is not None:
                     return await self.tasks.create(call.request, claims, claims.journal, leg.wishes)
-            requests = {key: ask.request() for key, ask in ended.asks.items()}
-            claims.asked = {key: ask.digest for key, ask in ended.asks.items()}
+            requests: dict[str, dict[str, Any]] = {}
+            claims.asked = {}
+            for key, ask in ended.asks.items():
+                requests[key] = ask.request()
+                claims.asked[key] = ask.digest
             claims.pauses = ended.pauses
             if call.handler.parked:
                 claims.parked, claims.journal = (
@@ -256,7 +271,8 @@ class Flows:
                 return Interim(requests, None)
         else:
             return ended
-        self._warn_of_length(leg.handler, claims.round + 1)
+        if claims.round >= _GIVE_UP - 3:
+            self._warn_of_length(leg.handler, claims.round + 1)
         return Interim(requests, self._sealer.seal(claims) or await self._sealer.spill(claims))
 
     def _manual(
@@ -275,14 +291,4 @@ class Flows:
         return requests
 
     def _warn_of_length(self, handler: str, rounds: int) -> None:
-        if rounds >= _GIVE_UP - 2:
-            _log.warning(
-                "%s has ended %d rounds; clients give up after %d by default", handler, rounds, _GIVE_UP
-            )
-
-
-def _responses(params: dict[str, Any]) -> dict[str, Any]:
-    responses = params.get("inputResponses", {})
-    if not is_object(responses):
-        raise InvalidParams("Invalid params: `inputResponses` must be an object")
-    return responses
+        _log.warning("%s has ended %d rounds; clients give up after %d by default", handler, rounds, _GIVE_UP)

@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 
 from ekiden.errors import UsageError
 from ekiden.rounds.asks import ELICIT, Ask, MalformedAnswer, UnfitAnswer
-from ekiden.rounds.journal import fingerprint
+from ekiden.rounds.journal import fingerprint, framed
 from ekiden.server.schemas import explain, json_validator, lean_schema, type_adapter
 from ekiden.wire.json import canonical, is_array, is_object
 
@@ -50,6 +50,8 @@ class Cancelled(msgspec.Struct, frozen=True):
 
 Answer: TypeAlias = Accepted[T] | Declined | Cancelled
 
+_NEEDS: Final[Mapping[str, Any]] = {"elicitation": {"form": {}}}
+
 _WRAPPED: Final = "value"
 """The name of the one field that a single type becomes."""
 
@@ -74,26 +76,32 @@ class Form(msgspec.Struct):
     """A requested schema, and how to read what was filled in."""
 
     schema: dict[str, Any]
-    read: Callable[[dict[str, Any]], Any]
+    read: Callable[[Any], Answer[Any]]
     spelled: bytes
+    """The part of every question's fingerprint that is the form's."""
 
     def ask(self, message: str) -> Ask:
         """The question that shows this form."""
+        text = message.encode()
         return Ask(
             ELICIT,
             {"mode": "form", "message": message, "requestedSchema": self.schema},
-            {"elicitation": {"form": {}}},
-            functools.partial(read_elicitation, self.read),
-            fingerprint(b"form", self.spelled, message.encode()),
+            _NEEDS,
+            self.read,
+            fingerprint(b"%b%d:%b" % (self.spelled, len(text), text)),
         )
+
+
+def _form(schema: dict[str, Any], read: Callable[[dict[str, Any]], Any]) -> Form:
+    return Form(schema, functools.partial(read_elicitation, read), framed(b"form", canonical(schema)))
 
 
 def read_elicitation(read: Callable[[dict[str, Any]], Any], raw: Any) -> Answer[Any]:
     """An `ElicitResult` as an answer; `read` checks the content of an accepted one."""
-    action = raw.get("action") if is_object(raw) else None
+    action = raw.get("action") if type(raw) is dict else None
     if action == "accept":
         content = raw.get("content")
-        if content is not None and not is_object(content):
+        if content is not None and type(content) is not dict:
             raise MalformedAnswer("`content` must be an object")
         return Accepted(read(content or {}))
     if action == "decline":
@@ -116,7 +124,7 @@ def _form_of_type(hint: Any) -> Form:
     single = _is_single(hint)
     adapter = type_adapter(_one_field(hint) if single else hint, what)
     schema = _restricted(lean_schema(adapter, "validation", what), what, _labels(hint))
-    return Form(schema, _reader(adapter, schema, single), canonical(schema))
+    return _form(schema, _reader(adapter, schema, single))
 
 
 def _is_single(hint: Any) -> bool:
@@ -185,7 +193,7 @@ def _explicit_form(schema: Mapping[str, Any]) -> Form:
             raise UnfitAnswer(found)
         return content
 
-    return Form(given, read, canonical(given))
+    return _form(given, read)
 
 
 # The restricted schema

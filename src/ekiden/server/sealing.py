@@ -5,6 +5,7 @@ goes to the log and to a metric, where no attacker reads it.
 """
 
 import logging
+import os
 import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -13,7 +14,7 @@ import msgspec
 
 from ekiden.errors import InvalidParams, UsageError
 from ekiden.rounds.claims import Claims, Expected, StateRefused, decode_claims, encode_claims, verify
-from ekiden.rounds.journal import Entry, fingerprint
+from ekiden.rounds.journal import Entry, fingerprint, spelled
 from ekiden.rounds.ledger import Ledger
 from ekiden.server.keys import KeyRing
 from ekiden.telemetry.counts import count
@@ -25,6 +26,9 @@ __all__ = ["RoundLimits", "Sealer"]
 _log = logging.getLogger("ekiden.state")
 
 _REFUSED: Final = "Invalid or expired requestState"
+
+_FLOW_BYTES: Final = 12
+"""96 bits: no two calls ever have the same name, and nobody guesses one."""
 
 
 class RoundLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,23 +92,25 @@ class Sealer:
         """The claims of a call that begins now."""
         now = self._clock()
         about = self.expected(request)
-        trace = request.meta.fields.get("traceparent")
-        return Claims(
-            issued=now,
-            expires=now,
-            started=now,
-            audience=about.audience,
-            method=about.method,
-            target=about.target,
-            arguments=about.arguments,
-            principal=about.principal,
-            flow=secrets.token_urlsafe(12),
-            round=0,
-            asked={},
-            pauses=[],
-            journal={},
-            trace=trace if isinstance(trace, str) else None,
+        claims = Claims(
+            now,  # issued
+            now,  # expires
+            now,  # started
+            about.audience,
+            about.method,
+            about.target,
+            about.arguments,
+            about.principal,
+            spelled(os.urandom(_FLOW_BYTES)),
+            0,  # round
+            {},  # asked
+            [],  # pauses
+            {},  # journal
         )
+        trace = request.meta.fields.get("traceparent")
+        if type(trace) is str:
+            claims.trace = trace
+        return claims
 
     def open(self, token: Any, request: Request) -> Claims:
         """The claims of a token that was issued for this very request, or the one error.

@@ -7,7 +7,7 @@ client goes away, the request is cancelled.
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
 from typing import Any, Final
 
 import msgspec
@@ -108,21 +108,18 @@ class StreamableHTTP:
             return None
         return outcome.render(self.endpoint.dialect, familiar[0])
 
-    async def exchange(
+    def exchange(
         self, incoming: Incoming, receive: Receive, send: Send, respond: Respond | None = None
-    ) -> None:
+    ) -> Coroutine[Any, Any, None]:
         """Answer one request, whose body is here. `respond` is a shorter way for what is no stream."""
         headers = incoming.headers
-        if incoming.refusal is not None and self.handshaken.allows(incoming):
-            await self.handshaken.serve(incoming, receive, send)
-        elif incoming.refusal is not None:
-            await Reply(send, headers, self.limits.stall_seconds).refuse(*incoming.refusal)
-        elif len(headers) != len(incoming.pairs):
-            await self._long_way(incoming, receive, send)
-        elif (request := self._usual(incoming.body, headers)) is not None:
-            await self._answer(request, receive, Reply(send, headers, self.limits.stall_seconds, respond))
-        else:
-            await self._long_way(incoming, receive, send)
+        if incoming.refusal is not None:
+            if self.handshaken.allows(incoming):
+                return self.handshaken.serve(incoming, receive, send)
+            return Reply(send, headers, self.limits.stall_seconds).refuse(*incoming.refusal)
+        if len(headers) == len(incoming.pairs) and (request := self._usual(incoming.body, headers)):
+            return self._answer(request, receive, Reply(send, headers, self.limits.stall_seconds, respond))
+        return self._long_way(incoming, receive, send)
 
     def _usual(self, body: bytes, headers: Headers) -> Request | None:
         try:
@@ -229,7 +226,7 @@ class StreamableHTTP:
         return None
 
     async def _answer(self, request: Request, receive: Receive, reply: Reply) -> None:
-        if (ready := self.endpoint.at_once(request)) is not None:
+        if request.name is None and (ready := self.endpoint.at_once(request)) is not None:
             await reply.finish(ready, self.endpoint.dialect, request.id)
             return
         run = Started(self.endpoint.answer(request, reply))

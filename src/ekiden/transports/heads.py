@@ -5,14 +5,15 @@ the body differs. What the parser made of such a head once, it would make of it 
 looked up, with the length cut out, and only what is new is parsed.
 """
 
-import re
 from typing import Final
 
 from ekiden.transports.reply import Incoming
 
 __all__ = ["Heads"]
 
-_LENGTH: Final = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ([1-9][0-9]{0,15})(?=\r\n)")
+_FIELD: Final = len(b"\r\nContent-Length: ")
+_DIGITS: Final = 15
+"""Of a length; a body that needs more is refused for other reasons."""
 _MOST: Final = 8
 """Heads that are remembered on one connection: the tools that a client calls in turn."""
 _LONGEST: Final = 4096
@@ -35,16 +36,23 @@ class Heads:
         """The request that `data` is, from its first byte to its last, if its head is known."""
         self._new = None
         end = data.find(b"\r\n\r\n")
-        length = _LENGTH.search(data, 0, end + 2)
-        if length is None or end > _LONGEST or len(data) != end + 4 + (size := int(length[1])):
+        at = data.find(b"\r\nContent-Length: ", 0, end)
+        if at < 0:
+            at = data.find(b"\r\ncontent-length: ", 0, end)
+        line_end = data.find(b"\r\n", at + _FIELD, end + 2)
+        digits = data[at + _FIELD : line_end]
+        if at < 0 or end > _LONGEST or len(digits) > _DIGITS or not digits.isdigit():
             return None
-        head = data[: length.start()] + data[length.end() : end]
+        body = data[end + 4 :]
+        if len(body) != (size := int(digits)):
+            return None
+        head = data[:at] + data[line_end:end]
         known = self._known.get(head)
         if known is None or size > limit:
-            self._new = head, length[1]
+            self._new = head, digits
             return None
-        headers = {**known.headers, b"content-length": length[1]}
-        return Incoming(known.method, known.path, list(headers.items()), headers, None, data[end + 4 :])
+        headers = {**known.headers, b"content-length": digits}
+        return Incoming(known.method, known.path, list(headers.items()), headers, None, body)
 
     def learn(self, incoming: Incoming) -> None:
         """Remember what the parser made of the data for which `find` found nothing."""

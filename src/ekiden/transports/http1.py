@@ -355,7 +355,8 @@ class Connection(asyncio.Protocol):
         """An exchange is over: on to the next one."""
         self._exchange = None
         self._end(exchange)
-        self._go_on()
+        if self._waiting or self._expecting:
+            self._go_on()
 
     def _go_on(self) -> None:
         """Answer what waits for its turn, as long as the client takes the answers."""
@@ -399,7 +400,13 @@ class Connection(asyncio.Protocol):
         """Write a whole response."""
         self.transport.write(
             b"%bcontent-type: application/json\r\ncontent-length: %d\r\n%b%b\r\n%b"
-            % (STATUS_LINES[status], len(body), self.head(), b"" if keep_alive else CLOSE, body)
+            % (
+                STATUS_LINES[status],
+                len(body),
+                self._all.common(self.state),
+                b"" if keep_alive else CLOSE,
+                body,
+            )
         )
 
     def head(self) -> bytes:

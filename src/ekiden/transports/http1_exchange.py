@@ -80,7 +80,7 @@ class Exchange:
             await asyncio.shield(self._left)
         return {"type": "http.disconnect"}
 
-    async def respond(self, status: int, body: bytes) -> None:
+    def respond(self, status: int, body: bytes) -> None:
         """Send a response that is JSON and no stream."""
         if not self._gone and not self._complete:
             self._complete = True

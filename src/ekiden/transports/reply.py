@@ -6,7 +6,6 @@ left, and keeps the proxies in between awake.
 
 import asyncio
 import contextlib
-import functools
 from collections.abc import Callable, Coroutine, MutableMapping
 from typing import Any, Final, TypeAlias
 
@@ -26,7 +25,7 @@ Scope: TypeAlias = MutableMapping[str, Any]
 Event: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Coroutine[Any, Any, Event]]
 Send: TypeAlias = Callable[[Event], Coroutine[Any, Any, None]]
-Respond: TypeAlias = Callable[[int, bytes], Coroutine[Any, Any, None]]
+Respond: TypeAlias = Callable[[int, bytes], None]
 """Sends status and body of a response that is JSON and no stream."""
 
 _LATE_SECONDS: Final = 0.02
@@ -131,7 +130,7 @@ class Reply:
     __slots__ = (
         "_accept",
         "_ended",
-        "_respond_json",
+        "_respond_at_once",
         "_send",
         "_stall_seconds",
         "_streaming",
@@ -144,7 +143,7 @@ class Reply:
         self, send: Send, headers: Headers, stall_seconds: float, respond: Respond | None = None
     ) -> None:
         self._send = send
-        self._respond_json = respond or functools.partial(respond_json, send)
+        self._respond_at_once = respond
         self._accept = headers.get(b"accept")
         self._stall_seconds = stall_seconds
         self._writing: asyncio.Lock | None = None
@@ -204,7 +203,10 @@ class Reply:
         body = outcome.render(dialect, request_id)
         if not self._streaming:
             status = http_status(outcome.error.code) if type(outcome) is Failed else 200
-            await self._respond_json(status, body)
+            if self._respond_at_once is not None:
+                self._respond_at_once(status, body)
+            else:
+                await respond_json(self._send, status, body)
             return
         assert self._writing is not None
         async with self._writing:
@@ -212,7 +214,7 @@ class Reply:
 
     async def error(self, dialect: Dialect, request_id: RequestId | None, error: ProtocolError) -> None:
         """Answer with an error found before dispatch."""
-        await self._respond_json(http_status(error.code), dialect.error(request_id, error))
+        await respond_json(self._send, http_status(error.code), dialect.error(request_id, error))
 
     async def accepted(self) -> None:
         """A notification was taken."""
