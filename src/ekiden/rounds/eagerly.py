@@ -7,24 +7,31 @@ current task and in the context of the task that goes on with it if it waits aft
 """
 
 import asyncio
-import types
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import copy_context
-from typing import Any
+from typing import Any, NoReturn
 
 from asyncio.tasks import _enter_task, _leave_task  # pyright: ignore[reportPrivateUsage]  # isort: skip
 
 __all__ = ["EagerTask", "Rest"]
 
 
-class EagerTask:
-    """A coroutine in a task of its own, begun already. If `done`, it has ended without a wait."""
+def _passed_on(name: str) -> Any:
+    return property(lambda task: getattr(task._coroutine, name))  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+
+
+class EagerTask(Coroutine[Any, Any, Any]):
+    """A coroutine in a task of its own, begun already. If `done`, it has ended without a wait.
+
+    It is itself the coroutine that the task runs: what is left of the one that was begun.
+    """
 
     __slots__ = (
         "_caller",
         "_context",
         "_coroutine",
         "_factory",
+        "_handed_over",
         "_loop",
         "alone",
         "done",
@@ -38,16 +45,16 @@ class EagerTask:
         self._coroutine = coroutine
         self._caller = asyncio.current_task(loop)
         self._context = copy_context()
+        self._handed_over = False
+        """Whether the task has come to its turn."""
         self.error: BaseException | None = None
         self.waits_for: Any = None
         """What it waits for; once it is done, its value."""
         self.done = False
         self.alone = True
         """Whether it has started no other task before its first wait: then nothing else of it can run."""
-        going_on = self._go_on()
-        going_on.send(None)
         # Not by the loop's factory: one that starts its tasks at once would be ahead of us.
-        self.task: asyncio.Task[Any] = asyncio.Task(going_on, loop=loop, context=self._context)
+        self.task: asyncio.Task[Any] = asyncio.Task(self, loop=loop, context=self._context)
         self._factory = loop.get_task_factory()
         spawn = self._spawn
         loop.set_task_factory(spawn)
@@ -84,21 +91,51 @@ class EagerTask:
             return asyncio.Task(coroutine, loop=loop, **options)
         return make(loop, coroutine, **options)
 
-    async def _go_on(self) -> Any:
-        try:
-            await _turn()
-        except asyncio.CancelledError as cancelled:
+    # What the task calls
+
+    def send(self, value: Any) -> Any:
+        """Go on; at first only with what is awaited already."""
+        if self._handed_over:
+            try:
+                return self._coroutine.send(value)
+            except (SystemExit, KeyboardInterrupt) as error:
+                raise _harmless(error) from error
+        self._handed_over = True
+        if self.done:
+            raise StopIteration
+        waited, self.waits_for = self.waits_for, None
+        return waited
+
+    def throw(self, error: Any, value: Any = None, traceback: Any = None) -> Any:
+        """Go on with an exception: as a rule, the task was cancelled."""
+        if not self._handed_over:
             # In its first moments the coroutine has cancelled its own task: that hits what it waits for.
-            waited: Any = self.waits_for
-            if not self.done and not (hasattr(waited, "cancel") and waited.cancel()):
-                try:
-                    self.waits_for = self._coroutine.throw(cancelled)
-                except StopIteration as stop:
-                    return stop.value
+            self._handed_over = True
+            if self.done:
+                raise StopIteration
+            waited, self.waits_for = self.waits_for, None
+            if hasattr(waited, "cancel") and waited.cancel():
+                return waited
         try:
-            return None if self.done else await Rest(self._coroutine, self.waits_for)
-        except (SystemExit, KeyboardInterrupt) as error:  # A task would end the whole loop with it.
-            raise RuntimeError(f"the handler raised {type(error).__name__}, which is no Exception") from error
+            return self._coroutine.throw(error)
+        except (SystemExit, KeyboardInterrupt) as ending:
+            raise _harmless(ending) from ending
+        finally:
+            del error  # An exception that is kept must not keep itself, by this frame.
+
+    def close(self) -> None:
+        """Give it up."""
+        self._coroutine.close()
+
+    def __await__(self) -> NoReturn:
+        """Only its task awaits it."""
+        raise RuntimeError("await the task")
+
+    # For whoever looks at the task, or prints it: its code is that of the coroutine.
+    cr_await = _passed_on("cr_await")
+    cr_code = _passed_on("cr_code")
+    cr_frame = _passed_on("cr_frame")
+    cr_running = _passed_on("cr_running")
 
     def exception(self) -> BaseException | None:
         """What it raised; a cancellation counts."""
@@ -111,10 +148,9 @@ class EagerTask:
         return self.waits_for if self.done else self.task.result()
 
 
-@types.coroutine
-def _turn() -> Generator[None, None, None]:
-    """Wait for the task's turn: a coroutine that has begun hears of it if it is cancelled before."""
-    yield
+def _harmless(error: BaseException) -> RuntimeError:
+    """What a task would end the whole loop with, as an exception that ends only itself."""
+    return RuntimeError(f"the handler raised {type(error).__name__}, which is no Exception")
 
 
 class Rest:

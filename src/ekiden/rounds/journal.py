@@ -30,7 +30,8 @@ _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 
 def fingerprint(content: bytes) -> str:
     """A short name for content: 12 characters, the same in every process."""
-    return spelled(blake2b(content, digest_size=_DIGEST_BYTES).digest())
+    digest = blake2b(content, digest_size=_DIGEST_BYTES).digest()
+    return b2a_base64(digest, newline=False).translate(_URL_SAFE).decode()
 
 
 def framed(*parts: bytes) -> bytes:

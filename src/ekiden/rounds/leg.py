@@ -131,12 +131,13 @@ class Leg(Running):
 
     def _known_answer(self, name: str, ask: Ask) -> Any:
         """What was answered to a question: in an earlier leg, or with this request."""
-        entry = self.journal.find(name)
-        if entry is not None and entry.digest == ask.digest:
-            try:
-                return ask.read(entry.value)
-            except (UnfitAnswer, MalformedAnswer):
-                pass  # Not read before, or by validators of the author's own, who changed their mind.
+        if name in self.journal.entries:
+            entry = self.journal.find(name)
+            if entry is not None and entry.digest == ask.digest:
+                try:
+                    return ask.read(entry.value)
+                except (UnfitAnswer, MalformedAnswer):
+                    pass  # Not read before, or by validators of the author's own, who changed their mind.
         wire_key = name[2:]
         raw = self._responses.get(wire_key, _UNANSWERED)
         # Without a token nobody can tell whether an answer was given to this very question.
@@ -240,7 +241,6 @@ class Leg(Running):
             return make()  # A step runs once: what it draws needs no memory of its own.
         if self._over:
             raise asyncio.CancelledError
-        _require_loop()
         self._quiet = 0
         name = self._name("d:", None if key is None else f"{what}:{key}", what)
         entry = self.journal.find(name)
@@ -300,7 +300,7 @@ class Leg(Running):
         self._quiet = 0
         if current_step.get(None) is not None:
             raise UsageError(f"{self.handler}: a step cannot {what}; do it before or after the step")
-        if style is not self.style and style is not None:
+        if style is not None and self.style != style:
             self.use(style)
 
     # Names, order, and what is new
@@ -315,7 +315,7 @@ class Leg(Running):
             self.trace.append(name if key is None else f"{name} ({derived})")
         count, first = self._counts.get(name, (0, None))
         # In its first moments a handler is alone, and its task has no name yet.
-        task = None if self._main is None else asyncio.current_task()
+        task = None if self._main is None else _current_task()
         if task is self._main:
             task = None
         self._counts[name] = (count + 1, first if count else task)
@@ -354,9 +354,9 @@ class Leg(Running):
         raise asyncio.CancelledError
 
 
-def _require_loop() -> None:
+def _current_task() -> asyncio.Task[Any] | None:
     try:
-        asyncio.get_running_loop()
+        return asyncio.current_task()
     except RuntimeError:
         raise UsageError("a plain `def` handler has no effects; make it `async def`") from None
 

@@ -42,6 +42,7 @@ from ekiden.server.tools import OutputInvalid, Tool
 from ekiden.transports.port import Stream
 from ekiden.wire import versions
 from ekiden.wire.headers import check_mirrored_params
+from ekiden.wire.json import is_object
 from ekiden.wire.meta import SUBSCRIPTION_ID
 from ekiden.wire.modern import Request
 
@@ -322,7 +323,7 @@ def _tool_failure(tool: Tool, error: BaseException) -> Outcome | InputRequired:
 
 def _arguments(request: Request) -> dict[str, Any]:
     arguments: Any = request.params.get("arguments", {})
-    if type(arguments) is not dict:
+    if not is_object(arguments):
         raise InvalidParams("Invalid params: `arguments` must be an object")
     return arguments
 

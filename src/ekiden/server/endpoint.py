@@ -1,6 +1,7 @@
 """The server as transports see it: dispatch, with middleware and tracing around it where there are any."""
 
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeAlias
@@ -50,7 +51,7 @@ class ServerEndpoint:
     @property
     def methods(self) -> frozenset[str]:
         """The methods that are answered."""
-        return self._registry.methods
+        return self._registry.offered or self._registry.methods
 
     @property
     def dialect(self) -> Modern:
@@ -76,7 +77,7 @@ class ServerEndpoint:
         """Answer one request."""
         if not self._started:
             return self._start_and_answer(request, stream)
-        if is_tracing():
+        if "opentelemetry.trace" in sys.modules and is_tracing():
             return traced(request, lambda: self._run(request, stream))
         return self._run(request, stream)
 

@@ -29,6 +29,7 @@ from ekiden.telemetry.counts import record
 from ekiden.telemetry.spans import link_to
 from ekiden.transports.port import Stream
 from ekiden.wire import versions
+from ekiden.wire.json import is_object
 from ekiden.wire.modern import Request
 
 if TYPE_CHECKING:
@@ -69,12 +70,6 @@ class Call(msgspec.Struct):
     """The handler in words, for logs and errors."""
     ending: Ending
 
-    def end(self, value: Any) -> Outcome | Suspended | InputRequired:
-        """What the handler's value means, unless it only ends the round."""
-        if type(value) is Suspended or isinstance(value, InputRequired):
-            return value
-        return self.ending.complete(value)
-
 
 class Flows:
     """Runs calls of one server."""
@@ -95,8 +90,8 @@ class Flows:
     def run(self, call: Call) -> Coroutine[Any, Any, Outcome]:
         """One round of a call."""
         params = call.request.params
-        responses = params.get("inputResponses", _NONE)
-        if type(responses) is not dict:
+        responses: Any = params.get("inputResponses", _NONE)
+        if not is_object(responses):
             raise InvalidParams("Invalid params: `inputResponses` must be an object")
         return (self._go_on if "requestState" in params else self._first)(call, responses)
 
@@ -130,7 +125,7 @@ class Flows:
             return await self._resume(call, claims, responses)
         memory = None
         if handler.once is not False and not handler.parked:
-            memory = self._once.claim(claims.flow, claims.round, responses)
+            memory = RoundClaim(self._once, f"{claims.flow}.{claims.round}", responses)
             if (recorded := memory.recorded()) is not None:
                 return recorded
             if handler.once is True and (recorded := await memory.recorded_for_certain()) is not None:
@@ -185,7 +180,7 @@ class Flows:
         context: Context[Any] = parked.context
         context.rebind(call.request, call.stream)
         try:
-            ended = call.end(await parked.leg.resume(values, call.request.meta.capabilities))
+            ended = _ended(call, await parked.leg.resume(values, call.request.meta.capabilities))
         except BaseException as error:
             ended = call.ending.failed(error)
         return await self._outcome(call, claims, parked.leg, context, ended)
@@ -213,7 +208,8 @@ class Flows:
         try:
             leg, context, run = self._begin(call, claims, responses, asked, memory)
             try:
-                ended = call.end(await run)
+                value = await run
+                ended = value if type(value) is Suspended else _ended(call, value)
             except BaseException as error:
                 ended = call.ending.failed(error)
             outcome: Outcome
@@ -236,7 +232,7 @@ class Flows:
             if memory is not None:
                 await memory.release()
             raise
-        if memory is not None and memory.is_claimed:
+        if memory is not None and memory.claimed is not None:
             await memory.finish(outcome)
         return outcome
 
@@ -292,3 +288,10 @@ class Flows:
 
     def _warn_of_length(self, handler: str, rounds: int) -> None:
         _log.warning("%s has ended %d rounds; clients give up after %d by default", handler, rounds, _GIVE_UP)
+
+
+def _ended(call: Call, value: Any) -> Outcome | Suspended | InputRequired:
+    """What the handler's value means, unless it only ends the round."""
+    if isinstance(value, Suspended | InputRequired):
+        return value
+    return call.ending.complete(value)

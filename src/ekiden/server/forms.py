@@ -98,10 +98,10 @@ def _form(schema: dict[str, Any], read: Callable[[dict[str, Any]], Any]) -> Form
 
 def read_elicitation(read: Callable[[dict[str, Any]], Any], raw: Any) -> Answer[Any]:
     """An `ElicitResult` as an answer; `read` checks the content of an accepted one."""
-    action = raw.get("action") if type(raw) is dict else None
+    action = raw.get("action") if is_object(raw) else None
     if action == "accept":
         content = raw.get("content")
-        if content is not None and type(content) is not dict:
+        if content is not None and not is_object(content):
             raise MalformedAnswer("`content` must be an object")
         return Accepted(read(content or {}))
     if action == "decline":

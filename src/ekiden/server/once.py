@@ -42,10 +42,6 @@ class Once:
         self._ended: dict[str, asyncio.Event] = {}
         self._purged_at = clock()
 
-    def claim(self, flow: str, number: int, answers: Mapping[str, Any]) -> "RoundClaim":
-        """A claim on a round; nothing is touched before it is first needed."""
-        return RoundClaim(self, f"{flow}.{number}", answers)
-
     def ended(self, round_id: str) -> asyncio.Event:
         """The event that is set when the owner, if it is in this process, has ended."""
         return self._ended.setdefault(round_id, asyncio.Event())
@@ -71,13 +67,9 @@ class RoundClaim:
         self._round_id = round_id
         self._responses = responses
         self._single: asyncio.Lock | None = None
-        self._claimed: Claimed | None = None
+        self.claimed: Claimed | None = None
+        """What makes the round ours: it is claimed when a step first needs it."""
         self._renewal: asyncio.Task[None] | None = None
-
-    @property
-    def is_claimed(self) -> bool:
-        """Whether the round is ours: it is claimed when a step first needs it."""
-        return self._claimed is not None
 
     @functools.cached_property
     def _answers(self) -> str:
@@ -101,10 +93,10 @@ class RoundClaim:
         if self._single is None:
             self._single = asyncio.Lock()
         async with self._single:
-            while self._claimed is None:
+            while self.claimed is None:
                 match await self._try():
                     case Claimed() as claim:
-                        self._claimed = claim
+                        self.claimed = claim
                         self._renewal = asyncio.get_running_loop().create_task(self._renew(claim.fence))
                     case Recorded(outcome):
                         raise Ended(decode_outcome(outcome))
@@ -112,7 +104,7 @@ class RoundClaim:
                         raise Ended(Failed(InvalidParams("This round has been answered differently before")))
                     case Busy():
                         await self._wait()
-        return self._claimed
+        return self.claimed
 
     async def _try(self) -> Claim:
         once = self._once
@@ -160,23 +152,23 @@ class RoundClaim:
 
     async def finish(self, outcome: Outcome) -> None:
         """Record how the round ended, if it was claimed at all."""
-        if self._claimed is not None:
+        if self.claimed is not None:
             try:
-                await self._once.ledger.finish(self._round_id, self._claimed.fence, encode_outcome(outcome))
+                await self._once.ledger.finish(self._round_id, self.claimed.fence, encode_outcome(outcome))
             finally:
                 self._let_go()
             await self._once.tidy()
 
     async def release(self) -> None:
         """Give the round back: whoever repeats it goes on from the committed steps."""
-        if self._claimed is not None:
+        if self.claimed is not None:
             try:
-                await self._once.ledger.release(self._round_id, self._claimed.fence)
+                await self._once.ledger.release(self._round_id, self.claimed.fence)
             finally:
                 self._let_go()
 
     def _let_go(self) -> None:
-        self._claimed = None
+        self.claimed = None
         if self._renewal is not None:
             self._renewal.cancel()
         self._once.tell(self._round_id)

@@ -55,7 +55,8 @@ class Registry:
         self._cache = cache
         self._page_size = page_size
         self._discovery: bytes | None = None
-        self._offered: frozenset[str] | None = None
+        self.offered: frozenset[str] | None = None
+        """The `methods`, if they are worked out."""
         self.tools: Catalog[Tool] = self._catalog("Tool", "tools", "tools/list", "toolsListChanged")
         self.prompts: Catalog[Prompt] = self._catalog(
             "Prompt", "prompts", "prompts/list", "promptsListChanged"
@@ -71,7 +72,7 @@ class Registry:
         publish = self.hub.list_changed(change)
 
         def on_change() -> None:
-            self._discovery = self._offered = None
+            self._discovery = self.offered = None
             publish()
 
         cache = self._cache.get(method, Cache())
@@ -96,9 +97,9 @@ class Registry:
     @property
     def methods(self) -> frozenset[str]:
         """The methods whose capability is declared; worked out once, and kept until a change."""
-        if self._offered is None:
-            self._offered = frozenset(method for method in _METHODS if self._offers(method))
-        return self._offered
+        if self.offered is None:
+            self.offered = frozenset(method for method in _METHODS if self._offers(method))
+        return self.offered
 
     def _offers(self, method: str) -> bool:
         """Whether the capability that `method` belongs to is declared."""
@@ -157,7 +158,7 @@ class Registry:
 
     def completions_changed(self) -> None:
         """A first completer declares a capability."""
-        self._discovery = self._offered = None
+        self._discovery = self.offered = None
 
 
 def unknown_cache_keys(cache: Mapping[str, Cache]) -> set[str]:

@@ -7,18 +7,17 @@ from typing import Any
 __all__ = ["count", "record"]
 
 
-def _meter() -> Any:
-    api: Any = sys.modules.get("opentelemetry.metrics")
-    return None if api is None else api.get_meter("ekiden")
-
-
 def count(name: str, attributes: Mapping[str, str]) -> None:
     """Add one to a counter."""
-    if (meter := _meter()) is not None:
-        meter.create_counter(name).add(1, dict(attributes))
+    if (api := _api()) is not None:
+        api.get_meter("ekiden").create_counter(name).add(1, dict(attributes))
 
 
 def record(name: str, seconds: float, attributes: Mapping[str, str]) -> None:
     """Record a duration."""
-    if (meter := _meter()) is not None:
-        meter.create_histogram(name, unit="s").record(seconds, dict(attributes))
+    if (api := _api()) is not None:
+        api.get_meter("ekiden").create_histogram(name, unit="s").record(seconds, dict(attributes))
+
+
+def _api() -> Any:
+    return sys.modules.get("opentelemetry.metrics")

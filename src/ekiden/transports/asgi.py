@@ -63,6 +63,7 @@ class StreamableHTTP:
         self, endpoint: Endpoint, *, path: str | None = "/mcp", guard: Guard, limits: Limits
     ) -> None:
         self.endpoint = endpoint
+        self._dialect = endpoint.dialect
         self._path = path
         self._guard = guard
         self.limits = limits
@@ -106,7 +107,7 @@ class StreamableHTTP:
         outcome = None if familiar is None else self.endpoint.at_once(familiar[1])
         if familiar is None or type(outcome) is not Complete:
             return None
-        return outcome.render(self.endpoint.dialect, familiar[0])
+        return outcome.render(self._dialect, familiar[0])
 
     def exchange(
         self, incoming: Incoming, receive: Receive, send: Send, respond: Respond | None = None
@@ -149,7 +150,7 @@ class StreamableHTTP:
         except ProtocolError as error:
             if isinstance(error, EnvelopeError):
                 request_id = error.request_id
-            await reply.error(self.endpoint.dialect, request_id, error)
+            await reply.error(self._dialect, request_id, error)
             return
         await self._answer(request, receive, reply)
 
@@ -227,7 +228,7 @@ class StreamableHTTP:
 
     async def _answer(self, request: Request, receive: Receive, reply: Reply) -> None:
         if request.name is None and (ready := self.endpoint.at_once(request)) is not None:
-            await reply.finish(ready, self.endpoint.dialect, request.id)
+            await reply.finish(ready, self._dialect, request.id)
             return
         run = Started(self.endpoint.answer(request, reply))
         outcome: Outcome | None
@@ -236,7 +237,7 @@ class StreamableHTTP:
         else:
             outcome = await Attendant(receive, reply, self.limits.silence_seconds).attend(run)
         if outcome is not None:
-            await reply.finish(outcome, self.endpoint.dialect, request.id)
+            await reply.finish(outcome, self._dialect, request.id)
 
 
 class _TooLarge(Exception):
