@@ -98,6 +98,23 @@ async def test_requests_follow_each_other_on_one_connection() -> None:
             assert "connection" not in headers
 
 
+async def test_a_body_that_is_longer_than_the_one_before_is_read_whole() -> None:
+    async with _connected() as line:
+        for size in (3, 3000, 3, 99_999, 4):
+            line.send(_post(call("greet", {"name": "x" * size})))
+            assert _text((await line.response())[2]) == f"Hello, {'x' * size}!"
+
+
+async def test_a_known_head_in_pieces_is_one_request() -> None:
+    async with _connected() as line:
+        data = _post(call("greet", {"name": "Ada"}))
+        for cut in (len(data), 1, 40, data.index(b"\r\n\r\n") + 2, len(data) - 1):
+            line.send(data[:cut])
+            await asyncio.sleep(0.02)
+            line.send(data[cut:])
+            assert _text((await line.response())[2]) == "Hello, Ada!"
+
+
 async def test_pipelined_requests_are_answered_in_their_order() -> None:
     async with _connected() as line:
         messages = [call("slowly"), *(call("greet", {"name": str(number)}) for number in range(40))]

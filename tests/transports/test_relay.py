@@ -35,7 +35,7 @@ def incoming(body: bytes = b"{}") -> Incoming:
         (b"connection", b"keep-alive"),
         (b"transfer-encoding", b"chunked"),
     ]
-    return Incoming("POST", "/mcp", pairs, dict(pairs), None, body)
+    return Incoming("POST", "/mcp", dict(pairs), None, body)
 
 
 class Client:

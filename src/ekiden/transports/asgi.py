@@ -84,7 +84,9 @@ class StreamableHTTP:
         headers = dict(pairs)
         method, path = scope["method"], scope["path"]
         refusal = self.refusal(method, path, scope.get("root_path", ""), headers)
-        incoming = Incoming(method, path, pairs, headers, refusal, b"")
+        incoming = Incoming(
+            method, path, headers, refusal, b"", None if len(headers) == len(pairs) else pairs
+        )
         if refusal is None:
             first: Started[Event] = Started(receive())
             body = self._whole_body(first) if first.done else None
@@ -101,7 +103,7 @@ class StreamableHTTP:
     def prepared(self, incoming: Incoming) -> bytes | None:
         """The answer to a request that was answered before, if it lies ready: JSON, with status 200."""
         headers = incoming.headers
-        if headers.get(b"mcp-method") not in self._familiar.methods or len(headers) != len(incoming.pairs):
+        if headers.get(b"mcp-method") not in self._familiar.methods or incoming.repeating is not None:
             return None
         familiar = self._familiar.find(incoming.body, headers)
         outcome = None if familiar is None else self.endpoint.at_once(familiar[1])
@@ -118,7 +120,7 @@ class StreamableHTTP:
             if self.handshaken.allows(incoming):
                 return self.handshaken.serve(incoming, receive, send)
             return Reply(send, headers, self.limits.stall_seconds).refuse(*incoming.refusal)
-        if len(headers) == len(incoming.pairs) and (request := self._usual(incoming.body, headers)):
+        if incoming.repeating is None and (request := self._usual(incoming.body, headers)):
             return self._answer(request, receive, Reply(send, headers, self.limits.stall_seconds, respond))
         return self._long_way(incoming, receive, send)
 
@@ -133,7 +135,7 @@ class StreamableHTTP:
 
     async def _long_way(self, incoming: Incoming, receive: Receive, send: Send) -> None:
         """A message of 2025, or one that is unusual, or wrong, in which case the client is told how."""
-        headers, pairs = incoming.headers, incoming.pairs
+        headers = incoming.headers
         if self.handshaken.takes(incoming):
             await self.handshaken.serve(incoming, receive, send)
             return
@@ -144,8 +146,8 @@ class StreamableHTTP:
             if (request_id := message.id) is None:
                 await reply.accepted()
                 return
-            if len(headers) != len(pairs):
-                reject_duplicates(pairs)
+            if incoming.repeating is not None:
+                reject_duplicates(incoming.repeating)
             request = accept(message, headers, self.endpoint.methods)
         except ProtocolError as error:
             if isinstance(error, EnvelopeError):

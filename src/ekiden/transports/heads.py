@@ -5,13 +5,16 @@ the body differs. What the parser made of such a head once, it would make of it 
 looked up, with the length cut out, and only what is new is parsed.
 """
 
+import re
 from typing import Final
 
+import msgspec
+
 from ekiden.transports.reply import Incoming
+from ekiden.wire.headers import Headers
 
 __all__ = ["Heads"]
 
-_FIELD: Final = len(b"\r\nContent-Length: ")
 _DIGITS: Final = 15
 """Of a length; a body that needs more is refused for other reasons."""
 _MOST: Final = 8
@@ -20,51 +23,57 @@ _LONGEST: Final = 4096
 """Bytes of a head that is worth remembering."""
 _UNUSUAL: Final = frozenset({b"connection", b"expect", b"transfer-encoding", b"upgrade"})
 """Headers that say something about the connection, or how the body is sent: those are parsed each time."""
+_LENGTH: Final = re.compile(rb"\r\ncontent-length: ([0-9]+)(?=\r\n)", re.IGNORECASE)
+
+
+class Head(msgspec.Struct):
+    """A head with its length cut out."""
+
+    before: bytes
+    after: bytes
+    """What follows the length, and the end of the head."""
+    method: str
+    path: str
+    headers: Headers
 
 
 class Heads:
-    """The heads of one connection."""
+    """The heads of one connection, the newest first."""
 
-    __slots__ = ("_known", "_new")
+    __slots__ = ("_known",)
 
     def __init__(self) -> None:
-        self._known: dict[bytes, Incoming] = {}
-        self._new: tuple[bytes, bytes] | None = None
-        """The head, without its length, and the length, of what is to be parsed now."""
+        self._known: list[Head] = []
 
     def find(self, data: bytes, limit: int) -> Incoming | None:
         """The request that `data` is, from its first byte to its last, if its head is known."""
-        self._new = None
-        end = data.find(b"\r\n\r\n")
-        at = data.find(b"\r\nContent-Length: ", 0, end)
-        if at < 0:
-            at = data.find(b"\r\ncontent-length: ", 0, end)
-        line_end = data.find(b"\r\n", at + _FIELD, end + 2)
-        digits = data[at + _FIELD : line_end]
-        if at < 0 or end > _LONGEST or len(digits) > _DIGITS or not digits.isdigit():
-            return None
-        body = data[end + 4 :]
-        if len(body) != (size := int(digits)):
-            return None
-        head = data[:at] + data[line_end:end]
-        known = self._known.get(head)
-        if known is None or size > limit:
-            self._new = head, digits
-            return None
-        headers = {**known.headers, b"content-length": digits}
-        return Incoming(known.method, known.path, list(headers.items()), headers, None, body)
+        for head in self._known:
+            if not data.startswith(head.before):
+                continue
+            start = len(head.before)
+            end = data.find(b"\r\n", start, start + _DIGITS)
+            if end < 0 or not data.startswith(head.after, end):
+                continue
+            length, body = data[start:end], data[end + len(head.after) :]
+            if length.isdigit() and int(length) == len(body) <= limit:
+                headers = {**head.headers, b"content-length": length}
+                return Incoming(head.method, head.path, headers, None, body)
+        return None
 
-    def learn(self, incoming: Incoming) -> None:
-        """Remember what the parser made of the data for which `find` found nothing."""
-        new, self._new = self._new, None
+    def learn(self, data: bytes, incoming: Incoming) -> None:
+        """Remember what the parser made of `data`, if that was this one request."""
         headers = incoming.headers
+        end = data.find(b"\r\n\r\n") + 4
         if (
-            new is not None
+            end <= _LONGEST
+            and data[end:] == incoming.body
             and incoming.refusal is None
-            and headers.get(b"content-length") == new[1] == b"%d" % len(incoming.body)
-            and len(headers) == len(incoming.pairs)
+            and incoming.repeating is None
             and _UNUSUAL.isdisjoint(headers)
+            and (length := _LENGTH.search(data, 0, end)) is not None
+            and length[1] == headers.get(b"content-length") == b"%d" % len(incoming.body)
         ):
-            if len(self._known) == _MOST:
-                self._known.clear()
-            self._known[new[0]] = Incoming(incoming.method, incoming.path, [], headers, None, b"")
+            head = Head(
+                data[: length.start(1)], data[length.end(1) : end], incoming.method, incoming.path, headers
+            )
+            self._known = [head, *self._known[: _MOST - 1]]

@@ -125,6 +125,8 @@ class Connection(asyncio.Protocol):
         self._parser: Any = httptools.HttpRequestParser(self)
         self._heads = Heads()
         self._exchange: Exchange | None = None
+        self._newest: Exchange | None = None
+        """The last one that became whole by what just came in."""
         self._waiting: deque[Exchange] = deque()
         self._since = loop.time()
         """When the connection fell silent, or a request began that is not whole yet."""
@@ -202,14 +204,16 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take what came in."""
-        if self._exchange is None:
-            if self._closing:
-                return
-            idle = not self._reading and not self._waiting and self.writable is None
-            if idle and (incoming := self._heads.find(data, self._body_limit)) is not None:
-                self._begin(Exchange(self, incoming, keep_alive=True))
-                return
+        if self._closing and self._exchange is None:
+            return
+        idle = self._exchange is None and not (self._reading or self._waiting or self.writable)
+        if idle and (incoming := self._heads.find(data, self._body_limit)) is not None:
+            self._begin(Exchange(self, incoming, keep_alive=True))
+            return
         self._parse(data)
+        newest, self._newest = self._newest, None
+        if idle and newest is not None and newest.keep_alive:
+            self._heads.learn(data, newest.incoming)
 
     def _parse(self, data: bytes) -> None:
         parser = self._parser
@@ -296,7 +300,8 @@ class Connection(asyncio.Protocol):
         if refusal is not None and refusal[0] != 405 and _has_body(headers):
             raise _Refused(*refusal)
         keep_alive = self._parser.should_keep_alive() and self._parser.get_http_version() == "1.1"
-        incoming = Incoming(method, path, self._pairs, headers, refusal, b"")
+        repeating = None if len(headers) == len(self._pairs) else self._pairs
+        incoming = Incoming(method, path, headers, refusal, b"", repeating)
         self._next = Exchange(self, incoming, keep_alive)
         if refusal is None and headers.get(b"expect", b"").lower() == b"100-continue":
             self._expecting = True
@@ -321,10 +326,8 @@ class Connection(asyncio.Protocol):
         self._reading = False
         if self._closing:
             return
-        exchange = self._next
+        exchange = self._newest = self._next
         exchange.incoming.body = self._body if self._chunks is None else b"".join(self._chunks)
-        if exchange.keep_alive:
-            self._heads.learn(exchange.incoming)
         if self._exchange is None and self.writable is None and not self._waiting:
             self._begin(exchange)
             return

@@ -73,7 +73,8 @@ class UnixRelay:
 
 
 def _spelled(incoming: Incoming) -> bytes:
-    kept = [pair for pair in incoming.pairs if pair[0] not in _OF_THE_CONNECTION]
+    sent = incoming.repeating or incoming.headers.items()
+    kept = [pair for pair in sent if pair[0] not in _OF_THE_CONNECTION]
     own = [(b"content-length", b"%d" % len(incoming.body)), (b"connection", b"close")]
     lines = b"".join(b"%b: %b\r\n" % pair for pair in (*kept, *own))
     target = f"{incoming.method} {incoming.path}".encode("latin-1")

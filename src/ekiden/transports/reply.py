@@ -44,12 +44,12 @@ class Incoming(msgspec.Struct, gc=False):
 
     method: str
     path: str
-    pairs: list[tuple[bytes, bytes]]
     headers: Headers
-    """The same as a mapping: shorter, where a header was sent twice."""
     refusal: tuple[int, str] | None
     """Why it is refused, as status and reason; then its body may be missing."""
     body: bytes
+    repeating: list[tuple[bytes, bytes]] | None = None
+    """All headers as they were sent, if one was sent twice; else None."""
 
 
 class Attendant:

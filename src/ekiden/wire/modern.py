@@ -5,6 +5,7 @@ the spec implies: what the body says about itself, whether the headers agree, wh
 version, whether we know the method. `Modern` spells what goes back.
 """
 
+import functools
 import re
 from collections.abc import Container, Mapping
 from typing import Any, Final
@@ -36,7 +37,7 @@ _NAMED_BY: Final = {
 """The methods that address one thing, and the parameter that names it; mirrored as `Mcp-Name`."""
 
 _MODERN_HEADER: Final = versions.MODERN.encode()
-_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_.:/{}+-]+")
+_PLAIN_NAME: Final = re.compile(rb"[A-Za-z0-9_.:/{}+-]{1,256}")
 """Names that a header carries as they are, and that no decoding could change."""
 
 _HTTP_STATUS: Final = {
@@ -93,8 +94,8 @@ def accept_at_once(data: bytes, headers: Headers, methods: Container[str]) -> Re
             and value["jsonrpc"] == "2.0"
             and fields[PROTOCOL_VERSION] == versions.MODERN
             and headers[b"mcp-protocol-version"] == _MODERN_HEADER
-            and headers[b"mcp-method"] == method.encode()
-            and (key is None or (headers[b"mcp-name"] == name.encode() and _PLAIN_NAME.fullmatch(name)))
+            and _plain(headers[b"mcp-method"]) == method
+            and (key is None or _plain(headers[b"mcp-name"]) == name)
             and method in methods
         ):
             meta = RequestMeta(versions.MODERN, capabilities, client_info, None, None, fields)
@@ -102,6 +103,12 @@ def accept_at_once(data: bytes, headers: Headers, methods: Container[str]) -> Re
     except (KeyError, TypeError, AttributeError):
         pass
     return None
+
+
+@functools.lru_cache(maxsize=1024)
+def _plain(value: bytes) -> str | None:
+    """A header's value, if it is a plain name."""
+    return value.decode() if _PLAIN_NAME.fullmatch(value) else None
 
 
 def accept(message: Message, headers: Headers | None, methods: Container[str]) -> Request:
