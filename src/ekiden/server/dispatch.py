@@ -5,7 +5,6 @@ can mend is an `isError` result; what the request got wrong is a JSON-RPC error;
 got wrong is logged with its trace and told without it.
 """
 
-import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
@@ -18,18 +17,23 @@ from ekiden.errors import (
     InvalidParams,
     InvalidRequest,
     MissingCapability,
-    NonDeterminismError,
     ProtocolError,
     StoreUnavailable,
-    ToolError,
     UsageError,
 )
 from ekiden.rounds.asks import declares
-from ekiden.rounds.leg import Ended, Restart
 from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.server.catalog import Catalog
 from ekiden.server.completions import completion_result, read_reference
-from ekiden.server.flow import Call, Ending, Flows
+from ekiden.server.endings import (
+    Ending,
+    PlainEnding,
+    ToolEnding,
+    ends_more_than_a_call,
+    tool_error,
+    tool_failure,
+)
+from ekiden.server.flow import Call, Flows
 from ekiden.server.handlers import Handler
 from ekiden.server.manual import InputRequired
 from ekiden.server.registry import Registry
@@ -38,7 +42,6 @@ from ekiden.server.schemas import ArgumentsInvalid
 from ekiden.server.sessions import session_answers
 from ekiden.server.signatures import HintedParameters
 from ekiden.server.subscriptions import read_filter
-from ekiden.server.tools import OutputInvalid, Tool
 from ekiden.transports.port import Stream
 from ekiden.wire import versions
 from ekiden.wire.headers import check_mirrored_params
@@ -93,7 +96,7 @@ class Dispatcher:
             _log.error("%s %s: %s", request.method, request.name or "", error)
             return Failed(InternalError("The server's store is not available right now: try again later"))
         except BaseException as error:
-            if _ends_more_than_a_call(error):
+            if ends_more_than_a_call(error):
                 raise
             _log.exception("%s %s failed", request.method, request.name or "")
             return Failed(InternalError("Internal error"))
@@ -108,20 +111,20 @@ class Dispatcher:
         try:
             bound = tool.parameters.bind(arguments)
         except ArgumentsInvalid as problem:
-            return _tool_error(f"Invalid arguments for tool {tool.key!r}: {problem}")
+            return tool_error(f"Invalid arguments for tool {tool.key!r}: {problem}")
         if tool.handler.is_direct and _is_first(request.params):
             try:
                 return Complete(tool.result(await tool.handler.call(**bound)))
             except BaseException as error:
-                return _direct(_tool_failure(tool, error), tool.title)
-        return await self._flow(tool.handler, bound, request, stream, _ToolEnding(tool), tool.title)
+                return _direct(tool_failure(tool, error), tool.title)
+        return await self._flow(tool.handler, bound, request, stream, ToolEnding(tool), tool.title)
 
     async def _get_prompt(self, request: Request, stream: Stream) -> Outcome:
         prompt = self._registry.prompts.get(request.name or "")
         if prompt is None:
             raise InvalidParams(f"Unknown prompt: {request.name}")
         bound = _bind(prompt.parameters, _arguments(request), f"prompt {prompt.key!r}")
-        ending = _PlainEnding(prompt.result)
+        ending = PlainEnding(prompt.result)
         return await self._perform(prompt.handler, bound, request, stream, ending, f"Prompt {prompt.key!r}")
 
     async def _read_resource(self, request: Request, stream: Stream) -> Outcome:
@@ -131,7 +134,7 @@ class Dispatcher:
             bound = _bind(resource.parameters, values, f"resource {uri!r}")
         except InvalidParams:
             raise _unknown_resource(uri) from None
-        ending = _PlainEnding(functools.partial(resource.result, uri=uri))
+        ending = PlainEnding(functools.partial(resource.result, uri=uri))
         title = f"Resource {resource.key!r}"
         return await self._perform(resource.handler, bound, request, stream, ending, title)
 
@@ -242,7 +245,7 @@ class Dispatcher:
 
 
 def _task_methods(tasks: "Tasks") -> dict[str, Answer]:
-    tasks.use(_ToolEnding)
+    tasks.use(ToolEnding)
     return {
         "tasks/get": tasks.get,
         "tasks/update": tasks.update,
@@ -270,57 +273,6 @@ def _direct(ended: Outcome | InputRequired, title: str) -> Outcome:
     return ended
 
 
-def _ends_more_than_a_call(error: BaseException) -> bool:
-    """Whether an exception is not the handler's own: the process ends, or the request was cancelled."""
-    if isinstance(error, asyncio.CancelledError):
-        task = asyncio.current_task()
-        return task is None or task.cancelling() > 0
-    return isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit)
-
-
-class _ToolEnding(msgspec.Struct):
-    """How a tool ends."""
-
-    tool: Tool
-
-    def complete(self, value: Any) -> Outcome:
-        return Complete(self.tool.result(value))
-
-    def failed(self, error: BaseException) -> Outcome | InputRequired:
-        return _tool_failure(self.tool, error)
-
-
-class _PlainEnding(msgspec.Struct):
-    """How a prompt or a resource ends: what it raises is an internal error."""
-
-    result: Callable[[Any], dict[str, Any]]
-
-    def complete(self, value: Any) -> Outcome:
-        return Complete(self.result(value))
-
-    def failed(self, error: BaseException) -> Outcome | InputRequired:
-        if isinstance(error, InputRequired):
-            return error
-        raise error
-
-
-def _tool_failure(tool: Tool, error: BaseException) -> Outcome | InputRequired:
-    """What a tool raised: what its caller can mend is a result, not an error."""
-    if isinstance(error, InputRequired):
-        return error
-    if isinstance(error, ToolError):
-        return _tool_error(str(error))
-    if isinstance(error, ProtocolError | NonDeterminismError | Ended | Restart):
-        raise error
-    if _ends_more_than_a_call(error):
-        raise error
-    if isinstance(error, OutputInvalid):
-        _log.error("Tool %r returned what its output schema does not allow", tool.key, exc_info=error)
-        return _tool_error(f"Tool {tool.key!r} failed: its result does not fit its output schema")
-    _log.error("Tool %r raised", tool.key, exc_info=error)
-    return _tool_error(f"Tool {tool.key!r} failed")
-
-
 def _arguments(request: Request) -> dict[str, Any]:
     arguments: Any = request.params.get("arguments", {})
     if not is_object(arguments):
@@ -333,10 +285,6 @@ def _bind(parameters: HintedParameters, arguments: dict[str, Any], what: str) ->
         return parameters.bind_text(arguments)
     except ArgumentsInvalid as problem:
         raise InvalidParams(f"Invalid arguments for {what}: {problem}") from None
-
-
-def _tool_error(text: str) -> Complete:
-    return Complete({"content": [{"type": "text", "text": text}], "isError": True})
 
 
 def _unknown_resource(uri: str) -> InvalidParams:

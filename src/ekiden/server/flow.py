@@ -8,7 +8,7 @@ import functools
 import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -19,6 +19,7 @@ from ekiden.rounds.journal import Entry, Journal
 from ekiden.rounds.leg import BACKGROUND, Ended, Leg, Restart, Suspended, mixed_styles
 from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome
 from ekiden.server.context import Context
+from ekiden.server.endings import Ending
 from ekiden.server.handlers import Handler
 from ekiden.server.manual import InputRequired, capabilities_for, spelled_requests
 from ekiden.server.once import Once, RoundClaim
@@ -35,21 +36,9 @@ from ekiden.wire.modern import Request
 if TYPE_CHECKING:
     from ekiden.server.tasks import Tasks
 
-__all__ = ["Call", "Ending", "Flows"]
+__all__ = ["Call", "Flows"]
 
 _log = logging.getLogger("ekiden.rounds")
-
-
-class Ending(Protocol):
-    """How a kind of handler ends: what its value, or what it raised, means to the client."""
-
-    def complete(self, value: Any) -> Outcome:
-        """The outcome of a handler that returned."""
-        ...
-
-    def failed(self, error: BaseException) -> Outcome | InputRequired:
-        """The outcome of one that raised; what is not its own to explain is raised again."""
-        ...
 
 
 _NONE: Final[dict[str, Any]] = {}

@@ -13,7 +13,7 @@ from ekiden.rounds.journal import Entry
 from ekiden.rounds.leg import Ended, Suspended
 from ekiden.rounds.outcome import Failed, Outcome
 from ekiden.server.context import Context
-from ekiden.server.flow import Ending
+from ekiden.server.endings import Ending
 from ekiden.server.handlers import Handler
 from ekiden.server.manual import InputRequired
 from ekiden.server.schemas import ArgumentsInvalid

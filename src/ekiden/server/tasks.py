@@ -15,7 +15,7 @@ from ekiden.rounds.asks import declares
 from ekiden.rounds.claims import Claims
 from ekiden.rounds.journal import Entry, fingerprint
 from ekiden.rounds.outcome import Complete, Outcome, Task
-from ekiden.server.flow import Ending
+from ekiden.server.endings import Ending
 from ekiden.server.legacy_tasks import LegacyTasks
 from ekiden.server.registry import Registry
 from ekiden.server.subscriptions import Change, Filter, Subscription
