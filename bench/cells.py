@@ -157,6 +157,8 @@ CELLS: Final = (
     Cell("A1000", "A with 1,000 tools registered", _GREET, _greets, 1000, baseline=_PLAIN, floor=0.95),
     Cell("A+mw", "A with one middleware", _GREET, _greets, options=("--middleware",), baseline=_PLAIN),
     Cell("A+asgi", "A, mounted in another's uvicorn", _GREET, _greets, options=("--mounted",)),
+    Cell("D+asgi", "D, mounted", _always(Call("tools/list")), _lists_fifty, 50, options=("--mounted",)),
+    Cell("E+asgi", "E, mounted", _always(DISCOVER), _discovers, options=("--mounted",)),
 )
 
 HALF: Final = 0.5

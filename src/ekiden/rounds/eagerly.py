@@ -132,6 +132,7 @@ class EagerTask(Coroutine[Any, Any, Any]):
         raise RuntimeError("await the task")
 
     # For whoever looks at the task, or prints it: its code is that of the coroutine.
+    __name__ = _passed_on("__name__")
     cr_await = _passed_on("cr_await")
     cr_code = _passed_on("cr_code")
     cr_frame = _passed_on("cr_frame")
