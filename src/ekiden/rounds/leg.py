@@ -241,6 +241,7 @@ class Leg(Running):
             return make()  # A step runs once: what it draws needs no memory of its own.
         if self._over:
             raise asyncio.CancelledError
+        _require_loop()
         self._quiet = 0
         name = self._name("d:", None if key is None else f"{what}:{key}", what)
         entry = self.journal.find(name)
@@ -297,6 +298,7 @@ class Leg(Running):
 
     def _enter(self, what: str, style: str | None = None) -> None:
         """An effect begins: it must not be within a step, and fit the way in which the handler asks."""
+        _require_loop()
         self._quiet = 0
         if current_step.get(None) is not None:
             raise UsageError(f"{self.handler}: a step cannot {what}; do it before or after the step")
@@ -315,7 +317,7 @@ class Leg(Running):
             self.trace.append(name if key is None else f"{name} ({derived})")
         count, first = self._counts.get(name, (0, None))
         # In its first moments a handler is alone, and its task has no name yet.
-        task = None if self._main is None else _current_task()
+        task = None if self._main is None else asyncio.current_task()
         if task is self._main:
             task = None
         self._counts[name] = (count + 1, first if count else task)
@@ -354,9 +356,9 @@ class Leg(Running):
         raise asyncio.CancelledError
 
 
-def _current_task() -> asyncio.Task[Any] | None:
+def _require_loop() -> None:
     try:
-        return asyncio.current_task()
+        asyncio.get_running_loop()
     except RuntimeError:
         raise UsageError("a plain `def` handler has no effects; make it `async def`") from None
 
