@@ -19,6 +19,7 @@ from tests.acceptance.task_wire import (
     EXTENSION,
     MISSING,
     Message,
+    Wire,
     key_for,
     replica,
     replicas,
@@ -788,22 +789,55 @@ async def test_a_handler_may_end_after_its_rounds_without_becoming_a_task(tmp_pa
         assert ended["content"] == [{"type": "text", "text": "Not refunded."}]
 
 
+def one_choice(ran: list[str], **options: Any) -> Register:
+    async def handler(ctx: Context) -> str:
+        """Ask, then become a task unless that is refused."""
+        colour = await ctx.elicit("Colour?", str)
+        if colour.data == "none":
+            return "Nothing was painted."
+        await ctx.background()
+        await ctx.step(ran.append, f"paint it {colour.data}")
+        await ctx.elicit("Is it dry?", bool)
+        return "painted"
+
+    return tool(handler, task="deferred", **options)
+
+
+async def answers(wire: Wire, colours: list[str]) -> list[Message]:
+    """The params of several retries of one call, each with another answer."""
+    asked = await wire.call("handler")
+    (key,) = asked["inputRequests"]
+    state = asked["requestState"]
+    return [
+        {"name": "handler", "inputResponses": {key: accept(colour)}, "requestState": state}
+        for colour in colours
+    ]
+
+
 async def test_a_repeated_retry_makes_no_second_task(tmp_path: Path) -> None:
     ran: list[str] = []
-    async with replicas(tmp_path, refund(ran)) as (here, there):
-        asked = await here.call("handler", ORDER)
-        (key,) = asked["inputRequests"]
-        yes = {"inputResponses": {key: accept(True)}, "requestState": asked["requestState"]}
-        first, *others = await asyncio.gather(
-            *(wire.call("handler", ORDER, **yes) for wire in (here, there) * 2)
-        )
-        assert {other["taskId"] for other in others} == {first["taskId"]}
-        assert ((await there.call("handler", ORDER, **yes))["taskId"]) == first["taskId"]
-        no = {**yes, "inputResponses": {key: accept(False)}}
-        error = await there.error("tools/call", {"name": "handler", "arguments": ORDER, **no})
-        assert error["code"] == -32602
-        await here.asked(first["taskId"])
-        assert ran.count("reserve A7") == 1
+    async with replicas(tmp_path, one_choice(ran)) as (here, there):
+        red, blue = await answers(here, ["red", "blue"])
+        created = await asyncio.gather(*(wire.result("tools/call", red) for wire in (here, there) * 2))
+        (task_id,) = {task["taskId"] for task in created}
+        await here.asked(task_id)
+        assert (await there.result("tools/call", red))["taskId"] == task_id
+        for wire in (here, there):
+            assert (await wire.error("tools/call", blue))["code"] == -32602
+        assert ran == ["paint it red"]
+
+
+async def test_a_strict_tool_refuses_every_retry_with_other_answers(tmp_path: Path) -> None:
+    ran: list[str] = []
+    async with replicas(tmp_path, one_choice(ran, once=True)) as (here, there):
+        red, blue, none = await answers(here, ["red", "blue", "none"])
+        task_id = (await here.result("tools/call", red))["taskId"]
+        assert (await there.result("tools/call", red))["taskId"] == task_id
+        for wire in (here, there):
+            for other in (blue, none):
+                assert (await wire.error("tools/call", other))["code"] == -32602
+        await here.asked(task_id)
+        assert ran == ["paint it red"]
 
 
 async def test_questions_that_are_pending_are_settled_before_the_task_begins(tmp_path: Path) -> None:

@@ -312,6 +312,70 @@ async def test_progress_and_logs_become_the_status_message(store: Any) -> None:
         assert all(seen.notifications == [] for seen in client.rounds)
 
 
+async def test_what_is_said_while_something_is_being_written_is_told_too(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = new_server(store)
+    writing, go = asyncio.Event(), asyncio.Event()
+    publish = store.tasks.publish
+
+    async def slowly(*args: Any, **options: Any) -> Any:
+        writing.set()
+        await asyncio.sleep(0.05)
+        return await publish(*args, **options)
+
+    monkeypatch.setattr(store.tasks, "publish", slowly)
+
+    @server.tool(task="required")
+    async def tool(ctx: Context) -> str:
+        await ctx.progress(1, 2, "first")
+        await writing.wait()
+        await ctx.progress(2, 2, "second")
+        await go.wait()
+        return "done"
+
+    async with server.running():
+        client = TaskClient(server)
+        task_id = await client.start("tool")
+        async with asyncio.timeout(10):
+            while (await client.get(task_id)).get("statusMessage") != "second (2/2)":
+                await asyncio.sleep(0.005)
+        go.set()
+        await client.until(task_id, "completed")
+
+
+async def test_a_question_does_not_wait_for_the_turn_of_a_message(store: Any) -> None:
+    server = new_server(store, tasks=TaskLimits(message_seconds=3600))
+    go = asyncio.Event()
+
+    @server.tool(task="required")
+    async def tool(ctx: Context) -> str:
+        await ctx.progress(1, 2, "first")
+
+        async def say_and_ask() -> None:
+            await told.wait()
+            await ctx.progress(2, 2, "second")
+            await asyncio.sleep(0.05)  # The message waits for its turn by now.
+            await ctx.elicit("sure?", bool, key="sure")
+
+        await asyncio.gather(ctx.step(go.wait), say_and_ask())
+        return "done"
+
+    told = asyncio.Event()
+    async with server.running():
+        client = TaskClient(server)
+        task_id = await client.start("tool")
+        async with asyncio.timeout(10):
+            while (await client.get(task_id)).get("statusMessage") != "first (1/2)":
+                await asyncio.sleep(0.005)
+        told.set()
+        await client.asked(task_id)
+        assert (await client.get(task_id))["statusMessage"] == "second (2/2)"
+        go.set()
+        await client.update(task_id, {"sure.1": accept(True)})
+        assert await client.text(task_id) == "done"
+
+
 async def test_time_that_runs_out_fails_the_task_and_later_it_is_gone(store: Any) -> None:
     now = [1_000_000.0]
     limits = TaskLimits(ttl_seconds=60, keep_seconds=100, sweep_seconds=0.05, lease_seconds=1)

@@ -58,7 +58,10 @@ class Run:
         self._looking: asyncio.Task[None] | None = None
         self._telling: asyncio.Task[None] | None = None
         self._message: str | None = None
+        self._told: str | None = None
         self._told_at = float("-inf")
+        self._urgent = asyncio.Event()
+        self._quiet = False
         self._writing = asyncio.Lock()
 
     # Running
@@ -124,7 +127,7 @@ class Run:
                     await self._stop(work)
                 return
             ending = ending_of(ended)
-            message = self._message if isinstance(ended, Failed) else None  # How far it came.
+            message = self._diagnosis(ended.error.message) if isinstance(ended, Failed) else None
             await self._runner.insist(
                 lambda: self._store.finish(self.id, self.fence, ending, unsaved, now=now, message=message)
             )
@@ -133,7 +136,13 @@ class Run:
         _log.error("Task %s: %s", self.id, why)
         ending = Ending(error=spell_error(InternalError(why)))
         now = self._runner.now()
-        await self._runner.insist(lambda: self._store.finish(self.id, self.fence, ending, now=now))
+        await self._runner.insist(
+            lambda: self._store.finish(self.id, self.fence, ending, now=now, message=why)
+        )
+
+    def _diagnosis(self, why: str) -> str:
+        """The status message of a task that fails: what went wrong, and how far it had come."""
+        return why if self._message is None else f"{why}; before that: {self._message}"
 
     async def _stop(self, work: Work) -> None:
         now, lease = self._runner.now(), self._runner.limits.lease_seconds
@@ -233,23 +242,23 @@ class Run:
 
     def _on_news(self) -> None:
         if self._leg is not None and self._leg.has_news:
-            self._tell(at_once=True)
+            self._urgent.set()
+            self._tell()
 
-    def _tell(self, *, at_once: bool = False) -> None:
-        if self._telling is not None and not self._telling.done():
-            return
-        delay = 0.0
-        if not at_once:
-            loop = asyncio.get_running_loop()
-            delay = max(0.0, self._told_at + self._runner.limits.message_seconds - loop.time())
-        self._telling = asyncio.create_task(self._publish(delay))
+    def _tell(self) -> None:
+        if self._telling is None or self._telling.done():
+            self._telling = asyncio.create_task(self._publish())
 
-    async def _publish(self, delay: float) -> None:
-        await asyncio.sleep(delay)
-        while self._leg is not None:
+    async def _publish(self) -> None:
+        """Tell until there is nothing left to tell: questions at once, messages when it is their turn."""
+        leg = self._leg
+        while leg is not None and not self._quiet and (leg.has_news or self._message != self._told):
+            if not leg.has_news:
+                await self._turn()
             async with self._writing:
+                self._urgent.clear()
                 self._told_at = asyncio.get_running_loop().time()
-                leaves, batch = self._leg.leaves(message=self._message), self._journal.unsaved
+                leaves, batch = leg.leaves(message=self._message), self._journal.unsaved
                 self._journal.unsaved = {}
                 try:
                     await self._store.publish(self.id, self.fence, leaves, batch, now=self._runner.now())
@@ -257,12 +266,20 @@ class Run:
                     self._journal.unsaved = {**batch, **self._journal.unsaved}
                     _log.info("The news of task %s cannot be told: %s", self.id, problem)
                     return
-                self._leg.left(leaves)
-            if not self._leg.has_news:
-                return
+                self._told = leaves.message
+                leg.left(leaves)
+
+    async def _turn(self) -> None:
+        """Wait until a message may be written again, or until there is more to tell than a message."""
+        wait = self._told_at + self._runner.limits.message_seconds - asyncio.get_running_loop().time()
+        if wait > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._urgent.wait()
 
     def _quieten(self) -> None:
         """Nobody looks or tells any more; what is being written right now is written to its end."""
+        self._quiet = True
         if self._looking is not None:
             self._looking.cancel()
         if self._telling is not None and not self._writing.locked():
