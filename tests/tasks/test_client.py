@@ -11,6 +11,7 @@ from ekiden import (
     CallTimeout,
     CannotAnswer,
     Client,
+    ClientLimits,
     Context,
     InvalidParams,
     InvalidResult,
@@ -20,7 +21,6 @@ from ekiden import (
     TaskLimits,
     TaskSnapshot,
 )
-from ekiden.client import tasks as client_tasks
 from ekiden.stores.memory import MemoryStore
 from tests.acceptance.driving import served
 from tests.tasks.driving import QUICK, new_server
@@ -201,7 +201,6 @@ async def test_polling_keeps_to_the_interval_where_nothing_is_told(monkeypatch: 
 
 async def test_a_stuck_task_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server acknowledges an answer, and goes on asking."""
-    monkeypatch.setattr(client_tasks, "_STUCK_SECONDS", 0.05)
     store = MemoryStore()
     server = new_server(store)
 
@@ -213,7 +212,8 @@ async def test_a_stuck_task_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         return ()
 
     person = Person(True, True, True)
-    async with server.running(), Client(server, elicit=person) as client:
+    limits = ClientLimits(stuck_seconds=0.05)
+    async with server.running(), Client(server, elicit=person, limits=limits) as client:
         monkeypatch.setattr(store.tasks, "answer", forgetful)
         with pytest.raises(InvalidResult, match="stuck"):
             await client.call_tool("asks")

@@ -100,7 +100,7 @@ class Client:
             self._answerer,
             self._tools,
             learn_tools=self.list_tools,
-            most_state=self._limits.state_bytes,
+            limits=self._limits,
         )
 
     async def __aenter__(self) -> Client:

@@ -15,6 +15,7 @@ from ekiden.client.connection import Connection
 from ekiden.client.failures import ServerError
 from ekiden.client.results import typed
 from ekiden.client.session import Ask, Hooks
+from ekiden.client.target import ClientLimits
 from ekiden.client.tasks import TaskHandle, TaskTalk, read_snapshot
 from ekiden.client.tools import KnownTools
 from ekiden.errors import HeaderMismatch
@@ -47,14 +48,14 @@ class Driver:
         tools: KnownTools,
         *,
         learn_tools: Callable[[], Any],
-        most_state: int,
+        limits: ClientLimits,
     ) -> None:
         self._connection = connection
         self._answerer = answerer
         self._tools = tools
         self._learn_tools = learn_tools
-        self._most_state = most_state
-        self.talk = TaskTalk(connection.request, answerer, self.finish)
+        self._most_state = limits.state_bytes
+        self.talk = TaskTalk(connection.request, answerer, self.finish, limits.stuck_seconds)
 
     async def drive(self, call: Call, max_rounds: int) -> dict[str, Any] | TaskHandle:
         """The final result, or the task that it will come from; what is asked is answered by callbacks."""

@@ -47,6 +47,8 @@ class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a pending call: it goes back with every round. Ekiden's own servers stay below 64 KiB."""
     pages: int = 1000
     """Pages of one list."""
+    stuck_seconds: float = 60.0
+    """How long a task may go on asking for what was answered, or outlive its time, before it is stuck."""
 
 
 class MemoryLink(ChannelLink):

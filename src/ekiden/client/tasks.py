@@ -32,8 +32,6 @@ _USUAL_POLL: Final = 1.0
 """Seconds between two looks where the server does not say."""
 _BACKSTOP: Final = 5.0
 """Seconds between two looks where the server tells of changes: a subscription can die unseen."""
-_STUCK_SECONDS: Final = 60.0
-"""How long a server may go on asking for what it has acknowledged the answer to."""
 _UNREACHABLE_SECONDS: Final = 60.0
 """How long a server may be away, for a restart, before waiting for it is given up."""
 _GOODBYE_SECONDS: Final = 5.0
@@ -83,6 +81,8 @@ class TaskTalk(msgspec.Struct):
     answerer: Answerer
     finish: Callable[[str | None, dict[str, Any]], Any]
     """Reads the final result of a tool."""
+    stuck_seconds: float
+    """How long a task may go on asking for what was answered, or outlive its time."""
 
 
 class TaskHandle:
@@ -155,7 +155,7 @@ class TaskHandle:
     async def _until_ended(self, on_status: OnStatus | None, answer: AnswerAll | None) -> TaskSnapshot:
         snapshot = await self.status()
         watch = _Watch(self._talk, self.id)
-        overdue = _Overdue(self.id)
+        overdue = _Overdue(self.id, self._talk.stuck_seconds)
         try:
             while True:
                 if on_status is not None:
@@ -204,21 +204,22 @@ class TaskHandle:
 class _Overdue:
     """Notices a task that will never end."""
 
-    def __init__(self, task_id: str) -> None:
+    def __init__(self, task_id: str, patience: float) -> None:
         self._task_id = task_id
+        self._patience = patience
         self._began = time.monotonic()
         self._stuck_since: float | None = None
 
     def check(self, snapshot: TaskSnapshot, answered: set[str]) -> None:
         now = time.monotonic()
-        if snapshot.ttl_ms is not None and now - self._began > snapshot.ttl_ms / 1000 + _STUCK_SECONDS:
+        if snapshot.ttl_ms is not None and now - self._began > snapshot.ttl_ms / 1000 + self._patience:
             raise InvalidResult(f"Task {self._task_id} has not ended although its time is over")
         asked = set(snapshot.input_requests)
         if not asked or not asked <= answered:
             self._stuck_since = None
         elif self._stuck_since is None:
             self._stuck_since = now
-        elif now - self._stuck_since > _STUCK_SECONDS:
+        elif now - self._stuck_since > self._patience:
             raise InvalidResult(
                 f"Task {self._task_id} is stuck: it asks for what was answered ({', '.join(sorted(asked))})"
             )
