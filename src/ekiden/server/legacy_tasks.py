@@ -8,7 +8,7 @@ which `tasks/input_response` answers.
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +20,7 @@ from ekiden.rounds.pushing import CannotAsk
 from ekiden.server.handlers import Handler
 from ekiden.server.push import AskingStream
 from ekiden.tasks.record import Question, TaskRecord
-from ekiden.tasks.store import Signal
+from ekiden.tasks.store import Place, Signal
 from ekiden.tasks.view import view
 from ekiden.transports.port import Stream
 from ekiden.wire import versions
@@ -37,7 +37,10 @@ _LOOK_SECONDS: Final = 1.0
 """How often who waits looks by himself, in case a signal was lost."""
 _STOP_SECONDS: Final = 10.0
 """How long a running handler may take to stop before its cancellation is answered all the same."""
-_MOST_LISTED: Final = 1000
+_PAGE: Final = 100
+"""Tasks in one answer to `tasks/list`."""
+_BATCH: Final = 500
+"""Rows that are read at once to find them: rows know whose they are, but are not kept in that order."""
 
 
 class LegacyTasks:
@@ -82,11 +85,25 @@ class LegacyTasks:
             pass
         return Complete(legacy_task(view(record)))
 
-    async def list(self, principal: str) -> Outcome:
-        """`tasks/list`: those of a principal."""
-        records = await self._store.listing(audience=self._tasks.audience, limit=_MOST_LISTED)
-        mine = [record for record in records if record.principal == principal]
-        return Complete({"tasks": [legacy_task(view(record)) for record in mine]})
+    async def list(self, principal: str, cursor: Any) -> Outcome:
+        """`tasks/list`: those of a principal, page by page. The cursor is the last one of a page."""
+        after: Place | None = None
+        if cursor is not None:
+            last = await self._tasks.visible(cursor, principal) if type(cursor) is str else None
+            if last is None:
+                raise InvalidParams("Invalid params: unknown `cursor`; start again without one")
+            after = last.record.created, last.record.id
+        mine: list[TaskRecord] = []
+        while len(mine) <= _PAGE and (batch := await self._batch(after)):
+            after = batch[-1].created, batch[-1].id
+            mine += [record for record in batch if record.principal == principal]
+        page: dict[str, Any] = {"tasks": [legacy_task(view(record)) for record in mine[:_PAGE]]}
+        if len(mine) > _PAGE:
+            page["nextCursor"] = mine[_PAGE - 1].id
+        return Complete(page)
+
+    async def _batch(self, after: Place | None) -> Sequence[TaskRecord]:
+        return await self._store.listing(audience=self._tasks.audience, after=after, limit=_BATCH)
 
     async def answer(self, record: TaskRecord, responses: Mapping[str, Any]) -> Outcome:
         """`tasks/input_response`, of the draft."""

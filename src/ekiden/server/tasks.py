@@ -204,7 +204,7 @@ class Tasks:
 
     async def list(self, request: Request, stream: Stream) -> Outcome:
         """`tasks/list`, for those of them that have a principal."""
-        return await self.legacy.list(self._who(request))
+        return await self.legacy.list(self._who(request), request.params.get("cursor"))
 
     def now(self) -> float:
         """The time."""
@@ -214,7 +214,7 @@ class Tasks:
         """The task that a request is about, if it is the requester's."""
         if request.meta.protocol_version == versions.MODERN and not self.wanted_by(request):
             raise MissingCapability(NEEDED)
-        seen = await self._visible(_task_id(request), self._who(request))
+        seen = await self.visible(_task_id(request), self._who(request))
         if seen is None:
             raise InvalidParams("Unknown task")
         return seen
@@ -222,7 +222,8 @@ class Tasks:
     def _who(self, request: Request) -> str:
         return "" if self._principal is None else self._principal(request) or ""
 
-    async def _visible(self, task_id: str, principal: str) -> Glance | None:
+    async def visible(self, task_id: str, principal: str) -> Glance | None:
+        """A task, if it is that principal's."""
         seen = await self.store.glance(task_id)
         if seen is None or seen.record.principal != principal or seen.record.audience != self.audience:
             return None
@@ -237,7 +238,7 @@ class Tasks:
         if not self.wanted_by(request):
             raise MissingCapability(NEEDED)
         who = self._who(request)
-        return tuple([task_id for task_id in wanted.tasks if await self._visible(task_id, who) is not None])
+        return tuple([task_id for task_id in wanted.tasks if await self.visible(task_id, who) is not None])
 
     async def follow(
         self, subscription: Subscription, granted: Filter, stream: Stream, acknowledged: dict[str, Any]

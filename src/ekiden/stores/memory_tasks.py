@@ -9,7 +9,7 @@ from ekiden.rounds.journal import Entry
 from ekiden.stores.watching import Watchers
 from ekiden.tasks.record import TaskRecord, decode_record, encode_record
 from ekiden.tasks.states import State
-from ekiden.tasks.store import Signal, TaskStore, Watcher
+from ekiden.tasks.store import Place, Signal, TaskStore, Watcher
 
 __all__ = ["MemoryTasks"]
 
@@ -129,12 +129,18 @@ class MemoryTasks(TaskStore):
         return len(old)
 
     async def listing(
-        self, *, audience: str | None = None, state: State | None = None, limit: int = 100
+        self,
+        *,
+        audience: str | None = None,
+        state: State | None = None,
+        after: Place | None = None,
+        limit: int = 100,
     ) -> Sequence[TaskRecord]:
         """Tasks, the newest first."""
         records = [decode_record(row) for row in self._rows.values()]
         wanted = [r for r in records if audience in (None, r.audience) and state in (None, r.state)]
-        return sorted(wanted, key=lambda record: record.created, reverse=True)[:limit]
+        places = {(record.created, record.id): record for record in wanted}
+        return [places[at] for at in sorted(places, reverse=True) if after is None or at < after][:limit]
 
     def watch(self, watcher: Watcher, *, works: bool = False) -> Callable[[], None]:
         """Be told of changes."""

@@ -12,7 +12,7 @@ from ekiden.stores.postgres_database import Connection, PostgresDatabase
 from ekiden.stores.postgres_dispatch import PostgresDispatch
 from ekiden.tasks.record import TaskRecord, decode_record, encode_record
 from ekiden.tasks.states import State
-from ekiden.tasks.store import TaskStore, Watcher, is_quiet
+from ekiden.tasks.store import Place, TaskStore, Watcher, is_quiet
 
 __all__ = ["PostgresTasks"]
 
@@ -40,7 +40,8 @@ _NEWEST: Final = """
     SELECT record, state, fence, attempts, due FROM ekiden_tasks
     WHERE (%(audience)s::text IS NULL OR audience = %(audience)s)
       AND (%(state)s::text IS NULL OR state = %(state)s)
-    ORDER BY created DESC LIMIT %(limit)s
+      AND (%(created)s::double precision IS NULL OR (created, id) < (%(created)s, %(id)s))
+    ORDER BY created DESC, id DESC LIMIT %(limit)s
 """
 _OVERDUE: Final = """
     SELECT id FROM ekiden_tasks
@@ -178,10 +179,16 @@ class PostgresTasks(TaskStore):
         return removed.rowcount
 
     async def listing(
-        self, *, audience: str | None = None, state: State | None = None, limit: int = 100
+        self,
+        *,
+        audience: str | None = None,
+        state: State | None = None,
+        after: Place | None = None,
+        limit: int = 100,
     ) -> Sequence[TaskRecord]:
         """Tasks, the newest first."""
-        wanted = {"audience": audience, "state": state, "limit": limit}
+        created, task_id = after or (None, None)
+        wanted = {"audience": audience, "state": state, "created": created, "id": task_id, "limit": limit}
         return [_record(row) for row in await self._rows(_NEWEST, wanted)]
 
     def watch(self, watcher: Watcher, *, works: bool = False) -> Callable[[], None]:

@@ -13,7 +13,7 @@ from ekiden.stores.sqlite_wake import WakeSocket
 from ekiden.stores.watching import Watchers
 from ekiden.tasks.record import TaskRecord, decode_record, encode_record
 from ekiden.tasks.states import State
-from ekiden.tasks.store import Glance, Signal, TaskStore, Watcher, is_quiet
+from ekiden.tasks.store import Glance, Place, Signal, TaskStore, Watcher, is_quiet
 
 __all__ = ["SQLiteTasks"]
 
@@ -23,7 +23,9 @@ _BY_ID: Final = "SELECT record, state, fence, attempts, due FROM tasks WHERE id 
 _BY_FLOW: Final = "SELECT record, state, fence, attempts, due FROM tasks WHERE flow = ?"
 _NEWEST: Final = """
     SELECT record, state, fence, attempts, due FROM tasks
-    WHERE (?1 IS NULL OR audience = ?1) AND (?2 IS NULL OR state = ?2) ORDER BY created DESC LIMIT ?3
+    WHERE (?1 IS NULL OR audience = ?1) AND (?2 IS NULL OR state = ?2)
+      AND (?3 IS NULL OR (created, id) < (?3, ?4))
+    ORDER BY created DESC, id DESC LIMIT ?5
 """
 _HELD: Final = """
     SELECT state, attempts FROM tasks WHERE id = ? AND fence = ? AND state IN ('running', 'stopping')
@@ -217,15 +219,17 @@ class SQLiteTasks(TaskStore):
         return await self._file.write(work)
 
     async def listing(
-        self, *, audience: str | None = None, state: State | None = None, limit: int = 100
+        self,
+        *,
+        audience: str | None = None,
+        state: State | None = None,
+        after: Place | None = None,
+        limit: int = 100,
     ) -> Sequence[TaskRecord]:
         """Tasks, the newest first."""
 
         def work(connection: sqlite3.Connection) -> list[TaskRecord]:
-            rows = connection.execute(
-                _NEWEST,
-                (audience, state, limit),
-            )
+            rows = connection.execute(_NEWEST, (audience, state, *(after or (None, None)), limit))
             return [_record(row) for row in rows]
 
         return await self._file.read(work)

@@ -23,7 +23,7 @@ from ekiden.tasks.moves import Ending, LostClaim, Suspension
 from ekiden.tasks.record import TaskRecord
 from ekiden.tasks.states import IllegalMove, State
 
-__all__ = ["Glance", "Held", "Signal", "TaskStore", "Watcher", "is_quiet"]
+__all__ = ["Glance", "Held", "Place", "Signal", "TaskStore", "Watcher", "is_quiet"]
 
 T = TypeVar("T")
 
@@ -42,6 +42,8 @@ def is_quiet(record: TaskRecord, updated: float) -> bool:
 
 
 Watcher: TypeAlias = Callable[[Signal], None]
+Place: TypeAlias = tuple[float, str]
+"""Where a task stands among all: when it was created, and its id."""
 
 
 class Glance(msgspec.Struct):
@@ -115,9 +117,14 @@ class TaskStore(abc.ABC):
 
     @abc.abstractmethod
     async def listing(
-        self, *, audience: str | None = None, state: State | None = None, limit: int = 100
+        self,
+        *,
+        audience: str | None = None,
+        state: State | None = None,
+        after: Place | None = None,
+        limit: int = 100,
     ) -> Sequence[TaskRecord]:
-        """Tasks for the operator's eye, the newest first."""
+        """Tasks for the operator's eye, the newest first; `after` one of them, where the last look ended."""
 
     @abc.abstractmethod
     def watch(self, watcher: Watcher, *, works: bool = False) -> Callable[[], None]:

@@ -344,6 +344,16 @@ class TaskStoreContract(abc.ABC):
             assert [record.id for record in await other.listing(audience="another")] == ["0"]
             assert [record.id for record in await other.listing(state="running")] == ["2"]
 
+    async def test_a_look_at_all_tasks_goes_on_where_the_last_one_ended(self) -> None:
+        """Tasks of the same moment are told apart by their ids."""
+        async with self.opened() as (one, other):
+            for name in "abcd":
+                await one.insert(new_record(name, created=1000.0 + (name == "d")), {})
+            assert [record.id for record in await other.listing(limit=2)] == ["d", "c"]
+            rest = await other.listing(after=(1000.0, "c"), limit=2)
+            assert [record.id for record in rest] == ["b", "a"]
+            assert await other.listing(after=(1000.0, "a")) == []
+
     async def test_changes_are_signalled_to_every_process(self) -> None:
         """Until nobody wants to know any more. A signal may be lost or doubled, but not every time."""
         async with self.opened() as (one, other):
