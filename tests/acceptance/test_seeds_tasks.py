@@ -1,4 +1,4 @@
-"""The echo task that the SEP draft prints, as whole messages over HTTP: in the draft's form and in today's.
+"""The tasks that the seeds print, as whole messages over HTTP: in the draft's form and in today's.
 
 Ids, times and the words of `statusMessage` are masked; all else is compared to the letter. Two things differ
 from the draft on purpose. A key is never used twice in a task's life, so `echo_input` goes out as its first
@@ -7,7 +7,7 @@ attempt, `echo_input.1`. And `isError: false` is left out, for that is what its 
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -111,6 +111,12 @@ class Draft:
         shown: Message = masked(answer, self.task_id)
         return shown
 
+    async def raw(self, number: int, params: Message) -> list[Message]:
+        """All that a call brings, unmasked."""
+        return await self._http.talk(
+            {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+        )
+
     def _named(self, value: Any) -> Any:
         if isinstance(value, dict):
             return {name: self._named(item) for name, item in value.items()}
@@ -128,7 +134,7 @@ class Draft:
 
 
 @asynccontextmanager
-async def draft(folder: Path) -> AsyncGenerator[Draft, None]:
+async def draft(folder: Path, register: Callable[[Server], None] = echo_tool) -> AsyncGenerator[Draft, None]:
     server = Server(
         "seeds",
         version="1.0",
@@ -137,7 +143,7 @@ async def draft(folder: Path) -> AsyncGenerator[Draft, None]:
         tasks=LIMITS,
         experimental_protocol_version=DRAFT,
     )
-    echo_tool(server)
+    register(server)
     async with served(server) as base, old_client(base, version=DRAFT) as http:
         yield Draft(http)
 
@@ -173,6 +179,78 @@ async def test_the_echo_task_of_the_draft_with_unexpected_answers(tmp_path: Path
         right = {"inputResponses": {"echo_input.2": HELLO}, "_meta": RELATED}
         assert await client.say(7, "tasks/input_response", right) == response(7, _meta=RELATED)
         await client.until(8, "completed")
+
+
+def vm_tool(server: Server) -> None:
+    """The guide's tool: confirm the costs by a round, then go on as a task."""
+
+    @server.tool(name="provision-vm", task="deferred")
+    async def provision_vm(vm_name: str, ctx: Context) -> str:
+        """Provisions a VM with user confirmation."""
+        costs = f"Provision VM '{vm_name}'? This will incur costs."
+        if (await ctx.elicit(costs, Nothing, key="costs")).action != "accept":
+            return "Cancelled by user."
+        await ctx.background()
+        if (await ctx.elicit("Start it, too?", Nothing, key="start")).action != "accept":
+            return f"VM '{vm_name}' provisioned."
+        return f"VM '{vm_name}' provisioned successfully."
+
+
+class Nothing(BaseModel):
+    """An empty form: to accept it is the answer."""
+
+
+def confirm(message: str) -> Message:
+    form = {"type": "object", "properties": {}}
+    params = {"mode": "form", "message": message, "requestedSchema": form}
+    return {"method": "elicitation/create", "params": params}
+
+
+COSTS = confirm("Provision VM 'web'? This will incur costs.")
+VM: Message = {"name": "provision-vm", "arguments": {"vm_name": "web"}}
+YES: Message = {"action": "accept", "content": {}}
+
+
+async def test_the_machine_of_the_guide_by_the_draft(tmp_path: Path) -> None:
+    async with draft(tmp_path, vm_tool) as client:
+        params = {**VM, "task": {"ttl": 60000}}
+        (first,) = await client.raw(1, params)
+        state = first["result"].pop("requestState")
+        assert first == response(1, result_type="incomplete", inputRequests={"costs": COSTS})
+        params |= {"inputResponses": {"costs": YES}, "requestState": state}
+        assert await client.say(2, "tools/call", params) == response(2, task=draft_task("working"))
+        await client.until(3, "input_required")
+        asked = await client.say(4, "tasks/result", {"taskId": "<task>"})
+        assert asked == response(4, inputRequests={"start.1": confirm("Start it, too?")}, _meta=RELATED)
+        answer = {"inputResponses": {"start.1": YES}, "_meta": RELATED}
+        assert await client.say(5, "tasks/input_response", answer) == response(5, _meta=RELATED)
+        await client.until(6, "completed")
+        content = [{"type": "text", "text": "VM 'web' provisioned successfully."}]
+        ended = await client.say(7, "tasks/result", {"taskId": "<task>"})
+        assert ended == response(7, content=content, _meta=RELATED)
+
+
+async def test_the_machine_of_the_guide_need_not_become_a_task_by_the_draft(tmp_path: Path) -> None:
+    async with draft(tmp_path, vm_tool) as client:
+        for more in ({"task": {}}, {}):
+            (first,) = await client.raw(1, {**VM, **more})
+            state = first["result"]["requestState"]
+            declined = {"inputResponses": {"costs": {"action": "decline"}}, "requestState": state}
+            (second,) = await client.raw(2, {**VM, **more, **declined})
+            assert second == response(2, content=[{"type": "text", "text": "Cancelled by user."}])
+
+
+async def test_without_task_metadata_the_machine_is_a_call_of_rounds_by_the_draft(tmp_path: Path) -> None:
+    async with draft(tmp_path, vm_tool) as client:
+        params: Message = VM
+        for key in ("costs", "start"):
+            (asked,) = await client.raw(1, params)
+            assert list(asked["result"]["inputRequests"]) == [key]
+            state = asked["result"]["requestState"]
+            params = {**VM, "inputResponses": {key: YES}, "requestState": state}
+        (ended,) = await client.raw(2, params)
+        content = [{"type": "text", "text": "VM 'web' provisioned successfully."}]
+        assert ended == response(2, content=content)
 
 
 # Today's form
@@ -250,4 +328,19 @@ async def test_the_echo_task_of_today_with_unexpected_answers(tmp_path: Path) ->
         assert await client.until("input_required") == asked
         await client.say("tasks/update", inputResponses={"echo_input.2": HELLO})
         result = {"content": [{"type": "text", "text": "Echo: Hello World!"}]}
+        assert await client.until("completed") == todays_task("completed", result=result)
+
+
+async def test_the_machine_of_the_guide_today(tmp_path: Path) -> None:
+    async with replica(tmp_path, vm_tool, tasks=LIMITS) as wire:
+        asked = await wire.call(**VM)
+        state = asked.pop("requestState")
+        assert asked == {"resultType": "input_required", "inputRequests": {"costs": COSTS}}
+        client = Today(wire)
+        retry = {**VM, "inputResponses": {"costs": YES}, "requestState": state}
+        assert await client.say("tools/call", **retry) == {**todays_task("working"), "resultType": "task"}
+        start = {"start.1": confirm("Start it, too?")}
+        assert await client.until("input_required") == todays_task("input_required", inputRequests=start)
+        assert await client.say("tasks/update", inputResponses={"start.1": YES}) == ACKNOWLEDGED
+        result = {"content": [{"type": "text", "text": "VM 'web' provisioned successfully."}]}
         assert await client.until("completed") == todays_task("completed", result=result)

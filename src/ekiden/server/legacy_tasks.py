@@ -31,7 +31,7 @@ from ekiden.wire.tasks import RELATED, legacy_task
 if TYPE_CHECKING:
     from ekiden.server.tasks import Tasks
 
-__all__ = ["LegacyTasks"]
+__all__ = ["LegacyTasks", "wished_ttl"]
 
 _LOOK_SECONDS: Final = 1.0
 """How often who waits looks by himself, in case a signal was lost."""
@@ -56,14 +56,16 @@ class LegacyTasks:
         """The task that a call becomes because its client wants one; None if it goes on as a call."""
         if request.meta.protocol_version not in versions.WITH_TASKS:
             return None
-        wish = request.params.get("task")
-        if wish is None:
+        if request.params.get("task") is None:
             if handler.task == "required":
                 raise MethodNotFound(f"Tool {request.name!r} must be called as a task")
             return None
         if handler.task == "never":
             raise MethodNotFound(f"Tool {request.name!r} cannot be called as a task")
-        return await self._tasks.create(request, claims, {}, (_ttl(wish), None))
+        wished_ttl(request)  # A wish that makes no sense is refused, whatever comes of the call.
+        if handler.task == "deferred" and request.meta.protocol_version == versions.DRAFT:
+            return None  # It may ask by rounds first; `ctx.background` makes it a task.
+        return await self._tasks.create(request, claims, {})
 
     # The methods
 
@@ -187,8 +189,9 @@ class LegacyTasks:
             end()
 
 
-def _ttl(wish: Any) -> float | None:
+def wished_ttl(request: Request) -> float | None:
     """The seconds that a client wants its task to be kept for."""
+    wish = request.params.get("task")
     ttl: Any = wish.get("ttl") if is_object(wish) else ""
     if ttl is None:
         return None

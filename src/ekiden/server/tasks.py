@@ -16,7 +16,7 @@ from ekiden.rounds.claims import Claims
 from ekiden.rounds.journal import Entry, fingerprint
 from ekiden.rounds.outcome import Complete, Outcome, Task
 from ekiden.server.endings import Ending
-from ekiden.server.legacy_tasks import LegacyTasks
+from ekiden.server.legacy_tasks import LegacyTasks, wished_ttl
 from ekiden.server.registry import Registry
 from ekiden.server.subscriptions import Change, Filter, Subscription
 from ekiden.server.task_work import ToolWork
@@ -98,7 +98,9 @@ class Tasks:
     # Becoming a task
 
     def wanted_by(self, request: Request) -> bool:
-        """Whether the client can be given a task."""
+        """Whether the client can be given a task: by what it declares, and in the draft, what it asks for."""
+        if request.meta.protocol_version == versions.DRAFT:
+            return request.params.get("task") is not None
         return declares(request.meta.capabilities, NEEDED)
 
     async def from_start(self, request: Request, claims: Claims, *, required: bool) -> Outcome | None:
@@ -118,6 +120,8 @@ class Tasks:
     ) -> Task:
         """Make a call a task; it is kept before this returns. One call becomes at most one task."""
         ttl, poll = wishes
+        if ttl is None and request.meta.protocol_version != versions.MODERN:
+            ttl = wished_ttl(request)
         now = self._clock()
         record = TaskRecord(
             id=secrets.token_urlsafe(18),
