@@ -12,6 +12,7 @@ from ekiden import Context, InvalidParams, Server, ToolError
 from tests.acceptance.driving import PATIENCE, accept
 from tests.acceptance.task_wire import EXTENSION, Message, Wire, on, replica, words
 from tests.eras.old_client import EVERYTHING, OldClient, accepted, old_client, raw_client, request
+from tests.requirements.marks import requirement
 from tests.serving import served
 
 NOVEMBER = "2025-11-25"
@@ -218,6 +219,7 @@ async def test_nobody_lists_tasks_where_nobody_has_a_name(tmp_path: Path) -> Non
         assert (await client.error("tasks/list", {}))["code"] == -32601
 
 
+@requirement("TASK-36")
 async def test_the_extension_means_nothing_to_november(tmp_path: Path) -> None:
     """Nor does what came with it: `tasks/update`."""
     capabilities = {**EVERYTHING, "extensions": {EXTENSION: {}}}

@@ -32,6 +32,7 @@ from tests.acceptance.task_wire import (
     replicas,
     words,
 )
+from tests.requirements.marks import requirement
 from tests.serving import served
 
 Register = Callable[[Server], None]
@@ -52,6 +53,7 @@ async def three(ctx: Context) -> str:
     return " ".join(str(answer.data) for answer in answers)
 
 
+@requirement("TASK-13")
 async def test_all_that_is_open_is_shown_at_once(tmp_path: Path) -> None:
     async with replica(tmp_path, tool(three)) as wire:
         requests = await wire.asked(await wire.start("three"), 3)
@@ -87,6 +89,7 @@ async def test_every_kind_of_question_can_be_asked_in_a_task(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("order", [["a", "b", "c"], ["c", "a", "b"], ["b", "c", "a"]])
+@requirement("TASK-21", "TASK-23")
 async def test_answers_may_come_one_by_one_in_any_order_on_any_replica(
     tmp_path: Path, order: list[str]
 ) -> None:
@@ -112,6 +115,7 @@ async def test_all_answers_at_once_from_many_sides(tmp_path: Path) -> None:
         assert words(await there.until(task_id, "completed")) == "a b c"
 
 
+@requirement("TASK-19", "TASK-20")
 async def test_a_key_is_never_used_again_in_the_life_of_a_task(tmp_path: Path) -> None:
     async def handler(ctx: Context) -> str:
         """Ask the same thing again and again, under one name and under none."""
@@ -136,6 +140,7 @@ def new_key(task: Message, seen: list[str]) -> bool:
 
 
 @pytest.mark.parametrize("key", [None, "age"])
+@requirement("TASK-20")
 async def test_an_answer_that_breaks_the_rules_is_asked_for_again_under_a_new_key(
     tmp_path: Path, key: str | None
 ) -> None:
@@ -184,6 +189,7 @@ async def test_a_question_keeps_its_key_however_often_it_is_polled(tmp_path: Pat
 @pytest.mark.parametrize(
     "responses", [{"unknown": {"action": "accept"}}, {"unknown": None}, {"": 7}, {"x" * 5000: []}, {}]
 )
+@requirement("TASK-21", "TASK-22")
 async def test_answers_to_what_is_not_asked_are_acknowledged_and_ignored(
     tmp_path: Path, responses: Message
 ) -> None:
@@ -194,6 +200,7 @@ async def test_answers_to_what_is_not_asked_are_acknowledged_and_ignored(
         assert await wire.asked(task_id, 3) == before
 
 
+@requirement("TASK-22")
 async def test_a_second_answer_to_a_question_is_acknowledged_and_ignored(tmp_path: Path) -> None:
     async with replicas(tmp_path, tool(three)) as (here, there):
         task_id = await here.start("three")
@@ -307,6 +314,7 @@ async def test_no_request_of_the_servers_own_is_ever_sent(tmp_path: Path) -> Non
 # Our client, as the other side
 
 
+@requirement("TASK-53", "TASK-55")
 async def test_the_client_asks_once_for_each_key_however_often_it_polls(tmp_path: Path) -> None:
     asked: list[str] = []
     release = asyncio.Event()
@@ -401,6 +409,7 @@ async def filled(params: Any) -> ElicitResult:
     return ElicitResult(action="accept", content={"value": "Ada"})
 
 
+@requirement("TASK-55", "TASK-56")
 async def test_the_client_answers_a_key_once_though_a_slow_server_shows_it_again() -> None:
     script = Script(asking("k1"), asking("k1"), asking("k1", "k2"), {"status": "working"}, ENDED)
     async with served(script.application()) as base, Client(base + "/mcp", elicit=filled) as client:
@@ -410,6 +419,7 @@ async def test_the_client_answers_a_key_once_though_a_slow_server_shows_it_again
     assert answered == [{"k1"}, {"k2"}]
 
 
+@requirement("TASK-58")
 async def test_the_client_names_the_task_in_the_routing_header_and_declares_tasks_each_time() -> None:
     script = Script(asking("k1"), ENDED)
     async with served(script.application()) as base, Client(base + "/mcp", elicit=filled) as client:
@@ -440,6 +450,7 @@ async def test_a_task_that_is_stuck_is_noticed_by_the_client() -> None:
     assert len(script.of("tasks/update")) == 1
 
 
+@requirement("TASK-54")
 async def test_a_task_whose_questions_nobody_can_answer_is_cancelled_by_the_client() -> None:
     script = Script(asking("k1"))
     async with served(script.application()) as base, Client(base + "/mcp") as client:
@@ -449,6 +460,7 @@ async def test_a_task_whose_questions_nobody_can_answer_is_cancelled_by_the_clie
     assert [message["params"]["taskId"] for message in script.of("tasks/cancel")] == ["t-1"]
 
 
+@requirement("TASK-52")
 async def test_the_client_polls_as_seldom_as_it_is_asked_to() -> None:
     script = Script({"status": "working"}, {"status": "working"}, ENDED, poll=300)
     loop = asyncio.get_running_loop()
@@ -460,6 +472,7 @@ async def test_the_client_polls_as_seldom_as_it_is_asked_to() -> None:
     assert took >= 0.6, "two whole intervals lie between three polls"
 
 
+@requirement("TASK-51")
 async def test_a_task_that_answers_something_other_than_a_call_of_a_tool_is_invalid() -> None:
     class Wrong(Script):
         def _answer(self, method: str) -> Message | None:
@@ -472,3 +485,50 @@ async def test_a_task_that_answers_something_other_than_a_call_of_a_tool_is_inva
         with pytest.raises(InvalidResult):
             await soon(client.get_prompt("greeting"))
     assert script.of("tasks/get") == []
+
+
+@requirement("TASK-50")
+async def test_the_client_takes_a_result_and_a_task_alike() -> None:
+    class AtOnce(Script):
+        def _answer(self, method: str) -> Message | None:
+            at_once = {"resultType": "complete", **ENDED["result"]}
+            return at_once if method == "tools/call" else super()._answer(method)
+
+    for script in (AtOnce(ENDED), Script(ENDED)):
+        async with served(script.application()) as base, Client(base + "/mcp") as client:
+            result = await soon(client.call_tool("either"))
+        assert result.content[0].text == "ended"  # type: ignore[union-attr]
+        assert len(script.of("tools/call")) == 1
+
+
+@requirement("TASK-57")
+async def test_a_call_that_is_given_up_cancels_its_task_by_name() -> None:
+    script = Script({"status": "working"})
+    async with served(script.application()) as base, Client(base + "/mcp") as client:
+        call = asyncio.create_task(client.call_tool("slow"))
+        async with asyncio.timeout(PATIENCE):
+            while not script.of("tasks/get"):
+                await asyncio.sleep(0.01)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await soon(call)
+    assert [message["params"]["taskId"] for message in script.of("tasks/cancel")] == ["t-1"]
+    assert script.of("notifications/cancelled") == []
+
+
+@requirement("TASK-54")
+async def test_a_question_of_a_task_reaches_the_callback_that_any_question_reaches() -> None:
+    seen: list[Any] = []
+
+    async def elicit(params: Any) -> ElicitResult:
+        seen.append(params)
+        return ElicitResult(action="decline")
+
+    script = Script(asking("k1"), ENDED)
+    async with served(script.application()) as base, Client(base + "/mcp", elicit=elicit) as client:
+        await soon(client.call_tool("slow"))
+    (params,) = seen
+    assert params.message == "Name?"
+    assert params.requested_schema["required"] == ["value"]
+    (update,) = script.of("tasks/update")
+    assert update["params"]["inputResponses"] == {"k1": {"action": "decline"}}

@@ -5,6 +5,7 @@ import base64
 import contextlib
 import json
 import re
+import sqlite3
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from pathlib import Path
@@ -26,6 +27,7 @@ from tests.acceptance.task_wire import (
     shape,
     words,
 )
+from tests.requirements.marks import requirement
 
 CREATED = {"resultType", "taskId", "status", "createdAt", "lastUpdatedAt", "ttlMs", "pollIntervalMs"}
 """The fields of a task that has nothing to show yet."""
@@ -62,6 +64,7 @@ def milliseconds(instant: str) -> float:
 # The life of a task
 
 
+@requirement("TASK-12", "TASK-13")
 async def test_a_task_is_working_then_asks_then_works_again_then_is_completed(tmp_path: Path) -> None:
     first, second = asyncio.Event(), asyncio.Event()
 
@@ -87,6 +90,7 @@ async def test_a_task_is_working_then_asks_then_works_again_then_is_completed(tm
         assert words(await wire.until(task_id, "completed")) == "Hello, Ada"
 
 
+@requirement("TASK-04", "TASK-05", "TASK-07", "TASK-15", "TASK-17")
 async def test_each_status_has_exactly_the_fields_that_are_named_for_it(tmp_path: Path) -> None:
     gate = asyncio.Event()
 
@@ -124,6 +128,7 @@ async def test_each_status_has_exactly_the_fields_that_are_named_for_it(tmp_path
         await wire.until(created["taskId"], "completed")
 
 
+@requirement("TASK-07")
 async def test_the_times_of_a_task_are_iso_8601_and_the_last_one_grows(tmp_path: Path) -> None:
     async with replica(tmp_path, tool(ask)) as wire:
         created = await wire.call("ask")
@@ -137,6 +142,7 @@ async def test_the_times_of_a_task_are_iso_8601_and_the_last_one_grows(tmp_path:
         assert milliseconds(asking["lastUpdatedAt"]) < milliseconds(ended["lastUpdatedAt"])
 
 
+@requirement("TASK-41")
 async def test_the_ids_of_tasks_cannot_be_guessed(tmp_path: Path) -> None:
     async with replica(tmp_path, tool(done)) as wire:
         ids = [await wire.start("done") for _ in range(20)]
@@ -148,6 +154,7 @@ async def test_the_ids_of_tasks_cannot_be_guessed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("ttl", "expected"), [(60.0, 60_000), (0.75, 750)])
+@requirement("TASK-07")
 async def test_the_time_to_live_is_told_in_whole_milliseconds(
     tmp_path: Path, ttl: float, expected: int
 ) -> None:
@@ -164,6 +171,7 @@ async def test_the_time_to_live_is_told_in_whole_milliseconds(
         assert (await wire.get(created["taskId"]))["ttlMs"] == expected
 
 
+@requirement("TASK-07")
 async def test_a_task_for_ever_says_null(tmp_path: Path) -> None:
     limits = TaskLimits(ttl_seconds=None, poll_seconds=0.05)
     async with replica(tmp_path, tool(done), tasks=limits) as wire:
@@ -172,6 +180,7 @@ async def test_a_task_for_ever_says_null(tmp_path: Path) -> None:
         assert (await wire.until(created["taskId"], "completed"))["ttlMs"] is None
 
 
+@requirement("TASK-07")
 async def test_the_poll_interval_is_told_in_whole_milliseconds(tmp_path: Path) -> None:
     async def handler(ctx: Context) -> str:
         """Become a task with an interval of its own."""
@@ -191,6 +200,7 @@ async def test_the_poll_interval_is_told_in_whole_milliseconds(tmp_path: Path) -
         assert (await wire.call("done"))["pollIntervalMs"] == 50
 
 
+@requirement("TASK-05")
 async def test_a_call_that_needs_no_task_is_answered_at_once(tmp_path: Path) -> None:
     async def handler(long: bool, ctx: Context) -> str:
         """Become a task only where it is worth it."""
@@ -214,6 +224,7 @@ async def test_a_tool_that_is_never_a_task_is_answered_at_once_whatever_the_clie
         assert (await wire.call("done"))["resultType"] == "complete"
 
 
+@requirement("TASK-10")
 async def test_a_task_can_be_read_at_once_on_another_replica(tmp_path: Path) -> None:
     async with replicas(tmp_path, tool(ask)) as (here, there):
         for _ in range(10):
@@ -238,6 +249,7 @@ async def test_a_task_lives_on_any_replica(tmp_path: Path) -> None:
 # How it ends
 
 
+@requirement("TASK-16", "TASK-35")
 async def test_an_error_of_the_protocol_fails_the_task_with_just_that_error(tmp_path: Path) -> None:
     async def handler(ctx: Context) -> str:
         """Fail by the protocol."""
@@ -250,6 +262,7 @@ async def test_an_error_of_the_protocol_fails_the_task_with_just_that_error(tmp_
         assert failed["statusMessage"], "a failed task says why"
 
 
+@requirement("TASK-08", "TASK-09")
 async def test_a_tools_own_error_completes_the_task(tmp_path: Path) -> None:
     async def refuse(ctx: Context) -> str:
         """Fail as tools fail."""
@@ -285,6 +298,7 @@ async def test_arguments_that_do_not_fit_are_a_tools_error_and_make_no_failed_ta
         assert answered["isError"] is True
 
 
+@requirement("TASK-14")
 async def test_the_result_in_a_task_is_what_the_call_would_have_returned(tmp_path: Path) -> None:
     async def handler(number: int, ctx: Context) -> dict[str, int]:
         """Give something structured."""
@@ -316,6 +330,7 @@ async def test_a_task_that_has_ended_stays_as_it_is(tmp_path: Path) -> None:
 # Cancellation
 
 
+@requirement("TASK-15", "TASK-24")
 async def test_a_running_handler_is_cancelled_as_coroutines_are(tmp_path: Path) -> None:
     running, cleaned = asyncio.Event(), asyncio.Event()
 
@@ -339,6 +354,7 @@ async def test_a_running_handler_is_cancelled_as_coroutines_are(tmp_path: Path) 
         assert "error" not in cancelled
 
 
+@requirement("TASK-25")
 async def test_a_handler_may_finish_in_spite_of_a_cancellation(tmp_path: Path) -> None:
     running = asyncio.Event()
 
@@ -378,6 +394,7 @@ async def test_a_task_that_waits_is_cancelled_at_once_and_not_run(tmp_path: Path
         assert len(runs) == before
 
 
+@requirement("TASK-24")
 async def test_a_cancellation_can_be_repeated(tmp_path: Path) -> None:
     async with replicas(tmp_path, tool(ask)) as (here, there):
         task_id = await here.start("ask")
@@ -389,6 +406,7 @@ async def test_a_cancellation_can_be_repeated(tmp_path: Path) -> None:
         assert await here.get(task_id) == cancelled
 
 
+@requirement("TASK-25")
 async def test_a_cancellation_touches_no_other_task(tmp_path: Path) -> None:
     async with replicas(tmp_path, tool(ask)) as (here, there):
         gone, kept, finished = [await here.start("ask") for _ in range(3)]
@@ -424,6 +442,7 @@ async def test_a_cancelled_request_does_not_cancel_the_task_that_it_became(tmp_p
 
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
 @pytest.mark.parametrize("task_id", [UNKNOWN, "", "x" * 5000, "../../etc/passwd", "ß\u2028"])
+@requirement("TASK-31", "TASK-32")
 async def test_an_unknown_id_is_an_invalid_parameter(tmp_path: Path, method: str, task_id: str) -> None:
     more = {"inputResponses": {}} if method == "tasks/update" else {}
     async with replica(tmp_path, tool(done)) as wire:
@@ -441,6 +460,7 @@ def _header(value: str) -> str | None:
 
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
 @pytest.mark.parametrize("params", [{}, {"taskId": None}, {"taskId": 7}, {"taskId": ["a"]}])
+@requirement("TASK-31", "TASK-32")
 async def test_an_id_that_is_none_is_an_invalid_parameter(
     tmp_path: Path, method: str, params: Message
 ) -> None:
@@ -455,6 +475,7 @@ async def test_an_id_that_is_none_is_an_invalid_parameter(
     "capabilities",
     [{}, EVERYTHING, {"extensions": {}}, {"tasks": {"cancel": {}, "requests": {"tools": {"call": {}}}}}],
 )
+@requirement("TASK-34", "TASK-37")
 async def test_a_client_that_did_not_declare_tasks_is_told_so_before_anything_is_looked_up(
     tmp_path: Path, method: str, capabilities: Message
 ) -> None:
@@ -471,6 +492,7 @@ async def test_a_client_that_did_not_declare_tasks_is_told_so_before_anything_is
         assert (await wire.get(real))["status"] == "input_required"
 
 
+@requirement("TASK-01", "TASK-02")
 async def test_a_client_that_did_not_declare_tasks_never_gets_one(tmp_path: Path) -> None:
     async def deferred(ctx: Context) -> str:
         """Would be a task."""
@@ -493,6 +515,7 @@ async def test_a_client_that_did_not_declare_tasks_never_gets_one(tmp_path: Path
         assert error["data"] == MISSING
 
 
+@requirement("TASK-03", "TASK-40")
 async def test_the_extension_is_advertised_and_the_old_capability_is_not(tmp_path: Path) -> None:
     async with replica(tmp_path, tool(done)) as wire:
         discovered = await wire.result("server/discover", {})
@@ -503,6 +526,7 @@ async def test_the_extension_is_advertised_and_the_old_capability_is_not(tmp_pat
 
 
 @pytest.mark.parametrize("method", ["tasks/result", "tasks/list"])
+@requirement("TASK-38")
 async def test_the_old_methods_are_gone(tmp_path: Path, method: str) -> None:
     async with replica(tmp_path, tool(done)) as wire:
         task_id = await wire.start("done")
@@ -512,6 +536,7 @@ async def test_the_old_methods_are_gone(tmp_path: Path, method: str) -> None:
 
 
 @pytest.mark.parametrize("legacy", [{}, {"ttl": 1}, {"ttl": "soon"}, None, "yes", 7])
+@requirement("TASK-39")
 async def test_the_old_parameter_is_ignored(tmp_path: Path, legacy: Any) -> None:
     def register(server: Server) -> None:
         server.tool(task="never")(done)
@@ -530,6 +555,7 @@ async def test_the_old_parameter_is_ignored(tmp_path: Path, legacy: Any) -> None
     "headers",
     [{"mcp_name": UNKNOWN}, {"mcp_name": None}, {"mcp_method": "tasks/result"}, {"mcp_method": None}],
 )
+@requirement("TASK-30")
 async def test_a_header_that_does_not_mirror_the_request_is_refused(
     tmp_path: Path, method: str, headers: dict[str, str | None]
 ) -> None:
@@ -544,9 +570,30 @@ async def test_a_header_that_does_not_mirror_the_request_is_refused(
         assert (await wire.get(task_id))["status"] == "input_required", "nothing was done"
 
 
+@requirement("TASK-33")
+async def test_a_store_that_fails_is_an_internal_error_and_nothing_is_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with replica(tmp_path, tool(ask)) as wire:
+        task_id = await wire.start("ask")
+        (key,) = await wire.asked(task_id)
+        with contextlib.closing(sqlite3.connect(tmp_path / "tasks.db", timeout=PATIENCE)) as vandal:
+            vandal.execute("ALTER TABLE tasks RENAME TO hidden")
+            for method in ("tasks/get", "tasks/update", "tasks/cancel"):
+                more = {"inputResponses": {key: accept("Ada")}} if method == "tasks/update" else {}
+                error = await wire.error(method, {"taskId": task_id, **more})
+                assert error["code"] == -32603
+                assert "tasks" not in error["message"], "nothing of the inside is told"
+            vandal.execute("ALTER TABLE hidden RENAME TO tasks")
+        await wire.update(task_id, {key: accept("Ada")})
+        assert words(await wire.until(task_id, "completed")) == "Hello, Ada"
+    assert caplog.records, "the operator is told"
+
+
 # Whose it is
 
 
+@requirement("TASK-42")
 async def test_another_principal_sees_nothing_of_a_task(tmp_path: Path) -> None:
     async with replicas(tmp_path, tool(ask)) as (here, there):
         task_id = await here.start("ask")
@@ -567,6 +614,7 @@ async def test_another_principal_sees_nothing_of_a_task(tmp_path: Path) -> None:
         assert (await eve.error("tasks/get", {"taskId": task_id}))["code"] == -32602
 
 
+@requirement("TASK-27", "TASK-42")
 async def test_another_principal_cannot_listen_to_a_task(tmp_path: Path) -> None:
     async with replica(tmp_path, tool(ask)) as wire:
         adas = await wire.start("ask")
@@ -587,6 +635,7 @@ async def test_another_principal_cannot_listen_to_a_task(tmp_path: Path) -> None
 # What is told
 
 
+@requirement("TASK-27", "TASK-28")
 async def test_who_listens_is_told_all_that_a_poll_would_show_on_any_replica(tmp_path: Path) -> None:
     async with replicas(tmp_path, tool(ask)) as (here, there):
         task_id = await here.start("ask")
@@ -607,6 +656,7 @@ def without_type(task: Message) -> Message:
     return {name: value for name, value in task.items() if name != "resultType"}
 
 
+@requirement("TASK-26")
 async def test_listening_to_tasks_needs_the_extension(tmp_path: Path) -> None:
     async with replica(tmp_path, tool(ask)) as wire:
         task_id = await wire.start("ask")
@@ -617,6 +667,7 @@ async def test_listening_to_tasks_needs_the_extension(tmp_path: Path) -> None:
         assert error["data"] == MISSING
 
 
+@requirement("TASK-29")
 async def test_progress_and_logs_of_a_task_become_its_message_and_nothing_else(tmp_path: Path) -> None:
     gates = {name: asyncio.Event() for name in ("subscribed", "log", "end")}
 
@@ -654,6 +705,7 @@ async def test_progress_and_logs_of_a_task_become_its_message_and_nothing_else(t
 # Time
 
 
+@requirement("TASK-18")
 async def test_a_task_that_is_not_answered_in_time_fails_and_says_so(tmp_path: Path) -> None:
     async def handler(ctx: Context) -> str:
         """Ask with little patience."""
@@ -672,6 +724,7 @@ async def test_a_task_that_is_not_answered_in_time_fails_and_says_so(tmp_path: P
         assert (await here.get(task_id))["status"] == "failed"
 
 
+@requirement("TASK-18")
 async def test_an_expired_task_is_removed_later(tmp_path: Path) -> None:
     async def handler(ctx: Context) -> str:
         """Ask with little patience."""
@@ -710,6 +763,7 @@ def refund(ran: list[str]) -> Register:
 ORDER = {"order": "A7"}
 
 
+@requirement("TASK-11")
 async def test_a_call_of_rounds_goes_on_as_a_task(tmp_path: Path) -> None:
     ran: list[str] = []
     async with replicas(tmp_path, refund(ran)) as (here, there):
@@ -726,6 +780,7 @@ async def test_a_call_of_rounds_goes_on_as_a_task(tmp_path: Path) -> None:
         assert ran == ["load A7", "reserve A7", "pay A7"]
 
 
+@requirement("TASK-43")
 async def test_keys_and_states_of_rounds_and_of_a_task_never_mix(tmp_path: Path) -> None:
     async with replicas(tmp_path, refund([])) as (here, there):
         asked = await here.call("handler", ORDER)
@@ -840,6 +895,7 @@ async def test_a_strict_tool_refuses_every_retry_with_other_answers(tmp_path: Pa
         assert ran == ["paint it red"]
 
 
+@requirement("TASK-11")
 async def test_questions_that_are_pending_are_settled_before_the_task_begins(tmp_path: Path) -> None:
     async def handler(ctx: Context) -> str:
         """Ask beside becoming a task."""
@@ -863,6 +919,7 @@ async def test_questions_that_are_pending_are_settled_before_the_task_begins(tmp
 # Only tools
 
 
+@requirement("TASK-06")
 async def test_only_a_call_of_a_tool_becomes_a_task(tmp_path: Path) -> None:
     def register(server: Server) -> None:
         server.tool(task="required")(done)

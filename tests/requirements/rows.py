@@ -10,7 +10,7 @@ Level = Literal["MUST", "MUST NOT", "SHOULD", "SHOULD NOT", "states"]
 
 @dataclass(frozen=True)
 class Row:
-    """One demand: `section` is the page below the version's folder, and the heading on it."""
+    """One demand: `section` is the page below the version's folder, or the SEP, and the heading on it."""
 
     id: str
     level: Level

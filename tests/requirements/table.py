@@ -5,18 +5,21 @@ used there; "states" marks what a page lays down without one. A row with `author
 library: it binds whoever writes a server, and `why` says so. Every other row has a test that bears
 `@requirement(id)`; `test_table.py` sees to it, in both directions.
 
+So are the demands of the tasks extension, SEP-2663, and there those of a client too.
+
 Left out, for they have tables of their own: multi round-trip requests, elicitation, sampling, roots,
-authorization, tasks, the 2025 versions, and whatever binds clients only.
+authorization, the 2025 versions, and whatever else binds clients only.
 """
 
 from .rows import Row
 from .rows_base import BASE
 from .rows_features import FEATURES
 from .rows_patterns import PATTERNS
+from .rows_tasks import TASKS
 from .rows_transports import TRANSPORTS
 
 __all__ = ["TABLE", "Row"]
 
-ROWS = (*BASE, *TRANSPORTS, *PATTERNS, *FEATURES)
+ROWS = (*BASE, *TRANSPORTS, *PATTERNS, *FEATURES, *TASKS)
 
 TABLE: dict[str, Row] = {row.id: row for row in ROWS}
