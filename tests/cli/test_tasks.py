@@ -41,6 +41,18 @@ def test_an_answer_that_is_lacking_cancels_the_task_and_the_operator_sees_it(tmp
     assert ekiden("tasks", "list").returncode == 2
 
 
+def test_an_operator_who_mistypes_is_told_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    wrong = ekiden("tasks", "--store", f"sqlite:///{tmp_path}/taks.db", "list")
+    assert wrong.returncode == 2
+    assert "there is no store at" in wrong.stderr
+    assert list(tmp_path.iterdir()) == []
+    store = f"sqlite:///{tmp_path}/tasks.db"
+    assert ekiden("store", "migrate", store).returncode == 0
+    unknown = ekiden("tasks", "--store", store, "list", "--state", "wating")
+    assert unknown.returncode == 2
+    assert "queued, running, waiting" in unknown.stderr
+
+
 def test_a_worker_runs_what_a_server_only_took_and_hands_over_when_it_is_stopped(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/tasks.db"
     assert ekiden("store", "migrate", store).returncode == 0
@@ -71,6 +83,7 @@ def test_a_worker_runs_what_a_server_only_took_and_hands_over_when_it_is_stopped
             (task,) = json.loads(ekiden("tasks", "--store", store, "list", "--json").stdout)
             got = json.loads(ekiden("tasks", url, "get", task["taskId"]).stdout)
             assert (got["taskId"], got["status"]) == (task["taskId"], "completed")
+            assert "error" not in got
             assert "is completed" in ekiden("tasks", url, "cancel", task["taskId"]).stderr
         finally:
             serving.terminate()

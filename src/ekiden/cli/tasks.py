@@ -4,7 +4,8 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import msgspec
 
@@ -86,14 +87,12 @@ async def _cancel(connection: Connection, task_id: str) -> None:
 
 
 async def _in_store(options: TaskOptions, screen: Screen) -> None:
-    from ekiden.stores import open_store
-
-    store: Any = open_store(options.store or "")
+    store: Any = _existing(options.store or "")
     tasks: TaskStore = store.tasks
     try:
         match options.words:
             case ["list"]:
-                state = cast("State | None", options.state)
+                state = _state(options.state)
                 _show(await tasks.listing(state=state, limit=options.limit), screen, as_json=options.json)
             case ["get", task_id]:
                 screen.json(_spelled(await _found(tasks, task_id)))
@@ -106,6 +105,24 @@ async def _in_store(options: TaskOptions, screen: Screen) -> None:
                 raise UsageError("with --store say list, get ID or cancel ID")
     finally:
         await store.close()
+
+
+def _existing(url: str) -> Any:
+    """A store to look into: a name that was mistyped must not make one."""
+    from ekiden.stores import open_store
+
+    path = Path(url.removeprefix("sqlite:///"))
+    if url.startswith("sqlite:///") and not path.exists():
+        raise UsageError(f"there is no store at {path}")
+    return open_store(url)
+
+
+def _state(word: str | None) -> "State | None":
+    from ekiden.tasks.states import State
+
+    if word is not None and word not in get_args(State):
+        raise UsageError(f"a task is never {word!r}; its state is one of {', '.join(get_args(State))}")
+    return cast("State | None", word)
 
 
 async def _found(tasks: "TaskStore", task_id: str) -> "TaskRecord":

@@ -37,7 +37,7 @@ _UNREACHABLE_SECONDS: Final = 60.0
 _GOODBYE_SECONDS: Final = 5.0
 
 
-class TaskSnapshot(msgspec.Struct, rename="camel", kw_only=True):
+class TaskSnapshot(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True):
     """A task as it was at one moment."""
 
     task_id: str
