@@ -1,8 +1,10 @@
 """`ekiden worker`, `ekiden tasks`, `ekiden store`, and a call that becomes a task."""
 
+import contextlib
 import json
 import re
 import signal
+import sqlite3
 import subprocess
 from pathlib import Path
 
@@ -93,6 +95,17 @@ def test_a_worker_runs_what_a_server_only_took_and_hands_over_when_it_is_stopped
         said = worker.communicate(timeout=PATIENCE)[1]
     assert worker.returncode == 0
     assert f"process {worker.pid}: pay back" in said
+
+
+def test_neither_server_nor_worker_starts_on_a_store_of_a_newer_version(tmp_path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(tmp_path / "tasks.db")) as newer:
+        newer.execute("PRAGMA user_version = 99")
+    store = f"sqlite:///{tmp_path}/tasks.db"
+    for command in (["run", "--port", "0"], ["worker"]):
+        done = ekiden(command[0], RETURNS, "--store", store, *command[1:])
+        assert done.returncode in {1, 2}
+        assert "was written by a newer ekiden" in done.stderr
+        assert "Traceback" not in done.stderr
 
 
 def test_a_worker_says_what_it_lacks(tmp_path: Path) -> None:

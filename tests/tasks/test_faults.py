@@ -2,12 +2,14 @@
 
 import asyncio
 import sqlite3
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ekiden import Context, StoreUnavailable, UsageError
+from ekiden import Context, Server, StoreUnavailable, UsageError
 from ekiden.stores import open_store
 from ekiden.stores.postgres import PostgresStore
 from ekiden.stores.sqlite import SQLiteStore
@@ -126,6 +128,48 @@ async def test_a_database_without_tables_says_what_to_do(postgres: Postgres) -> 
     await asyncio.gather(store.migrate(), store.migrate())
     await store.migrate()
     assert await store.tasks.load("task") is None
+    await store.close()
+
+
+async def test_a_server_does_not_start_on_a_database_without_tables(postgres: Postgres) -> None:
+    store = PostgresStore(postgres.new_database())
+    left: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan(_: Server) -> AsyncGenerator[None, None]:
+        yield
+        left.append("left")
+
+    server = new_server(store, lifespan=lifespan)
+
+    @server.tool(task="required")
+    async def tool(ctx: Context) -> str:
+        return "done"
+
+    with pytest.raises(UsageError, match="ekiden store migrate"):
+        async with server.running():
+            pass
+    assert left == ["left"]
+    await store.migrate()
+    async with server.running():
+        client = TaskClient(server)
+        assert await client.text(await client.start("tool")) == "done"
+    await store.close()
+
+
+async def test_a_server_starts_although_its_database_is_away(caplog: pytest.LogCaptureFixture) -> None:
+    store = PostgresStore("postgresql://ekiden@127.0.0.1:1/nothing", wait_seconds=0.2)
+    server = new_server(store)
+
+    @server.tool(task="optional")
+    async def tool(ctx: Context) -> str:
+        return "done"
+
+    async with server.running():
+        with pytest.raises(CallFailed) as caught:
+            await TaskClient(server).ask("tool")
+        assert caught.value.code == -32603
+    assert "have to wait for their store" in caplog.text
     await store.close()
 
 

@@ -99,7 +99,11 @@ class ServerEndpoint:
         if not self._started:
             self._dispatcher.state = await self._lifespan.start()
             if self._flows.tasks is not None:
-                await self._flows.tasks.start(self._dispatcher.state)
+                try:
+                    await self._flows.tasks.start(self._dispatcher.state)
+                except BaseException:
+                    await self._lifespan.stop()
+                    raise
             self._registry.hub.reopen()
             self._started = True
 

@@ -4,13 +4,14 @@ Every task belongs to its principal and to this server: for everybody else it do
 """
 
 import asyncio
+import logging
 import secrets
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
-from ekiden.errors import InvalidParams, MissingCapability
+from ekiden.errors import InvalidParams, MissingCapability, StoreUnavailable, UsageError
 from ekiden.rounds.asks import declares
 from ekiden.rounds.claims import Claims
 from ekiden.rounds.journal import Entry, fingerprint
@@ -33,6 +34,8 @@ from ekiden.wire.modern import Request
 from ekiden.wire.tasks import NEEDED, NOTIFICATION, RELATED, as_dict
 
 __all__ = ["Tasks"]
+
+_log = logging.getLogger("ekiden.tasks")
 
 
 class Tasks:
@@ -76,9 +79,17 @@ class Tasks:
     async def start(self, state: Any) -> None:
         """Begin to run tasks, if there are tools for them. `state` is what the lifespan yielded."""
         self._state = state
-        if not self._started and self._registry.has_tasks:
-            self._started = True
-            await self.runner.start()
+        if self._started or not self._registry.has_tasks:
+            return
+        self._started = True
+        try:
+            await self.store.check()
+        except StoreUnavailable as problem:
+            _log.warning("Tasks have to wait for their store: %s", problem)
+        except UsageError:
+            self._started = False
+            raise
+        await self.runner.start()
 
     async def stop(self) -> None:
         """Hand over what runs here."""

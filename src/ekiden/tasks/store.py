@@ -133,6 +133,10 @@ class TaskStore(abc.ABC):
         `works` says that the watcher runs tasks: a store may tell only one such that a task is due.
         """
 
+    async def check(self) -> None:
+        """Look into the store: `UsageError` if it cannot be used as it is, with tables too old or too new."""
+        await self.load("")
+
     async def glance(self, task_id: str) -> Glance | None:
         """A row for the eye only. A store that sees at once that it is as before may give the same again."""
         record = await self.load(task_id)

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ekiden.errors import ProtocolError
+from ekiden.errors import ProtocolError, UsageError
 from ekiden.rounds.outcome import Complete, Outcome
 from ekiden.transports.eager import Started
 from ekiden.transports.guard import Guard
@@ -169,7 +169,10 @@ class StreamableHTTP:
                 try:
                     await self.endpoint.start()
                 except Exception as error:
-                    _log.exception("The lifespan failed to start")
+                    if isinstance(error, UsageError):
+                        _log.error("The server cannot start: %s", error)
+                    else:
+                        _log.exception("The lifespan failed to start")
                     await send({"type": "lifespan.startup.failed", "message": str(error)})
                     return
                 await send({"type": "lifespan.startup.complete"})
