@@ -152,12 +152,13 @@ def _ports() -> Generator[int, None, None]:
         yield first + (offset + step) % 1000
 
 
-def listening_socket() -> socket.socket:
-    """A socket that listens on a free port of 127.0.0.1."""
-    for port in _ports():
+def listening_socket(port: int | None = None) -> socket.socket:
+    """A socket that listens on a free port of 127.0.0.1, or on the one that is wanted."""
+    for candidate in _ports() if port is None else [port]:
         sock = socket.socket()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, port is not None)
         try:
-            sock.bind(("127.0.0.1", port))
+            sock.bind(("127.0.0.1", candidate))
             sock.listen(2048)
         except OSError:
             sock.close()
@@ -214,12 +215,18 @@ def no_complaints() -> Generator[None, None, None]:
 
 @asynccontextmanager
 async def served(
-    what: Any, *, quiet: bool = True, grace: int = 5, mounted: bool = False, **asgi_options: Any
+    what: Any,
+    *,
+    quiet: bool = True,
+    grace: int = 5,
+    mounted: bool = False,
+    port: int | None = None,
+    **asgi_options: Any,
 ) -> AsyncGenerator[str, None]:
     """Serve a `Server` or an ASGI application in this process; yields its base URL.
 
     `quiet`: the test fails if uvicorn or asyncio log an error meanwhile. `mounted`: a server is served
-    as any ASGI application would be, and not as `Server.run` does it.
+    as any ASGI application would be, and not as `Server.run` does it. `port`: this one, and not any.
     """
     application: Any = what.asgi(**asgi_options) if isinstance(what, Server) else what
     own = isinstance(application, StreamableHTTP) and not mounted
@@ -233,7 +240,7 @@ async def served(
         timeout_graceful_shutdown=grace,
     )
     runner = _Uvicorn(config)
-    with no_complaints() if quiet else contextlib.nullcontext(), listening_socket() as sock:
+    with no_complaints() if quiet else contextlib.nullcontext(), listening_socket(port) as sock:
         task = asyncio.create_task(runner.serve(sockets=[sock]))
         try:
             async with asyncio.timeout(PATIENCE):

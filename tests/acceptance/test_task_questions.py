@@ -28,12 +28,13 @@ from tests.acceptance.task_wire import (
     EXTENSION,
     Message,
     key_for,
+    on,
     replica,
     replicas,
     words,
 )
 from tests.requirements.marks import requirement
-from tests.serving import served
+from tests.serving import free_port, served
 
 Register = Callable[[Server], None]
 
@@ -532,3 +533,27 @@ async def test_a_question_of_a_task_reaches_the_callback_that_any_question_reach
     assert params.requested_schema["required"] == ["value"]
     (update,) = script.of("tasks/update")
     assert update["params"]["inputResponses"] == {"k1": {"action": "decline"}}
+
+
+async def test_an_answer_outlasts_a_restart_of_the_server(tmp_path: Path) -> None:
+    port = free_port()
+    asked, answer = asyncio.Event(), asyncio.Event()
+
+    async def elicit(params: Any) -> ElicitResult:
+        asked.set()
+        await answer.wait()
+        return ElicitResult(action="accept", content={"value": params.message[0]})
+
+    def serving() -> Any:
+        return served(on(tmp_path / "tasks.db", tool(three), principal=None), port=port)
+
+    async with serving() as base:
+        client = await Client(base + "/mcp", elicit=elicit).__aenter__()
+        call = asyncio.create_task(client.call_tool("three"))
+        await soon(asked.wait())
+    answer.set()  # Nobody is there to take it.
+    await asyncio.sleep(0.3)
+    async with serving():
+        result = await soon(call)
+        await client.__aexit__(None, None, None)
+    assert result.content[0].text == "a b c"  # type: ignore[union-attr]

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -71,6 +71,7 @@ def with_tasks(capabilities: Mapping[str, Any]) -> dict[str, Any]:
 
 
 OnStatus: TypeAlias = Callable[[TaskSnapshot], None]
+T = TypeVar("T")
 AnswerAll: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
 
@@ -181,15 +182,18 @@ class TaskHandle:
         except CannotAnswer:
             await self.leave()  # Nobody else will answer it: it would wait for ever.
             raise
-        await self.answer(responses)
+        await self._patiently(lambda: self.answer(responses))  # To answer twice does no harm.
         return True
 
     async def _look(self) -> TaskSnapshot:
-        """The task as it is now; a server that is away for a moment is waited for."""
+        return await self._patiently(self.status)
+
+    async def _patiently(self, send: Callable[[], Awaitable[T]]) -> T:
+        """Send a request; a server that is away for a moment is waited for."""
         pause, since = 0.1, time.monotonic()
         while True:
             try:
-                return await self.status()
+                return await send()
             except TransportError as error:
                 if time.monotonic() - since > _UNREACHABLE_SECONDS:
                     raise
