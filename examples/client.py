@@ -15,7 +15,7 @@ from mcp_types import (
 )
 from pydantic import BaseModel
 
-from ekiden import Client, ClientLimits, PendingCall
+from ekiden import Client, ClientLimits, PendingCall, TaskHandle
 
 
 async def elicit(params: ElicitRequestFormParams) -> ElicitResult:
@@ -70,6 +70,32 @@ async def finish(target: Any, text: str, answer: dict[str, Any]) -> bool:
     async with Client(target, elicit=elicit) as client:
         ended = await client.resume(pending, responses)
         return not isinstance(ended, PendingCall)
+
+
+async def accept(params: ElicitRequestFormParams) -> ElicitResult:
+    """Agree to everything: yes to each question, and the first of each list."""
+    properties: dict[str, Any] = params.requested_schema["properties"]
+    return ElicitResult(
+        action="accept", content={name: field.get("enum", [True])[0] for name, field in properties.items()}
+    )
+
+
+async def hand_in(target: Any, order: str) -> str | None:
+    """Start a call that becomes a task; the text is enough to find it again."""
+    async with Client(target, elicit=accept) as client:
+        ended = await client.start_tool("refund", {"order_id": order})
+        while isinstance(ended, PendingCall):
+            ended = await client.resume(ended)
+        return ended.to_json() if isinstance(ended, TaskHandle) else None
+
+
+async def collect(target: Any, text: str) -> str:
+    """Wait for its end: after a restart, in another process, tomorrow."""
+    async with Client(target, elicit=accept) as client:
+        task = client.task(text)
+        print((await task.status()).status)
+        result = await task.wait(timeout=3600)
+        return "".join(block.text for block in result.content if block.type == "text")
 
 
 async def follow(target: Any, most: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -118,6 +119,30 @@ async def test_the_refund_that_takes_longer_becomes_a_task(
         plain = ScriptedClient(server, {"Refund 59.9": True, "Why?": "other", "boss": False})
         assert text(await plain.call_tool("refund", {"order_id": "43"})) == "The boss did not agree."
     assert asked == ["Refund 59.9 to Ada?", "Why?", "Does the boss agree?"]
+
+
+def test_the_blocks_of_the_page_on_longer_work_are_a_file_that_runs(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "tutorial" / "longer-work.md").read_text()
+    blocks = [code for _, title, code in BLOCK.findall(page) if title == "examples/returns.py"]
+    assert len(blocks) == 4
+    (tmp_path / "returns.py").write_text("\n\n".join(blocks))
+    answers = ["--answer", "Refund=yes", "--answer", "Why=late", "--answer", "boss=yes"]
+    command = [sys.executable, "-m", "ekiden.cli", "call", "returns.py", "refund", "order_id=42", *answers]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "Refunded 59.9 to Ada (late).\n", done.stderr
+    assert (tmp_path / "returns.db").exists()
+
+
+async def test_the_tasks_of_the_client_page_are_handed_in_and_collected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EKIDEN_STORE", f"sqlite:///{tmp_path}/returns.db")
+    monkeypatch.delitem(sys.modules, "returns", raising=False)  # Its store is named when it is loaded.
+    client = __import__("client")
+    async with served(server_of("returns")) as base:
+        handle = await client.hand_in(f"{base}/mcp", "42")
+        assert handle is not None
+        assert await client.collect(f"{base}/mcp", handle) == "Refunded 59.9 to Ada (late)."
 
 
 async def test_the_mounted_server_answers_under_its_path() -> None:
