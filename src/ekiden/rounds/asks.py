@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from ekiden.rounds.journal import fingerprint, framed
-from ekiden.wire.json import canonical, is_object
+from ekiden.wire.json import canonical
 
 __all__ = ["PREFIXES", "Ask", "MalformedAnswer", "UnfitAnswer", "declares"]
 
@@ -62,7 +62,7 @@ def declares(declared: Mapping[str, Any], needed: Mapping[str, Any]) -> bool:
     """Whether capabilities include what is needed. `elicitation: {}` means its form mode."""
     for name, wanted in needed.items():
         given: Any = declared.get(name)
-        if not is_object(given):
+        if given.__class__ is not dict:
             return False
         if not given and name == "elicitation":
             given = _FORM_MODE

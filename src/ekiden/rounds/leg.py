@@ -303,7 +303,9 @@ class Leg(Running):
         if current_step.get(None) is not None:
             raise UsageError(f"{self.handler}: a step cannot {what}; do it before or after the step")
         if style is not None and self.style != style:
-            self.use(style)
+            if self.style is not None:
+                self._fail(mixed_styles(self.handler))
+            self.style = style
 
     # Names, order, and what is new
 

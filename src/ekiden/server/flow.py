@@ -82,19 +82,27 @@ class Flows:
         responses: Any = params.get("inputResponses", _NONE)
         if not is_object(responses):
             raise InvalidParams("Invalid params: `inputResponses` must be an object")
-        return (self._go_on if "requestState" in params else self._first)(call, responses)
-
-    async def _first(self, call: Call, responses: Mapping[str, Any]) -> Outcome:
-        """The first round, which brings no state."""
+        if "requestState" in params:
+            return self._go_on(call, responses)
         claims = self._sealer.first(call.request)
-        is_modern = call.request.meta.protocol_version == versions.MODERN
-        if self.tasks is not None and is_modern and call.handler.task in ("optional", "required"):
-            task = await self.tasks.from_start(call.request, claims, required=call.handler.task == "required")
+        if self.tasks is not None and call.handler.task in ("optional", "required"):
+            return self._first_or_task(self.tasks, call, claims, responses)
+        return self._first(call, claims, responses)
+
+    def _first(
+        self, call: Call, claims: Claims, responses: Mapping[str, Any]
+    ) -> Coroutine[Any, Any, Outcome]:
+        """The first round. It has no token that a repeat could bring again: nothing to remember it by."""
+        return self._end(call, claims, responses, {} if call.handler.once is True else None, None)
+
+    async def _first_or_task(
+        self, tasks: "Tasks", call: Call, claims: Claims, responses: Mapping[str, Any]
+    ) -> Outcome:
+        if call.request.meta.protocol_version == versions.MODERN:
+            task = await tasks.from_start(call.request, claims, required=call.handler.task == "required")
             if task is not None:
                 return task
-        # The first call has no token that a repeat could bring again: nothing to remember it by.
-        asked: dict[str, str] | None = {} if call.handler.once is True else None
-        return await self._end(call, claims, responses, asked, None)
+        return await self._first(call, claims, responses)
 
     async def legacy_task(self, call: Call) -> Outcome | None:
         """The task that a client with a handshake wants its call to become."""

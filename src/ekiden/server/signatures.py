@@ -149,8 +149,15 @@ class HintedParameters:
         Strict, as the published schema is: a string of digits is no integer. 1.0 is one, though, as
         in JSON Schema.
         """
-        if self._is_plain_call(arguments):
-            return dict(arguments)
+        plain = self._plain
+        if plain is not None:
+            # Nothing but their types is asked of the arguments: those may be right at a glance.
+            for name, value in arguments.items():
+                if plain.get(name) is not type(value):
+                    break
+            else:
+                if all(map(arguments.__contains__, self.required)):
+                    return dict(arguments)
         try:
             bound: dict[str, Any] = self._validate_json(encode(arguments), strict=True)
         except ValidationError as error:
@@ -159,19 +166,6 @@ class HintedParameters:
                 raise ArgumentsInvalid(explain(error)) from None
             return self._bind_spelled(spelled)
         return bound
-
-    def _is_plain_call(self, arguments: Mapping[str, Any]) -> bool:
-        """Whether nothing but their types is asked of the arguments, and those are right at a glance."""
-        plain = self._plain
-        if plain is None:
-            return False
-        for name in self.required:
-            if name not in arguments:
-                return False
-        for name, value in arguments.items():  # noqa: SIM110  a generator costs more than all of this
-            if plain.get(name) is not type(value):
-                return False
-        return True
 
     def _bind_spelled(self, arguments: bytes) -> dict[str, Any]:
         try:

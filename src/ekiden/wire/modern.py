@@ -15,7 +15,7 @@ import msgspec
 from ekiden.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError, UnsupportedVersion
 from ekiden.wire import tasks, versions
 from ekiden.wire.headers import Headers, check_method, check_name, check_version
-from ekiden.wire.json import decode, encode, is_object
+from ekiden.wire.json import decode, encode
 from ekiden.wire.jsonrpc import Message, RequestId, error_response, result_response
 from ekiden.wire.meta import (
     CLIENT_CAPABILITIES,
@@ -89,8 +89,8 @@ def accept_at_once(data: bytes, headers: Headers, methods: Container[str]) -> Re
         if (
             len(fields) == 3
             and (type(request_id) is int or type(request_id) is str)
-            and is_object(capabilities)
-            and is_object(client_info)
+            and capabilities.__class__ is dict
+            and client_info.__class__ is dict
             and value["jsonrpc"] == "2.0"
             and fields[PROTOCOL_VERSION] == versions.MODERN
             and headers[b"mcp-protocol-version"] == _MODERN_HEADER
