@@ -283,6 +283,37 @@ async def test_a_mirrored_header_that_comes_twice_is_a_400(probe: Probe) -> None
     assert (response.status_code, response.json()["error"]["code"]) == (400, -32020)
 
 
+@pytest.mark.parametrize("mounted", [False, True])
+@pytest.mark.parametrize(
+    ("method", "name", "value"),
+    [
+        ("POST", "host", "evil.example"),
+        ("POST", "origin", "http://localhost"),
+        ("POST", "authorization", "Bearer other"),
+        ("POST", "content-type", "application/json"),
+        ("GET", "mcp-session-id", "another"),
+        ("DELETE", "mcp-session-id", "another"),
+    ],
+)
+async def test_a_header_that_says_who_asks_for_what_must_not_come_twice(
+    probe: Probe, method: str, name: str, value: str, mounted: bool
+) -> None:
+    body = json.dumps(call("echo", {"text": "x"})).encode()
+    own = {
+        **headers_for(call("echo")),
+        "origin": "http://127.0.0.1",
+        "authorization": "Bearer own",
+        "mcp-session-id": "own",
+        "host": "127.0.0.1",
+        "content-length": str(len(body)),
+    }
+    lines = [f"{method} /mcp HTTP/1.1", f"{name}: {value}", *(f"{k}: {v}" for k, v in own.items())]
+    async with served(probe.server, mounted=mounted) as base, raw_client(base) as client:
+        client.writer.write("\r\n".join([*lines, "", ""]).encode() + body)
+        assert b" 400 " in await client.read_until(b"\r\n")
+        assert f"{name} is sent more than once".encode() in await client.read_to_end()
+
+
 async def test_a_result_that_cannot_be_spelled_is_a_json_rpc_error() -> None:
     server = Server("s")
 

@@ -15,7 +15,7 @@ import msgspec
 from ekiden.errors import ProtocolError, UsageError
 from ekiden.rounds.outcome import Complete, Outcome
 from ekiden.transports.eager import Started
-from ekiden.transports.guard import Guard
+from ekiden.transports.guard import Guard, sent_twice
 from ekiden.transports.handshaken import SessionHTTP
 from ekiden.transports.port import Endpoint
 from ekiden.transports.reply import (
@@ -116,6 +116,8 @@ class StreamableHTTP:
     ) -> Coroutine[Any, Any, None]:
         """Answer one request, whose body is here. `respond` is a shorter way for what is no stream."""
         headers = incoming.headers
+        if incoming.repeating is not None and (name := sent_twice(incoming.repeating)) is not None:
+            incoming.refusal = 400, f"Bad request: {name} is sent more than once"
         if incoming.refusal is not None:
             if self.handshaken.allows(incoming):
                 return self.handshaken.serve(incoming, receive, send)

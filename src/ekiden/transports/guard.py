@@ -2,17 +2,23 @@
 
 A browser that was lured to a hostile page can be made to send requests to a server on the user's
 own machine. It cannot forge Host and Origin, so both are checked before anything is read.
+Headers that say who asks, and for what, must not be sent twice: a proxy might have looked at the other one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ekiden.errors import UsageError
 
-__all__ = ["LOCALHOST", "Guard"]
+__all__ = ["LOCALHOST", "Guard", "sent_twice"]
 
 LOCALHOST: Final = ("localhost", "127.0.0.1", "[::1]")
 """The default allowlist: safe on a laptop, and a deployment names its hosts anyway."""
+
+_ONCE: Final = frozenset(
+    {b"host", b"origin", b"authorization", b"content-type", b"mcp-session-id", b"last-event-id"}
+)
+"""Headers that a request has at most once (RFC 9112, 3.2, says so of Host)."""
 
 _REMEMBERED: Final = 256
 """Header values are remembered with their verdict; a hostile client cannot fill more than this."""
@@ -66,3 +72,13 @@ def _remember(values: set[bytes], value: bytes) -> bool:
     if len(values) < _REMEMBERED:
         values.add(value)
     return True
+
+
+def sent_twice(pairs: Sequence[tuple[bytes, bytes]]) -> str | None:
+    """The name of a header that is there more often than it may be, if there is one."""
+    seen: set[bytes] = set()
+    for name, _ in pairs:
+        if name in _ONCE and name in seen:
+            return name.decode("latin-1")
+        seen.add(name)
+    return None
