@@ -12,7 +12,8 @@ import msgspec
 
 from ekiden.errors import UsageError
 from ekiden.transports.channel import ChannelLink
-from ekiden.transports.http import HttpClient, HttpPort
+from ekiden.transports.http import HttpClient
+from ekiden.transports.http_port import HttpPort
 from ekiden.transports.httpx import HttpxClient
 from ekiden.transports.link import Link
 from ekiden.transports.memory import MemoryChannel

@@ -12,7 +12,7 @@ __all__ = ["HttpxClient"]
 
 
 class _Response:
-    """Implements `ekiden.transports.http.Response`."""
+    """Implements `ekiden.transports.http_port.Response`."""
 
     def __init__(self, response: "httpx2.Response", limit: int) -> None:
         self._response = response
@@ -46,7 +46,7 @@ class _Response:
 
 
 class HttpxClient:
-    """Implements `ekiden.transports.http.HttpPort`."""
+    """Implements `ekiden.transports.http_port.HttpPort`."""
 
     def __init__(
         self, url: str, *, limit: int, auth: Any = None, client: "httpx2.AsyncClient | None" = None

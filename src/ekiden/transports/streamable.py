@@ -11,7 +11,7 @@ import logging
 from typing import Any, Final
 
 from ekiden.errors import ProtocolError, TooMuch, TransportError
-from ekiden.transports.http import HttpPort, Response
+from ekiden.transports.http_port import HttpPort, Response
 from ekiden.transports.link import HttpRefused, Listener, Outgoing
 from ekiden.wire import jsonrpc, sse
 from ekiden.wire.jsonrpc import RequestId
