@@ -5,7 +5,7 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
 from typing import Any
 
 import httpx2
@@ -20,6 +20,7 @@ from ekiden import (
     EkidenError,
     InvalidResult,
     TransportError,
+    UsageError,
 )
 from tests.serving import PATIENCE, listening_socket, soon
 
@@ -270,6 +271,21 @@ LEAN_DEEDS: dict[str, tuple[Deed, type[Exception], str]] = {
         TransportError,
         "not followed",
     ),
+    "a redirect to a port that is none": (
+        says(b"", status="307 Temporary Redirect", head="location: http://127.0.0.1:99999/mcp\r\n"),
+        TransportError,
+        "not followed",
+    ),
+    "a redirect to half an address": (
+        says(b"", status="307 Temporary Redirect", head="location: http://[::1/mcp\r\n"),
+        TransportError,
+        "not followed",
+    ),
+    "a redirect to letters that no request can have": (
+        says(b"", status="307 Temporary Redirect", head="location: /m\u00fcp\r\n"),
+        TransportError,
+        "not followed",
+    ),
     "a redirect to nowhere": (
         says(b"", status="307 Temporary Redirect"),
         TransportError,
@@ -313,6 +329,42 @@ async def test_over_httpx_a_circle_of_redirects_is_a_clear_error() -> None:
     async with evil({"deed": deed}) as server, client_of(server.url, "httpx") as client:
         with pytest.raises(TransportError, match="redirect"):
             await client.call_tool("deed")
+
+
+class Bearer(httpx2.Auth):
+    """A token of the caller's, as any authentication would send it."""
+
+    def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
+        request.headers["authorization"] = "Bearer secret"
+        yield request
+
+
+@pytest.mark.parametrize("status", ["307 Temporary Redirect", "302 Found"])
+async def test_over_a_client_of_our_own_no_message_goes_to_another_server(status: str) -> None:
+    async with evil({}) as other:
+        deed = says(b"", status=status, head=f"location: {other.url}\r\n")
+        async with (
+            evil({"deed": deed}) as server,
+            Client(server.url, auth=Bearer(), timeout=PATIENCE) as client,
+        ):
+            with pytest.raises(TransportError, match=rf"redirects to '{other.url}' .* not followed"):
+                await client.call_tool("deed", {"password": "secret"})
+            assert not other.heads
+            assert (await client.call_tool("honest")).content
+
+
+async def test_over_a_client_of_our_own_half_an_address_is_a_clear_error() -> None:
+    deed = says(b"", status="307 Temporary Redirect", head="location: http://[::1/mcp\r\n")
+    async with evil({"deed": deed}) as server, Client(server.url, auth=Bearer(), timeout=PATIENCE) as client:
+        with pytest.raises(TransportError, match="not followed"):
+            await client.call_tool("deed")
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:99999/mcp", "http://[::1/mcp"])
+async def test_an_address_that_is_none_is_told(url: str) -> None:
+    for auth in (None, Bearer()):
+        with pytest.raises(UsageError, match=r"no http\(s\) URL"):
+            await Client(url, auth=auth, timeout=PATIENCE).__aenter__()
 
 
 async def test_over_httpx_headers_without_end_are_a_clear_error() -> None:

@@ -7,6 +7,7 @@ out (proxies, redirects to other servers, cookies, compression, authentication) 
 """
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import Mapping
 from typing import Final
@@ -15,7 +16,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 from ekiden.errors import TransportError, UsageError
 from ekiden.transports.http_connection import HttpConnection, HttpExchange
 
-__all__ = ["HttpClient"]
+__all__ = ["HttpClient", "not_followed", "split_url"]
 
 _MOST_IDLE: Final = 32
 """Connections that are kept for reuse; each is a socket at the server too."""
@@ -38,10 +39,7 @@ class HttpClient:
         connect_seconds: float = 10.0,
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise UsageError(f"{url!r} is no http(s) URL")
-        self._parts = parts
+        self._parts = parts = split_url(url)
         self._limit = limit
         self._connect_seconds = connect_seconds
         self._ssl = (ssl_context or ssl.create_default_context()) if parts.scheme == "https" else None
@@ -65,15 +63,16 @@ class HttpClient:
 
     def _redirected(self, target: str, exchange: HttpExchange) -> str:
         """Where to send the same request instead: only to the same server, which has seen it already."""
-        place = urljoin(f"{self._parts.scheme}://{self._host}{target}", exchange.headers.get("location", ""))
-        parts = urlsplit(place)
-        same = (parts.scheme, _host(parts)) == (self._parts.scheme, self._host)
-        if exchange.status not in _SAME_REQUEST or not same:
-            raise TransportError(
-                f"The server redirects to {place[:200]!r} (HTTP status {exchange.status}), which is not "
-                "followed: if that is where it lives, give the client that address"
-            )
-        return _target(parts)
+        place = exchange.headers.get("location", "")
+        try:
+            place = urljoin(f"{self._parts.scheme}://{self._host}{target}", place)
+            parts = urlsplit(place)
+            same = (parts.scheme, _host(parts)) == (self._parts.scheme, self._host)
+            if same and exchange.status in _SAME_REQUEST:
+                return _target(parts)
+        except (ValueError, UsageError):
+            pass  # It is no address at all.
+        raise not_followed(place, exchange.status)
 
     async def _send(self, request: bytes) -> HttpExchange:
         connection = await self._connection()
@@ -141,6 +140,23 @@ class HttpClient:
         for connection in tuple(self._open):
             connection.abort()
         self._idle.clear()
+
+
+def not_followed(place: str, status: int) -> TransportError:
+    """The error for a redirect that leads away from the server."""
+    return TransportError(
+        f"The server redirects to {place[:200]!r} (HTTP status {status}), which is not "
+        "followed: if that is where it lives, give the client that address"
+    )
+
+
+def split_url(url: str) -> SplitResult:
+    """The parts of an address that can be connected to."""
+    with contextlib.suppress(ValueError):
+        parts = urlsplit(url)
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return parts
+    raise UsageError(f"{url!r} is no http(s) URL")
 
 
 def _target(parts: SplitResult) -> str:
