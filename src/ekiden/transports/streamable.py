@@ -66,14 +66,14 @@ class StreamableLink:
     async def _stream(self, response: Response, outgoing: Outgoing, listener: Listener) -> dict[str, Any]:
         """Read a stream to the response; one that breaks off is resumed if the server gave it event ids."""
         place = _Place(None if outgoing.method == _ENDLESS else self._stream_limit)
-        for _ in range(_RESUMPTIONS):
+        for resumed in range(_RESUMPTIONS + 1):
             try:
                 answer = await self._read(response, outgoing.id, listener, place)
             finally:
                 await response.close()
             if answer is not None:
                 return answer
-            if place.last_id is None:
+            if place.last_id is None or resumed == _RESUMPTIONS:
                 break
             await asyncio.sleep(place.wait_seconds)
             headers = {"Accept": "text/event-stream", **self.session_headers, "Last-Event-ID": place.last_id}
