@@ -20,7 +20,11 @@ from ekiden import (
     TaskHandle,
     TaskLimits,
     TaskSnapshot,
+    UsageError,
 )
+from ekiden.client import tasks as client_tasks
+from ekiden.client.answering import Answerer
+from ekiden.rounds.outcome import Complete
 from ekiden.stores.memory import MemoryStore
 from tests.acceptance.driving import served
 from tests.tasks.driving import QUICK, new_server
@@ -146,6 +150,84 @@ async def test_who_leaves_a_call_takes_its_task_along(store: Any) -> None:
         async with asyncio.timeout(10):
             while {record.state for record in await store.tasks.listing()} != {"cancelled"}:
                 await asyncio.sleep(0.005)
+
+
+async def test_a_callback_that_fails_takes_the_task_along(store: Any) -> None:
+    server = refund_server(store)
+
+    @server.tool(task="required")
+    async def asks(ctx: Context) -> str:
+        return str((await ctx.elicit("sure?", bool)).data)
+
+    async def clumsy(params: ElicitRequestFormParams) -> ElicitResult:
+        raise LookupError("the form was lost")
+
+    async with server.running(), Client(server, elicit=clumsy) as client:
+        with pytest.raises(LookupError, match="the form was lost"):
+            await client.call_tool("asks")
+        assert [record.state for record in await store.tasks.listing()] == ["cancelled"]
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+async def test_what_a_task_ends_with_is_held_to_the_output_schema(by_hand: bool) -> None:
+    server = new_server(MemoryStore())
+
+    @server.tool(task="required")
+    async def count() -> int:
+        return 1
+
+    @server.middleware
+    async def lie(request: Any, call_next: Any) -> Any:
+        outcome = await call_next(request)
+        if request.method != "tools/list":
+            return outcome
+        tools = outcome.as_dict()["tools"]
+        return Complete({"tools": [{**tool, "outputSchema": {"type": "string"}} for tool in tools]})
+
+    async def call(client: Client) -> None:
+        if not by_hand:
+            await client.call_tool("count")
+            return
+        handle = await client.start_tool("count")
+        assert isinstance(handle, TaskHandle)
+        await handle.wait(timeout=10)
+
+    async with server.running(), Client(server) as client:
+        await client.list_tools()
+        with pytest.raises(InvalidResult, match="broke its output schema"):
+            await call(client)
+
+
+async def test_a_server_that_tells_too_much_does_not_fill_the_memory() -> None:
+    """Somebody thinks about a question while the server tells the same state again and again."""
+    snapshot = {
+        "taskId": "t",
+        "status": "working",
+        "createdAt": "",
+        "lastUpdatedAt": "",
+        "ttlMs": None,
+        "pollIntervalMs": 1,
+    }
+    told = 0
+
+    async def request(ask: Any) -> dict[str, Any]:
+        nonlocal told
+        if ask.method == "subscriptions/listen":
+            for told in range(1000):  # noqa: B007
+                ask.hooks.notification({"method": "notifications/tasks", "params": dict(snapshot)})
+            await asyncio.Event().wait()
+        return {**snapshot, "status": "completed", "result": {"content": []}} if told else snapshot
+
+    seen: list[TaskSnapshot] = []
+    handle = TaskHandle(client_tasks.TaskTalk(request, Answerer(), lambda _, result: result, 60.0), "t")
+    assert await handle.wait(timeout=10, on_status=seen.append) == {"content": []}  # type: ignore[comparison-overlap]
+    assert len(seen) < 100
+
+
+@pytest.mark.parametrize("handle", ["{", "{}", '{"tool": "refund"}', "{]"])
+async def test_what_is_no_handle_is_told(handle: str) -> None:
+    with pytest.raises(UsageError, match="no task handle"):
+        Client("http://127.0.0.1:1/mcp").task(handle)
 
 
 async def test_a_task_that_nobody_can_answer_is_cancelled_and_says_so(store: Any) -> None:

@@ -255,7 +255,9 @@ class Client:
                 return ended
             if timeout is None:
                 deadline.reschedule(None)  # It is a task because it takes longer than a request.
-            return await ended.drive(on_status)
+            result = await ended.drive(on_status)
+            self._tools.check(call.name, result)
+            return result
 
     async def complete(
         self,

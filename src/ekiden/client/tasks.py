@@ -15,9 +15,16 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 import msgspec
 
 from ekiden.client.answering import Answerer
-from ekiden.client.failures import CallCancelled, CallTimeout, CannotAnswer, InvalidResult, ServerError
+from ekiden.client.failures import (
+    CallCancelled,
+    CallTimeout,
+    CannotAnswer,
+    InvalidResult,
+    ServerError,
+    error_from,
+)
 from ekiden.client.session import Ask, Hooks
-from ekiden.errors import TransportError, UsageError
+from ekiden.errors import ParseError, TransportError, UsageError
 from ekiden.wire.json import decode, encode
 from ekiden.wire.tasks import EXTENSION, NOTIFICATION
 
@@ -35,6 +42,8 @@ _BACKSTOP: Final = 5.0
 _UNREACHABLE_SECONDS: Final = 60.0
 """How long a server may be away, for a restart, before waiting for it is given up."""
 _GOODBYE_SECONDS: Final = 5.0
+_MOST_TOLD: Final = 16
+"""States that wait for who looks after the task, while somebody is asked. The newest ones count."""
 
 
 class TaskSnapshot(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True):
@@ -140,10 +149,13 @@ class TaskHandle:
     async def drive(self, on_status: OnStatus | None) -> dict[str, Any]:
         """The result for a caller who knows of no task: if he leaves, so must the task."""
         try:
-            return _result_of(await self._until_ended(on_status, None))
-        except asyncio.CancelledError:
+            ended = await self._until_ended(on_status, None)
+        except CannotAnswer:
+            raise  # It is cancelled already.
+        except (asyncio.CancelledError, Exception):  # A callback that fails leaves nobody to answer, too.
             await asyncio.shield(self.leave())
             raise
+        return _result_of(ended)
 
     async def leave(self) -> None:
         """Cancel the task if that can be done soon: nobody waits for it any more."""
@@ -235,7 +247,7 @@ class _Watch:
     def __init__(self, talk: TaskTalk, task_id: str) -> None:
         self._talk = talk
         self._task_id = task_id
-        self._told: asyncio.Queue[TaskSnapshot] = asyncio.Queue()
+        self._told: asyncio.Queue[TaskSnapshot] = asyncio.Queue(_MOST_TOLD)
         self._granted = False
         self._holding: asyncio.Task[None] | None = None
 
@@ -263,6 +275,8 @@ class _Watch:
     def _hear(self, message: dict[str, Any]) -> None:
         params: dict[str, Any] = message.get("params") or {}
         if message.get("method") == NOTIFICATION and params.get("taskId") == self._task_id:
+            if self._told.full():
+                self._told.get_nowait()
             self._told.put_nowait(read_snapshot(params))
         elif message.get("method") == "notifications/subscriptions/acknowledged":
             granted: dict[str, Any] = params.get("notifications") or {}
@@ -281,12 +295,7 @@ class _Watch:
 
 def _result_of(ended: TaskSnapshot) -> dict[str, Any]:
     if ended.status == "failed":
-        error = ended.error or {}
-        raise ServerError(
-            str(error.get("message", "The task failed")),
-            code=error.get("code", -32603),
-            data=error.get("data"),
-        )
+        raise error_from({"error": ended.error})
     if ended.status == "cancelled":
         raise CallCancelled(
             f"Task {ended.task_id} was cancelled: {ended.status_message or 'no reason given'}"
@@ -302,6 +311,7 @@ def read_handle(text: str) -> tuple[str, str | None]:
         return text, None
     try:
         fields = decode(text.encode())
-        return str(fields["taskId"]), fields.get("tool")
-    except (KeyError, AttributeError) as error:
+        tool = fields.get("tool")
+        return str(fields["taskId"]), None if tool is None else str(tool)
+    except (ParseError, KeyError) as error:
         raise UsageError(f"this is no task handle: {error}") from None
