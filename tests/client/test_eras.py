@@ -14,7 +14,7 @@ from mcp_types import (
 
 from ekiden import CannotAnswer, Client, InvalidResult, Server, ServerError
 from ekiden.client import eras
-from tests.serving import served, soon
+from tests.serving import PATIENCE, served, soon
 
 from .old import VERSION, OldServer
 
@@ -113,6 +113,50 @@ async def test_a_question_that_is_withdrawn_stops_its_callback() -> None:
             {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}}
         )
         await soon(stopped.wait())
+
+
+async def test_questions_without_end_do_not_become_callbacks_without_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    asked = 0
+
+    async def think(params: ElicitRequestFormParams) -> ElicitResult:
+        nonlocal asked
+        asked += 1
+        await asyncio.sleep(3600)
+        raise AssertionError
+
+    old = OldServer()
+    async with served(old.app) as base, Client(f"{base}/mcp", elicit=think) as client:
+        for _ in range(150):
+            _, question = await old.ask(
+                "elicitation/create",
+                {"message": "?", "requestedSchema": {"type": "object", "properties": {}}},
+            )
+            await old.stream.put(question)
+        async with asyncio.timeout(PATIENCE):
+            while not old.stream.empty() or asked < 100:
+                await asyncio.sleep(0.005)
+        assert text(await client.call_tool("still there")) == "still there"
+    assert asked == 100
+    assert "more than 100 things at once" in caplog.text
+
+
+async def test_a_callback_that_fails_does_not_end_the_listening() -> None:
+    logged: list[Any] = []
+
+    def log(params: dict[str, Any]) -> None:
+        logged.append(params)
+        if len(logged) == 1:
+            raise LookupError("no file to log to")
+
+    old = OldServer()
+    async with served(old.app) as base, Client(f"{base}/mcp", on_log=log):
+        async with asyncio.timeout(PATIENCE):
+            while len(logged) < 2:
+                params = {"level": "info", "data": len(logged)}
+                await old.stream.put({"jsonrpc": "2.0", "method": "notifications/message", "params": params})
+                await asyncio.sleep(0.05)
 
 
 async def test_an_error_that_wants_a_page_becomes_an_ask() -> None:

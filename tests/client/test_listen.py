@@ -101,3 +101,27 @@ async def test_leaving_the_loop_ends_the_subscription() -> None:
         assert (await soon(anext(changes)))["params"]["uri"] == "a://b"
         await changes.aclose()
         assert [task for task in asyncio.all_tasks() if "hold" in repr(task.get_coro())] == []
+
+
+async def test_a_listener_that_is_cancelled_leaves_nothing_behind() -> None:
+    async def listen(writer: asyncio.StreamWriter, message: Message) -> None:
+        writer.write(STREAM + told(message, "a://b"))
+        await writer.drain()
+        await writer.wait_closed()
+
+    async with evil({"subscriptions/listen": listen}) as server, Client(server.url) as client:
+        heard = asyncio.Event()
+
+        async def listening() -> None:
+            async for _ in client.listen(uris=("a://b",)):
+                heard.set()
+
+        before = asyncio.all_tasks()
+        task = asyncio.create_task(listening())
+        await soon(heard.wait())
+        await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.wait({task})
+        await asyncio.sleep(0.01)
+        left = [repr(task.get_coro()) for task in asyncio.all_tasks() - before]
+        assert [coroutine for coroutine in left if "Evil.serve" not in coroutine] == []

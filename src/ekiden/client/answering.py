@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, Union
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union
 
 from pydantic import BaseModel, ValidationError
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         Root,
     )
 
-__all__ = ["Answerer", "Elicit", "ElicitUrl", "Roots", "Sample"]
+__all__ = ["MOST_ASKS", "Answerer", "Elicit", "ElicitUrl", "Roots", "Sample"]
 
 Elicit: TypeAlias = "Callable[[ElicitRequestFormParams], Awaitable[ElicitResult]]"
 ElicitUrl: TypeAlias = "Callable[[ElicitRequestURLParams], Awaitable[ElicitResult]]"
@@ -37,8 +37,9 @@ Sample: TypeAlias = (
 )
 Roots: TypeAlias = Union["Sequence[Root | str]", "Callable[[], Awaitable[Sequence[Root | str]]]"]
 
-MOST_ASKS = 100
-"""Asks of one round. A form is read by a person: nobody reads more, but a hostile server may send more."""
+MOST_ASKS: Final = 100
+"""Asks of one round, or open at once. A form is read by a person, and nobody reads more of them; a hostile
+server may send more."""
 
 
 class Answerer:

@@ -24,7 +24,9 @@ __all__ = ["find_session", "forget", "known_era"]
 _PROBE_SECONDS: Final = 5.0
 """How long a server on stdio may take to answer the probe. One of 2025 may not answer it at all."""
 
+_MOST_KNOWN: Final = 1000
 _known: dict[str, Era] = {}
+"""Eras by origin, the oldest first: of a process that talks to ever new servers, the last ones are known."""
 
 
 def known_era(origin: str | None) -> Era | None:
@@ -105,4 +107,7 @@ async def _is_modern(session: ModernSession, *, required: bool, patient: bool) -
 
 def _remember(origin: str | None, era: Era) -> None:
     if origin is not None:
+        _known.pop(origin, None)
         _known[origin] = era
+        if len(_known) > _MOST_KNOWN:
+            del _known[next(iter(_known))]

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ekiden.client.answering import Answerer
+from ekiden.client.answering import MOST_ASKS, Answerer
 from ekiden.client.failures import CannotAnswer, InvalidResult, ServerError, error_from
 from ekiden.client.session import Ask, Era, EraChanged, Hooks
 from ekiden.errors import EkidenError, InternalError, MethodNotFound, TransportError
@@ -165,6 +165,9 @@ class LegacySession:
         request_id = message["id"]
         if request_id in self._answering:
             return  # A stream that is resumed may say it twice.
+        if len(self._answering) >= MOST_ASKS:
+            _log.warning("The server asks more than %d things at once; %r is dropped", MOST_ASKS, request_id)
+            return
         task = asyncio.get_running_loop().create_task(self._answer(message))
         self._answering[request_id] = task
         task.add_done_callback(lambda _: self._answering.pop(request_id, None))

@@ -124,11 +124,13 @@ async def _drain(
     """What arrives while `holding` runs, and what is left when it has ended."""
     while True:
         getting = asyncio.ensure_future(queue.get())
-        done, _ = await asyncio.wait({getting, holding}, return_when=asyncio.FIRST_COMPLETED)
-        if getting in done:
+        try:
+            await asyncio.wait({getting, holding}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            is_here = not getting.cancel()  # A caller that is cancelled leaves nobody waiting.
+        if is_here:
             yield getting.result()
             continue
-        getting.cancel()
         while not queue.empty():
             yield queue.get_nowait()
         holding.result()

@@ -150,6 +150,8 @@ class StreamableLink:
                     await response.close()
             except TransportError as error:
                 _log.debug("The server's stream was lost: %s", error)
+            except Exception:  # Of the caller's own; there is no call to fail with it.
+                _log.exception("A callback failed to take what the server told")
             await asyncio.sleep(place.wait_seconds)
 
     def forget_session(self) -> None:
