@@ -6,7 +6,8 @@ from contextvars import ContextVar
 
 import pytest
 
-from ekiden import Context, Server
+from ekiden import Client, Context, Server
+from ekiden.testing import ScriptedClient
 from ekiden.transports.port import Endpoint
 from ekiden.wire.jsonrpc import parse
 from ekiden.wire.modern import accept
@@ -190,3 +191,50 @@ async def test_the_lifespan_is_left_when_the_block_fails(recorder: Recorder) -> 
         async with recorder.server.running():
             raise KeyError
     assert recorder.log == ["start", "stop"]
+
+
+async def test_two_who_use_a_server_share_its_lifespan_until_the_last_has_left(recorder: Recorder) -> None:
+    async with recorder.server.running():
+        async with recorder.server.connect() as first:
+            async with Client(recorder.server) as client:
+                assert str((await client.call_tool("state")).content).count("state 1")
+            await first.send(request("tools/call", {"name": "state", "arguments": {}}))
+            assert "state 1" in str(await soon(first.receive()))
+        assert recorder.log == ["start"]
+    assert recorder.log == ["start", "stop"]
+
+
+async def test_a_client_in_the_same_process_starts_a_server_and_stops_it(recorder: Recorder) -> None:
+    for n in (1, 2):
+        async with Client(recorder.server) as client:
+            assert f"state {n}" in str((await client.call_tool("state")).content)
+    assert recorder.log == ["start", "stop", "start", "stop"]
+
+
+async def test_who_uses_a_server_does_not_stop_it_for_who_serves_it(recorder: Recorder) -> None:
+    await soon(recorder.endpoint.start())
+    async with Client(recorder.server) as client:
+        await client.call_tool("state")
+    assert recorder.log == ["start"]
+    await soon(recorder.endpoint.stop())
+    assert recorder.log == ["start", "stop"]
+
+
+async def test_a_start_while_it_is_in_use_does_not_outlive_its_users(recorder: Recorder) -> None:
+    """As `ScriptedClient` does, which starts what is not running and stops nothing."""
+    async with recorder.server.running():
+        await ScriptedClient(recorder.server).call_tool("state")
+    assert recorder.log == ["start", "stop"]
+    await ScriptedClient(recorder.server).call_tool("state")
+    assert recorder.log == ["start", "stop", "start"]
+    await recorder.endpoint.stop()
+
+
+async def test_a_failed_start_counts_no_user(recorder: Recorder) -> None:
+    recorder.failures_at_start = 1
+    with pytest.raises(OSError, match="no database"):
+        async with recorder.server.connect():
+            raise AssertionError("it did not start")
+    async with recorder.server.connect():
+        pass
+    assert recorder.log == ["start", "start", "stop"]

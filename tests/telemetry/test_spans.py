@@ -229,6 +229,18 @@ async def test_uris_do_not_make_a_series_of_durations_each(
     assert len(durations(metrics)) == 1
 
 
+async def test_names_that_a_client_makes_up_are_neither_series_nor_names_of_spans(
+    spans: InMemorySpanExporter, metrics: InMemoryMetricReader
+) -> None:
+    for n in range(3):
+        await ask(observed(), "tools/call", {"name": f"nobody {n}"})
+        await ask(observed(), "prompts/get", {"name": f"nothing {n}"})
+    assert len(durations(metrics)) == 2
+    finished = spans.get_finished_spans()
+    assert {span.name for span in finished} == {"tools/call", "prompts/get"}
+    assert (finished[0].attributes or {})["gen_ai.tool.name"] == "nobody 0", "each call can still be found"
+
+
 async def test_whether_anybody_traces_is_known(spans: InMemorySpanExporter) -> None:
     assert is_tracing()
 

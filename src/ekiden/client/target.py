@@ -4,6 +4,7 @@ import asyncio
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeGuard
 from urllib.parse import urlsplit
@@ -17,6 +18,7 @@ from ekiden.transports.http_port import HttpPort
 from ekiden.transports.httpx import HttpxClient
 from ekiden.transports.link import Link
 from ekiden.transports.memory import MemoryChannel
+from ekiden.transports.memory import connect as connect_memory
 from ekiden.transports.port import Endpoint
 from ekiden.transports.process import ProcessLink
 from ekiden.transports.streamable import StreamableLink
@@ -55,10 +57,10 @@ class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
 class MemoryLink(ChannelLink):
     """A link to a server in this process."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
-        self._channel = MemoryChannel(endpoint)
-        super().__init__(self._channel.send)
+    def __init__(self, channel: MemoryChannel, end: AsyncExitStack) -> None:
+        super().__init__(channel.send)
+        self._channel = channel
+        self._end = end
         self._reading = asyncio.get_running_loop().create_task(self._read())
 
     async def _read(self) -> None:
@@ -66,10 +68,10 @@ class MemoryLink(ChannelLink):
             self.received(await self._channel.receive_bytes())
 
     async def close(self) -> None:
-        """Leave."""
+        """Leave; the server ends with its last user."""
         await super().close()
         self._reading.cancel()
-        await self._channel.close()
+        await self._end.aclose()
 
 
 async def connect(
@@ -84,8 +86,9 @@ async def connect(
     """A link to the target."""
     endpoint = getattr(target, "endpoint", None)
     if endpoint is not None:
-        await endpoint.start()
-        return MemoryLink(endpoint)
+        async with AsyncExitStack() as stack:
+            channel = await stack.enter_async_context(connect_memory(endpoint))
+            return MemoryLink(channel, stack.pop_all())
     if is_url(target):
         http: HttpPort
         if auth is not None or http_client is not None:

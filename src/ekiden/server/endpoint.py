@@ -2,8 +2,8 @@
 
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeAlias
 
 from ekiden.errors import InternalError, ProtocolError
@@ -43,6 +43,9 @@ class ServerEndpoint:
         self._dispatcher = Dispatcher(registry, flows)
         self._lifespan = Lifespan(lifespan)
         self._started = False
+        self._owned = False
+        """Whether it was started by somebody who also stops it, whoever uses it meanwhile."""
+        self._users = 0
         self._wrapped: list[Middleware] = []
         self._run: _Run = self._dispatcher.answer
         self.sessions = sessions(self)
@@ -78,7 +81,8 @@ class ServerEndpoint:
         if not self._started:
             return self._start_and_answer(request, stream)
         if "opentelemetry.trace" in sys.modules and is_tracing():
-            return traced(request, lambda: self._run(request, stream))
+            known = self._registry.has(request.method, request.name)
+            return traced(request, lambda: self._run(request, stream), known=known)
         return self._run(request, stream)
 
     async def _start_and_answer(self, request: Request, stream: Stream) -> Outcome:
@@ -95,7 +99,23 @@ class ServerEndpoint:
         self._flows.parking.give_up(session)
 
     async def start(self) -> None:
-        """Enter the lifespan."""
+        """Enter the lifespan, until `stop`; if it is in use already, until its last user has left."""
+        self._owned = self._owned or not self._started
+        await self._get_ready()
+
+    @asynccontextmanager
+    async def in_use(self) -> AsyncGenerator[None, None]:
+        """Be ready while the block runs. The first who comes starts, the last who leaves stops."""
+        self._users += 1
+        try:
+            await self._get_ready()
+            yield
+        finally:
+            self._users -= 1
+            if not self._users and not self._owned:
+                await self.stop()
+
+    async def _get_ready(self) -> None:
         if not self._started:
             self._dispatcher.state = await self._lifespan.start()
             if self._flows.tasks is not None:
@@ -114,12 +134,14 @@ class ServerEndpoint:
     async def stop(self) -> None:
         """End subscriptions and leave the lifespan."""
         self.drain()
-        self._started = False
+        self._started = self._owned = False
         self.sessions.close()
-        await self._flows.parking.close()
-        if self._flows.tasks is not None:
-            await self._flows.tasks.stop()
-        await self._lifespan.stop()
+        try:
+            await self._flows.parking.close()
+            if self._flows.tasks is not None:
+                await self._flows.tasks.stop()
+        finally:
+            await self._lifespan.stop()
 
 
 def _around(middleware: Middleware, inner: _Run) -> _Run:

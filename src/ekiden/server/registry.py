@@ -114,6 +114,11 @@ class Registry:
             return self._has_resources
         return feature != "completion" or bool(self.completions)
 
+    def has(self, method: str, name: str | None) -> bool:
+        """Whether a request addresses a tool or a prompt that there is."""
+        catalog: Catalog[Any] | None = {"tools/call": self.tools, "prompts/get": self.prompts}.get(method)
+        return catalog is not None and name is not None and catalog.get(name) is not None
+
     def any_resource(self, uri: str) -> Resource | None:
         """The resource or template registered as `uri`."""
         return self.templates.get(uri) or self.resources.get(uri)

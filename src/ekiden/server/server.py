@@ -373,11 +373,8 @@ class Server:
     @asynccontextmanager
     async def running(self, _application: object = None) -> AsyncGenerator[None, None]:
         """The server's lifespan as a context manager: `Starlette(lifespan=server.running)`."""
-        await self.endpoint.start()
-        try:
+        async with self.endpoint.in_use():
             yield
-        finally:
-            await self.endpoint.stop()
 
     def connect(self) -> AbstractAsyncContextManager[MemoryChannel]:
         """A channel to this server in memory: `async with server.connect() as channel`."""

@@ -37,8 +37,11 @@ def link_to(traceparent: str) -> None:
             trace.get_current_span().add_link(first)
 
 
-async def traced(request: Request, answer: Callable[[], Awaitable[Outcome]]) -> Outcome:
-    """Answer within a span, and record how long it took."""
+async def traced(request: Request, answer: Callable[[], Awaitable[Outcome]], *, known: bool) -> Outcome:
+    """Answer within a span, and record how long it took.
+
+    `known` says whether there is what the request addresses: names that clients make up are no series.
+    """
     from opentelemetry import metrics, propagate, trace
     from opentelemetry.trace import SpanKind, Status, StatusCode
 
@@ -58,7 +61,7 @@ async def traced(request: Request, answer: Callable[[], Awaitable[Outcome]]) -> 
     )
     started = time.perf_counter()
     with tracer.start_as_current_span(
-        _span_name(request),
+        _span_name(request) if known else request.method,
         context=propagate.extract(carrier),
         kind=SpanKind.SERVER,
         attributes=attributes,
@@ -71,7 +74,7 @@ async def traced(request: Request, answer: Callable[[], Awaitable[Outcome]]) -> 
             if reason is not None:
                 span.set_attribute("rpc.response.status_code", str(reason.code))
             span.set_status(Status(StatusCode.ERROR, None if reason is None else reason.message))
-    for unbounded in ("jsonrpc.request.id", "mcp.resource.uri"):
+    for unbounded in ("jsonrpc.request.id", "mcp.resource.uri", *(() if known else _TARGET.values())):
         attributes.pop(unbounded, None)
     histogram.record(time.perf_counter() - started, attributes)
     return outcome

@@ -42,11 +42,10 @@ class MemoryChannel:
 
 @asynccontextmanager
 async def connect(endpoint: Endpoint) -> AsyncGenerator[MemoryChannel, None]:
-    """A channel to a started server; server and channel end with the block."""
-    await endpoint.start()
-    channel = MemoryChannel(endpoint)
-    try:
-        yield channel
-    finally:
-        await channel.close()
-        await endpoint.stop()
+    """A channel to a started server; the channel ends with the block, the server with its last user."""
+    async with endpoint.in_use():
+        channel = MemoryChannel(endpoint)
+        try:
+            yield channel
+        finally:
+            await channel.close()

@@ -1,6 +1,7 @@
 """The port between transports and the server: two small protocols, one on each side."""
 
 from collections.abc import Container, Coroutine
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from ekiden.rounds.outcome import Dialect, Outcome
@@ -51,6 +52,10 @@ class Endpoint(Protocol):
 
     async def start(self) -> None:
         """Get ready to answer; harmless when ready."""
+        ...
+
+    def in_use(self) -> AbstractAsyncContextManager[None]:
+        """Be ready while the block runs, together with all others who use it."""
         ...
 
     async def stop(self) -> None:
