@@ -181,6 +181,19 @@ async def test_a_server_is_ended_gently_then_firmly_then_by_force(
     )
 
 
+async def test_a_server_is_not_left_behind_by_who_cannot_wait_for_its_end() -> None:
+    client = client_of(server(after=STUBBORN))
+    await client.__aenter__()
+    (child,) = psutil.Process().children()
+    leaving = asyncio.create_task(client.__aexit__(None, None, None))
+    await asyncio.sleep(0.1)
+    leaving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    _, alive = await asyncio.to_thread(psutil.wait_procs, [child], PATIENCE)
+    assert alive == []
+
+
 async def test_what_a_server_started_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_GRACE_SECONDS", 1.0)
     before = "import subprocess; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(3600)'])"

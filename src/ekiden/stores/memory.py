@@ -14,7 +14,10 @@ __all__ = ["MemoryStore"]
 
 _MOST_ROUNDS: Final = 10_000
 _MOST_BYTES: Final = 64 * 1024 * 1024
-"""What is remembered at most; the oldest is forgotten first."""
+"""What is remembered of rounds at most, and of journals; the oldest is forgotten first."""
+
+
+_encode = msgspec.msgpack.Encoder().encode
 
 
 class _Round(msgspec.Struct):
@@ -24,6 +27,7 @@ class _Round(msgspec.Struct):
     expires: float
     entries: dict[str, Entry]
     outcome: bytes | None = None
+    size: int = 0
 
 
 class MemoryStore:
@@ -35,7 +39,7 @@ class MemoryStore:
         self.tasks = MemoryTasks()
         self._rounds: OrderedDict[str, _Round] = OrderedDict()
         self._journals: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
-        self._bytes = 0
+        self._bytes = self._journal_bytes = 0
 
     def peek(self, round_id: str) -> tuple[str, bytes] | None:
         """How a round ended."""
@@ -46,6 +50,8 @@ class MemoryStore:
         """Try to own a round."""
         known = self._rounds.get(round_id)
         if known is None or known.expires < now:
+            if known is not None:
+                self._forget(round_id)
             self._rounds[round_id] = _Round(answers, 1, now + lease, expires, {})
             self._forget_oldest(now)
             return Claimed(1, {})
@@ -74,6 +80,7 @@ class MemoryStore:
         if (mine := self._owned(round_id, fence)) is None:
             return False
         mine.entries.update(entries)
+        self._grow(mine, len(_encode(dict(entries))))
         return True
 
     async def finish(self, round_id: str, fence: int, outcome: bytes) -> bool:
@@ -81,9 +88,7 @@ class MemoryStore:
         if (mine := self._owned(round_id, fence)) is None:
             return False
         mine.outcome = outcome
-        self._bytes += len(outcome)
-        while self._bytes > _MOST_BYTES and len(self._rounds) > 1:
-            self._forget(next(iter(self._rounds)))
+        self._grow(mine, len(outcome))
         return True
 
     async def release(self, round_id: str, fence: int) -> None:
@@ -95,18 +100,32 @@ class MemoryStore:
         known = self._rounds.get(round_id)
         return known if known is not None and known.fence == fence and known.outcome is None else None
 
-    def _forget_oldest(self, now: float) -> None:
-        while len(self._rounds) > _MOST_ROUNDS or next(iter(self._rounds.values())).expires < now:
+    def _grow(self, known: _Round, size: int) -> None:
+        known.size += size
+        self._bytes += size
+        while self._bytes > _MOST_BYTES and len(self._rounds) > 1:
             self._forget(next(iter(self._rounds)))
 
+    def _forget_oldest(self, now: float) -> None:
+        while len(self._rounds) > 1:
+            oldest = next(iter(self._rounds))
+            if len(self._rounds) <= _MOST_ROUNDS and self._rounds[oldest].expires >= now:
+                break
+            self._forget(oldest)
+
     def _forget(self, round_id: str) -> None:
-        self._bytes -= len(self._rounds.pop(round_id).outcome or b"")
+        self._bytes -= self._rounds.pop(round_id).size
 
     async def put_journal(self, journal_id: str, data: bytes, *, expires: float) -> None:
         """Keep a journal."""
+        _, before = self._journals.pop(journal_id, (0.0, b""))
         self._journals[journal_id] = (expires, data)
-        while sum(len(kept) for _, kept in self._journals.values()) > _MOST_BYTES and len(self._journals) > 1:
-            self._journals.popitem(last=False)
+        self._journal_bytes += len(data) - len(before)
+        while self._journal_bytes > _MOST_BYTES and len(self._journals) > 1:
+            self._forget_journal(next(iter(self._journals)))
+
+    def _forget_journal(self, journal_id: str) -> None:
+        self._journal_bytes -= len(self._journals.pop(journal_id)[1])
 
     async def get_journal(self, journal_id: str) -> bytes | None:
         """A journal that was kept."""
@@ -118,7 +137,7 @@ class MemoryStore:
         for round_id in [key for key, known in self._rounds.items() if known.expires < now]:
             self._forget(round_id)
         for journal_id in [key for key, (expires, _) in self._journals.items() if expires < now]:
-            del self._journals[journal_id]
+            self._forget_journal(journal_id)
 
     async def close(self) -> None:
         """Nothing is held."""

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from ekiden.errors import TooMuch, TransportError
 from ekiden.transports.channel import ChannelLink
@@ -91,6 +91,16 @@ class ProcessLink(ChannelLink):
         await super().close()
         if self._process.stdin is not None:
             self._process.stdin.close()
+        try:
+            await self._end()
+        except asyncio.CancelledError:
+            self._send(signal.SIGKILL)  # Nobody waits for it any more, and it is not to be left behind.
+            raise
+        finally:
+            self._reading.cancel()
+        await asyncio.wait({self._reading})
+
+    async def _end(self) -> None:
         for number in (None, signal.SIGTERM, signal.SIGKILL):
             if number is not None:
                 _log.warning("The server process does not end; it gets a %s", number.name)
@@ -99,7 +109,6 @@ class ProcessLink(ChannelLink):
                 async with asyncio.timeout(_GRACE_SECONDS):
                     await self._process.wait()
                     break
-        await _ended(self._reading)
 
     def _send(self, number: signal.Signals) -> None:
         """Send a signal to the server and to what it has started: it leads a process group of its own."""
@@ -110,9 +119,3 @@ class ProcessLink(ChannelLink):
                 else:
                     # Not by the process object, which would look for its end first, and take it from asyncio.
                     os.killpg(self._process.pid, number)
-
-
-async def _ended(task: asyncio.Task[Any]) -> None:
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task

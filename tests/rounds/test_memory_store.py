@@ -1,0 +1,63 @@
+"""The ledger in memory keeps within its bounds, whatever is put into it."""
+
+import pytest
+
+from ekiden.rounds.journal import Entry
+from ekiden.rounds.ledger import Claimed, Recorded
+from ekiden.stores import memory
+from ekiden.stores.memory import MemoryStore
+
+
+@pytest.fixture(autouse=True)
+def _little(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_MOST_BYTES", 10_000)
+    monkeypatch.setattr(memory, "_MOST_ROUNDS", 100)
+
+
+async def claim(store: MemoryStore, name: str, *, now: float = 0.0, expires: float = 100.0) -> int:
+    claimed = await store.claim(name, "answers", now=now, lease=10.0, expires=expires)
+    assert isinstance(claimed, Claimed)
+    return claimed.fence
+
+
+async def test_what_steps_returned_counts_as_much_as_what_rounds_ended_with() -> None:
+    store = MemoryStore()
+    for n in range(20):
+        fence = await claim(store, f"round {n}")
+        assert await store.commit(f"round {n}", fence, {"s:step": Entry("step", "d", "x" * 1000, True)})
+        assert await store.finish(f"round {n}", fence, b"x" * 1000)
+    kept = [n for n in range(20) if store.peek(f"round {n}") is not None]
+    assert kept == list(range(16, 20)), "the newest, in less than 10,000 bytes"
+
+
+async def test_a_round_that_is_claimed_anew_after_its_time_is_not_counted_twice() -> None:
+    store = MemoryStore()
+    for turn in range(50):
+        now = turn * 1000.0
+        fence = await claim(store, "again", now=now, expires=now + 1)
+        await store.finish("again", fence, b"x" * 1000)
+        assert isinstance(
+            await store.claim("again", "answers", now=now, lease=10.0, expires=now + 1), Recorded
+        )
+    await store.finish("other", await claim(store, "other", now=now), b"x")
+    assert store.peek("again") is not None, "one round of 1,000 bytes is far from the bound"
+
+
+async def test_a_round_that_has_expired_before_it_begins_is_still_claimed() -> None:
+    await claim(MemoryStore(), "late", now=10.0, expires=5.0)
+
+
+async def test_rounds_and_journals_are_bounded_in_number_and_size() -> None:
+    store = MemoryStore()
+    for n in range(150):
+        await store.finish(f"round {n}", await claim(store, f"round {n}"), b"")
+        await store.put_journal(f"journal {n}", b"x" * 1000, expires=100.0)
+        await store.put_journal(f"journal {n}", b"y" * 1000, expires=100.0)
+    assert sum(store.peek(f"round {n}") is not None for n in range(150)) == 100
+    kept = [n for n in range(150) if await store.get_journal(f"journal {n}") is not None]
+    assert kept == list(range(140, 150))
+    await store.purge(now=200.0)
+    assert await store.get_journal("journal 149") is None
+    for n in range(10):
+        await store.put_journal(f"new {n}", b"x" * 1000, expires=300.0)
+    assert await store.get_journal("new 0") is not None
