@@ -4,12 +4,16 @@ import asyncio
 import gc
 import json
 import tracemalloc
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from ekiden import Client, Server, SessionLimits
 from ekiden.server.sessions import Session
+from ekiden.transports.events import EventStream
+from ekiden.transports.exchange import Exchange
+from ekiden.wire.jsonrpc import parse
 from tests.serving import request as modern_request
 from tests.serving import served, soon
 
@@ -328,6 +332,51 @@ async def test_where_there_are_too_many_the_one_longest_unused_makes_room() -> N
             assert (await second.send(request("ping"))).status_code == 404
             assert (await first.ask("ping"))["result"] == {}
             assert (await third.ask("ping"))["result"] == {}
+
+
+async def test_nobody_takes_the_sessions_of_others() -> None:
+    server = guarded_server(sessions=SessionLimits(per_principal=2))
+    async with served(server) as base, raw_client(base) as ann, raw_client(base) as eve:
+        ann.more, eve.more = {"authorization": "Ann"}, {"authorization": "Eve"}
+        assert [(await eve.send(hello())).status_code for _ in range(4)] == [200, 200, 503, 503]
+        await ann.open()
+        assert (await ann.end()).status_code == 200
+        for _ in range(5):
+            await ann.open()
+            assert (await ann.end()).status_code == 200
+            ann.session, ann.version = None, ""
+        nobody = [(await raw.send(hello())).status_code async for raw in _raw_clients(base, 4)]
+        assert nobody == [200] * 4, "who has no name is not told apart"
+
+
+async def test_of_ones_own_sessions_the_one_longest_unused_makes_room() -> None:
+    server = guarded_server(sessions=SessionLimits(per_principal=1, busy_seconds=0))
+    async with served(server) as base, raw_client(base) as first, raw_client(base) as second:
+        for client in (first, second):
+            client.more = {"authorization": "Ann"}
+            await client.open()
+        assert (await first.send(request("ping"))).status_code == 404
+        assert (await second.ask("ping"))["result"] == {}
+
+
+async def _raw_clients(base: str, count: int) -> AsyncIterator[OldClient]:
+    for _ in range(count):
+        async with raw_client(base) as client:
+            yield client
+
+
+def no_stream() -> EventStream:
+    raise AssertionError("nothing is streamed")
+
+
+async def test_a_request_that_arrives_with_the_end_of_its_session_is_not_run() -> None:
+    """Both in one pass of the loop: the request is taken, and before its turn the session ends."""
+    server = make_server()
+    opening, message = (parse(json.dumps(sent).encode()) for sent in (hello(), call("wait")))
+    session, _ = server.endpoint.sessions.open(opening, {})
+    answering = asyncio.create_task(session.answer(message, {}, Exchange(no_stream, can_stream=False)))
+    session.end()
+    assert b"session has ended" in await soon(answering)
 
 
 async def test_a_client_whose_session_has_ended_begins_a_new_one() -> None:

@@ -1,6 +1,7 @@
 """Clients of 2025 without sessions: everything works but questions."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from tests.serving import request as modern_request
 from tests.serving import served, soon
 
 from .handlers import make_server
-from .old_client import VERSIONS, call, events, notification, raw_client, request, text
+from .old_client import ACCEPT, VERSIONS, call, events, notification, raw_client, request, text
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -117,3 +118,36 @@ def test_the_command_line_can_do_without_sessions(tmp_path: Path) -> None:
             f"http://127.0.0.1:{port}/mcp", json=call("one"), headers=headers, trust_env=False
         )
         assert text(answered.json()) == "1"
+
+
+async def test_where_a_client_has_left_with_an_error_its_handler_is_cancelled() -> None:
+    """Servers that speak ASGI 2.4 raise an `OSError` from `send` when the client is gone."""
+    server = make_server(stateless_2025=True)
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    @server.tool
+    async def hold_on(ctx: Context) -> str:
+        began.set()
+        try:
+            await ctx.progress(1)
+            await asyncio.Event().wait()
+            return "never"
+        finally:
+            ended.set()
+
+    body = json.dumps(call("hold_on", meta={"progressToken": 1})).encode()
+
+    async def receive() -> dict[str, Any]:
+        if not began.is_set():
+            return {"type": "http.request", "body": body}
+        return await asyncio.Future()
+
+    async def send(event: Any) -> None:
+        if event.get("body"):
+            raise OSError("the client has left")
+
+    headers = [(name.encode(), value.encode()) for name, value in {**ACCEPT, "host": "localhost"}.items()]
+    scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": headers}
+    async with server.running():
+        await soon(server.asgi()(scope, receive, send))
+        await soon(ended.wait())

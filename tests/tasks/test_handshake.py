@@ -132,6 +132,15 @@ async def test_a_client_of_november_2025_asks_for_a_task_and_is_asked_while_it_w
         assert len(client.asked) == 1
 
 
+@pytest.mark.parametrize("ttl", [1e300, 86_400_001])
+async def test_a_client_cannot_have_its_task_kept_for_longer_than_the_server_keeps_any(
+    store: Any, ttl: float
+) -> None:
+    async with shaken(echo_server(store), "2025-11-25") as (client, _):
+        created = await client.result("tools/call", name="endless", task={"ttl": ttl})
+        assert created["task"]["ttl"] == 86_400_000
+
+
 async def test_calls_without_a_task_go_on_as_calls(store: Any) -> None:
     async with shaken(echo_server(store), "2025-11-25") as (client, _):
         client.answers.append({"action": "accept", "content": {"input": "hi"}})

@@ -7,6 +7,7 @@ which `tasks/input_response` answers.
 """
 
 import asyncio
+import math
 import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -62,7 +63,9 @@ class LegacyTasks:
             return None
         if handler.task == "never":
             raise MethodNotFound(f"Tool {request.name!r} cannot be called as a task")
-        wished_ttl(request)  # A wish that makes no sense is refused, whatever comes of the call.
+        wished_ttl(
+            request, self._tasks.limits.ttl_seconds
+        )  # A wish that makes no sense is refused, whatever comes of the call.
         if handler.task == "deferred" and request.meta.protocol_version == versions.DRAFT:
             return None  # It may ask by rounds first; `ctx.background` makes it a task.
         return await self._tasks.create(request, claims, {})
@@ -189,15 +192,15 @@ class LegacyTasks:
             end()
 
 
-def wished_ttl(request: Request) -> float | None:
-    """The seconds that a client wants its task to be kept for."""
+def wished_ttl(request: Request, most: float | None) -> float | None:
+    """The seconds that a client wants its task to be kept for, and no more than the server would."""
     wish = request.params.get("task")
     ttl: Any = wish.get("ttl") if is_object(wish) else ""
     if ttl is None:
         return None
-    if type(ttl) not in (int, float) or ttl <= 0:
+    if type(ttl) not in (int, float) or not 0 < ttl < math.inf:
         raise InvalidParams("Invalid params: `task` is an object whose `ttl` is a positive number")
-    return float(ttl) / 1000
+    return float(ttl / 1000 if most is None else min(ttl / 1000, most))
 
 
 def _related(task_id: str) -> dict[str, Any]:

@@ -56,6 +56,9 @@ class SessionLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     sessions: int = 10_000
     """Sessions that may be open in one process. Each is a few KB."""
+    per_principal: int = 1000
+    """How many of them one principal may have, so that nobody takes them all: as a busy gateway has, not
+    more. Where nobody is told apart (`Server(principal=None)`), this bounds nothing."""
     idle_seconds: float = 1800.0
     """A session that nobody has used for this long is ended: its client shakes hands anew."""
     busy_seconds: float = 60.0
@@ -144,6 +147,7 @@ class Session:
         self._watched: dict[str, None] = {}
         self._subscription: Subscription | None = None
         self._telling: set[asyncio.Task[None]] = set()
+        self._ended = False
 
     # Requests of the client
 
@@ -179,6 +183,8 @@ class Session:
 
     def _accept(self, message: Message, headers: Headers | None) -> Request:
         method = message.method
+        if self._ended:  # In the moment between its arrival and now.
+            raise InvalidRequest("Invalid request: this session has ended")
         if method == "initialize":
             raise InvalidRequest("Invalid request: this session is initialized already")
         if message.id in self._running:
@@ -327,6 +333,7 @@ class Session:
 
     def end(self) -> None:
         """End it: what runs is cancelled, and the id names nothing any more."""
+        self._ended = True
         self._keeper.forget(self)
         self._keeper.endpoint.left(self)
         for task in tuple(self._running.values()):

@@ -7,7 +7,8 @@ with the server. It belongs to the principal who opened it: to anybody else it d
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Coroutine
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
 from ekiden.rounds.outcome import Complete, Outcome
@@ -62,6 +63,8 @@ class Sessions:
         for dialect in self._dialects.values():
             dialect.task_support = registry.task_support
         self._open: dict[str, Session] = {}
+        self._of: Counter[str] = Counter()
+        """How many of them each principal has."""
         self._sweep: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -91,13 +94,14 @@ class Sessions:
         hello = read_hello(message.params)
         dialect = self._dialects[negotiate(hello.version, self.spoken)]
         assert message.id is not None
-        keep = not self.stateless or headers is None
+        keep, who = not self.stateless or headers is None, self._who(headers)
         if keep and headers is not None:
-            self._make_room()
+            self._make_room(who)
         named = self.new_id() if keep else ""
-        session = Session(self, dialect, hello, session_id=named, principal=self._who(headers), kept=keep)
+        session = Session(self, dialect, hello, session_id=named, principal=who, kept=keep)
         if keep and headers is not None:
             self._open[session.id] = session
+            self._of[who] += 1
             session.used_at = asyncio.get_running_loop().time()
             self._watch_idle()
         response = dialect.welcome(
@@ -139,13 +143,20 @@ class Sessions:
 
     def forget(self, session: Session) -> None:
         """A session has ended."""
-        self._open.pop(session.id, None)
+        if self._open.pop(session.id, None) is not None:
+            self._of[session.principal] -= 1
+            if not self._of[session.principal]:
+                del self._of[session.principal]
 
-    def _make_room(self) -> None:
-        if len(self._open) < self.limits.sessions:
-            return
+    def _make_room(self, principal: str) -> None:
+        if principal and self._of[principal] >= self.limits.per_principal:
+            self._end_oldest([session for session in self._open.values() if session.principal == principal])
+        if len(self._open) >= self.limits.sessions:
+            self._end_oldest(self._open.values())
+
+    def _end_oldest(self, sessions: Iterable[Session]) -> None:
         now = asyncio.get_running_loop().time()
-        idle = [session for session in self._open.values() if not session.in_use]
+        idle = [session for session in sessions if not session.in_use]
         oldest = min(idle, key=lambda session: session.used_at, default=None)
         if oldest is None or now - oldest.used_at < self.limits.busy_seconds:
             raise SessionsFull("Too many sessions are open; try again later")

@@ -132,7 +132,7 @@ class Tasks:
         """Make a call a task; it is kept before this returns. One call becomes at most one task."""
         ttl, poll = wishes
         if ttl is None and request.meta.protocol_version != versions.MODERN:
-            ttl = wished_ttl(request)
+            ttl = wished_ttl(request, self.limits.ttl_seconds)
         now = self._clock()
         record = TaskRecord(
             id=secrets.token_urlsafe(18),

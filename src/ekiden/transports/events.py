@@ -163,7 +163,7 @@ class Connection:
         stream.attach(self, self._after)
         leaving = asyncio.get_running_loop().create_task(self._watch(receive))
         try:
-            with contextlib.suppress(TransportError):
+            with contextlib.suppress(TransportError, OSError):  # Some servers say so that a client has left.
                 await self._carry()
         finally:
             leaving.cancel()

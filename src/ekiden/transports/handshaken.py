@@ -220,6 +220,15 @@ class SessionHTTP:
         receive: Receive,
         send: Send,
     ) -> None:
+        try:
+            await self._send_answer(exchange, headers, batch, receive, send)
+        finally:
+            if streams is None:
+                exchange.cancel()  # Without a session nobody can come back for the rest.
+
+    async def _send_answer(
+        self, exchange: Exchange, headers: Headers, batch: bool, receive: Receive, send: Send
+    ) -> None:
         if exchange.can_stream and _prefers_stream(headers):
             exchange.begin()
         await exchange.settled(self._silence_seconds)
@@ -229,8 +238,6 @@ class SessionHTTP:
             return
         stream = exchange.begin()  # Also for a request that was cancelled: a stream without a response.
         await self._carry(stream, 0, receive, send)
-        if streams is None:
-            exchange.cancel()  # Without a session nobody can come back for the rest.
 
     async def _carry(self, stream: EventStream, after: int, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": list(_SSE)})

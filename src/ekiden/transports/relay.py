@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 import httptools
 
@@ -77,7 +78,7 @@ def _spelled(incoming: Incoming) -> bytes:
     kept = [pair for pair in sent if pair[0] not in _OF_THE_CONNECTION]
     own = [(b"content-length", b"%d" % len(incoming.body)), (b"connection", b"close")]
     lines = b"".join(b"%b: %b\r\n" % pair for pair in (*kept, *own))
-    target = f"{incoming.method} {incoming.path}".encode("latin-1")
+    target = f"{incoming.method} {quote(incoming.path)}".encode("latin-1")  # The path came unquoted.
     return b"%b HTTP/1.1\r\n%b\r\n%b" % (target, lines, incoming.body)
 
 
