@@ -292,6 +292,37 @@ async def test_an_interrupt_ends_the_process_quietly() -> None:
     assert "Traceback" not in log
 
 
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": "hello",
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "t", "version": "1"},
+    },
+}
+
+
+@pytest.mark.parametrize("era", ["modern", "2025"])
+async def test_after_an_interrupt_a_cancellation_is_heard_and_no_new_request_is_taken(era: str) -> None:
+    async with child(grace=60) as server:
+        if era == "2025":
+            await server.send(HELLO)
+            assert "result" in await server.receive()
+        await server.send(call("hold", request_id="held", progressToken="t"))
+        assert (await server.receive())["method"] == "notifications/progress"
+        server.process.send_signal(signal.SIGINT)
+        late: dict[str, Any] = {}
+        async with asyncio.timeout(PATIENCE):
+            while "error" not in late:  # The signal and the message race.
+                await server.send(call("echo", {"text": "late"}, request_id="late"))
+                late = await server.receive()
+        assert (late["id"], late["error"]["message"]) == ("late", "The server is shutting down")
+        await server.send(notification("notifications/cancelled", {"requestId": "held"}))
+        assert await soon(server.process.wait()) == 0
+
+
 async def test_many_calls_at_once_are_all_answered() -> None:
     async with child() as server, asyncio.timeout(PATIENCE):
         for n in range(500):

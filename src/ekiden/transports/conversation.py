@@ -10,9 +10,9 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from ekiden.errors import InvalidRequest, ProtocolError
+from ekiden.errors import InternalError, InvalidRequest, ProtocolError
 from ekiden.rounds.outcome import Complete
-from ekiden.transports.dialogue import Dialogue
+from ekiden.transports.dialogue import SHUTTING_DOWN, Dialogue
 from ekiden.transports.port import Endpoint
 from ekiden.wire import jsonrpc
 from ekiden.wire.handshake import is_modern
@@ -36,6 +36,7 @@ class Conversation:
         self._send = send
         self._running: dict[RequestId, tuple[asyncio.Task[None], _Stream]] = {}
         self._room = asyncio.Semaphore(MAX_IN_FLIGHT)
+        self._closing = False
         self._dialogue: Dialogue | None = None
         """Who goes on with it, if the client has shaken hands as clients did in 2025."""
 
@@ -50,6 +51,8 @@ class Conversation:
             if message.id is None:
                 self._notified(message)
                 return
+            if self._closing:
+                raise InternalError(SHUTTING_DOWN)
             if message.method == "initialize" and not is_modern(message.params):
                 self._dialogue = await Dialogue.begin(self._endpoint.sessions, message, self._send)
                 return
@@ -101,7 +104,8 @@ class Conversation:
                 _cancel(*running)
 
     async def close(self, grace: float) -> None:
-        """Let running requests finish within `grace` seconds, then cancel them."""
+        """Let running requests finish within `grace` seconds, then cancel them; no new one is taken."""
+        self._closing = True
         if self._dialogue is not None:
             await self._dialogue.close(grace)
         if running := list(self._running.values()):

@@ -5,18 +5,18 @@ The opening message decides: after an `initialize` the channel is one session, u
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Awaitable, Callable
+from typing import Final
 
-from ekiden.errors import ProtocolError
+from ekiden.errors import InternalError, ProtocolError
 from ekiden.transports.sessions import ClientSession, SessionKeeper, SessionsFull
 from ekiden.wire import jsonrpc
 from ekiden.wire.handshake import Response, read_incoming
 from ekiden.wire.jsonrpc import EnvelopeError, Message
 
-__all__ = ["Dialogue"]
+__all__ = ["SHUTTING_DOWN", "Dialogue"]
 
-_log = logging.getLogger("ekiden.conversation")
+SHUTTING_DOWN: Final = "The server is shutting down"
 
 
 class Dialogue:
@@ -29,6 +29,7 @@ class Dialogue:
         self._write = write
         self._running: set[asyncio.Task[None]] = set()
         self._telling: asyncio.Task[None] | None = None
+        self._closing = False
 
     @classmethod
     async def begin(
@@ -60,6 +61,8 @@ class Dialogue:
                 self._session.responded(message)
             elif message.id is None:
                 self._notified(message)
+            elif self._closing:
+                broken.append(jsonrpc.error_response(message.id, InternalError(SHUTTING_DOWN)))
             else:
                 requests.append(message)
         if requests or broken:
@@ -98,7 +101,8 @@ class Dialogue:
         """There is only one connection, and it stays."""
 
     async def close(self, grace: float) -> None:
-        """Let running requests finish within `grace` seconds, then cancel them."""
+        """Let running requests finish within `grace` seconds, then cancel them; no new one is taken."""
+        self._closing = True
         if self._telling is not None:
             self._telling.cancel()
         if self._running:

@@ -12,7 +12,7 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -32,7 +32,10 @@ _AHEAD: Final = 64
 
 
 async def serve_stdio(endpoint: Endpoint, *, grace: float = 10.0) -> None:
-    """Serve until stdin ends, then let running requests finish within `grace` seconds."""
+    """Serve until stdin ends, or until cancelled; running requests then finish within `grace` seconds.
+
+    While they do, what their client says about them is still heard: that one is cancelled, or an answer.
+    """
     with _owned_pipes() as (stdin, stdout), ThreadPoolExecutor(1, "ekiden-stdout") as writer:
         lock = asyncio.Lock()
         loop = asyncio.get_running_loop()
@@ -43,18 +46,29 @@ async def serve_stdio(endpoint: Endpoint, *, grace: float = 10.0) -> None:
 
         await endpoint.start()
         conversation = Conversation(endpoint, send)
+        reading = loop.create_task(_read(_Lines(stdin), conversation, send))
         try:
-            async for line in _Lines(stdin):
-                if line is None:
-                    await send(error_response(None, ParseError(f"Line too long: the limit is {MAX_LINE}")))
-                elif line.strip():
-                    await conversation.receive(line)
-        except BrokenPipeError:
-            grace = 0.0  # Nobody reads what running requests would say.
+            await asyncio.wait({reading})
+            if isinstance(reading.exception(), BrokenPipeError):
+                grace = 0.0  # Nobody reads what running requests would say.
         finally:
             endpoint.drain()
             await conversation.close(grace)
+            reading.cancel()
+            await asyncio.wait({reading})
             await endpoint.stop()
+        with contextlib.suppress(BrokenPipeError):
+            reading.result()
+
+
+async def _read(
+    lines: "_Lines", conversation: Conversation, send: Callable[[bytes], Awaitable[None]]
+) -> None:
+    async for line in lines:
+        if line is None:
+            await send(error_response(None, ParseError(f"Line too long: the limit is {MAX_LINE}")))
+        elif line.strip():
+            await conversation.receive(line)
 
 
 @contextlib.contextmanager
