@@ -230,3 +230,17 @@ def test_every_error_of_the_library_has_one_root() -> None:
 
     for name in errors.__all__:
         assert issubclass(getattr(errors, name), EkidenError)
+
+
+@pytest.mark.parametrize("plain", [False, True])
+async def test_a_handler_that_exits_ends_its_call_and_not_the_server(
+    plain: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = failing(SystemExit("the library gives up"), plain=plain)
+    server.add_tool(lambda: "still there", name="fine")
+    for tool in ("tool", "contextual"):
+        assert (await call_tool(server, tool))["isError"] is True
+    assert (await error_of(server, "prompts/get", {"name": "prompt"}))["code"] == -32603
+    assert (await error_of(server, "resources/read", {"uri": "a://b"}))["code"] == -32603
+    assert (await call_tool(server, "fine"))["content"][0]["text"] == "still there"
+    assert len(traces(caplog)) == 4

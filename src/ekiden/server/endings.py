@@ -35,11 +35,14 @@ class Ending(Protocol):
 
 
 def ends_more_than_a_call(error: BaseException) -> bool:
-    """Whether an exception is not the handler's own: the process ends, or the request was cancelled."""
+    """Whether an exception is not the handler's own: Ctrl-C, or the request was cancelled.
+
+    `sys.exit()` is: a library that means to end a program ends the call.
+    """
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
         return task is None or task.cancelling() > 0
-    return isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit)
+    return isinstance(error, KeyboardInterrupt | GeneratorExit)
 
 
 class ToolEnding(msgspec.Struct):
