@@ -321,3 +321,18 @@ async def test_prompts_and_resources_ask_too() -> None:
         result = await client.call_tool("manual")
         assert isinstance(result, CallToolResult)
         assert "By hand?" in str(result.content)
+
+
+async def test_the_author_of_a_long_call_is_warned_once(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("long", keys=[b"a key of at least thirty-two bytes!"])
+
+    @server.tool
+    async def long(ctx: Context) -> str:
+        for _ in range(15):
+            await ctx.checkpoint()
+        return "done"
+
+    async with Client(server, max_rounds=20) as client:
+        assert (await client.call_tool("long")).content
+    warned = [r.getMessage() for r in caplog.records if "give up after 10" in r.getMessage()]
+    assert warned == ["Tool 'long' has ended 8 rounds; clients give up after 10 by default"]

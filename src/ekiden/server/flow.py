@@ -264,7 +264,7 @@ class Flows:
                 return Interim(requests, None)
         else:
             return ended
-        if claims.round >= _GIVE_UP - 3:
+        if claims.round == _GIVE_UP - 3:  # Once in a call, while there is time to look at it.
             self._warn_of_length(leg.handler, claims.round + 1)
         return Interim(requests, self._sealer.seal(claims) or await self._sealer.spill(claims))
 
