@@ -116,8 +116,8 @@ class Registry:
 
     def has(self, method: str, name: str | None) -> bool:
         """Whether a request addresses a tool or a prompt that there is."""
-        catalog: Catalog[Any] | None = {"tools/call": self.tools, "prompts/get": self.prompts}.get(method)
-        return catalog is not None and name is not None and catalog.get(name) is not None
+        catalogs: dict[str, Catalog[Any]] = {"tools/call": self.tools, "prompts/get": self.prompts}
+        return name is not None and method in catalogs and catalogs[method].get(name) is not None
 
     def any_resource(self, uri: str) -> Resource | None:
         """The resource or template registered as `uri`."""
