@@ -105,7 +105,7 @@ async def test_a_handler_that_reports_is_answered_with_a_stream_that_the_respons
         response = await post(base, call("report", progressToken="t"))
     assert response.status_code == 200
     assert response.headers["content-type"] == "text/event-stream"
-    assert response.headers["cache-control"] == "no-cache"
+    assert response.headers["cache-control"] == "no-cache, no-transform"
     assert response.headers["x-accel-buffering"] == "no"
     first, second, last = events(response.text)
     assert [first["params"]["progress"], second["params"]["progress"]] == [1, 2]

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from ekiden.errors import InvalidRequest, ProtocolError
 from ekiden.transports.events import Connection, EventStream
 from ekiden.transports.exchange import Exchange
-from ekiden.transports.reply import Incoming, Receive, Send
+from ekiden.transports.reply import JSON, SSE, Incoming, Receive, Send, respond, takes_stream
 from ekiden.transports.sessions import ClientSession, SessionKeeper, SessionsFull
 from ekiden.transports.streams import SessionStreams
 from ekiden.wire import jsonrpc, versions
@@ -30,13 +30,6 @@ _VERSION: Final = b"mcp-protocol-version"
 _MODERN: Final = versions.MODERN.encode()
 _META: Final = PROTOCOL_VERSION.encode()
 _EVENT_ID: Final = re.compile(rb"(\d{1,9})_(\d{1,12})")
-
-_JSON: Final = (b"content-type", b"application/json")
-_SSE: Final = (
-    (b"content-type", b"text/event-stream"),
-    (b"cache-control", b"no-cache, no-transform"),
-    (b"x-accel-buffering", b"no"),
-)
 
 
 class Relay(Protocol):
@@ -95,7 +88,7 @@ class SessionHTTP:
         try:
             await self._serve(incoming, receive, send)
         except ProtocolError as error:  # Whoever says whose request it is has refused it.
-            await _respond(send, 400, jsonrpc.error_response(None, error), _JSON)
+            await respond(send, 400, jsonrpc.error_response(None, error), JSON)
 
     async def _serve(self, incoming: Incoming, receive: Receive, send: Send) -> None:
         headers = incoming.headers
@@ -131,10 +124,10 @@ class SessionHTTP:
         except SessionsFull as full:
             await _refuse(send, 503, str(full), (b"retry-after", b"10"))
         except ProtocolError as error:
-            await _respond(send, 200, jsonrpc.error_response(message.id, error), _JSON)
+            await respond(send, 200, jsonrpc.error_response(message.id, error), JSON)
         else:
             named = () if self._keeper.stateless else ((_SESSION, session.id.encode()),)
-            await _respond(send, 200, response, _JSON, *named)
+            await respond(send, 200, response, JSON, *named)
 
     async def _in_session(
         self, session: ClientSession, incoming: Incoming, receive: Receive, send: Send
@@ -143,7 +136,7 @@ class SessionHTTP:
         try:
             if incoming.method == "DELETE":
                 session.end()
-                await _respond(send, 200, b"")
+                await respond(send, 200, b"")
             elif incoming.method == "GET":
                 await self._get(session, incoming.headers, receive, send)
             else:
@@ -175,16 +168,17 @@ class SessionHTTP:
         try:
             messages, batch = read_incoming(incoming.body, session.version)
         except ProtocolError as error:
-            await _respond(send, 400, jsonrpc.error_response(None, error), _JSON)
+            await respond(send, 400, jsonrpc.error_response(None, error), JSON)
             return
         exchange = Exchange(
-            _passing_stream if streams is None else streams.new, can_stream=_takes_stream(headers)
+            _passing_stream if streams is None else streams.new,
+            can_stream=takes_stream(headers.get(b"accept")),
         )
         broken = self._take(session, messages, exchange, headers)
         if broken is not None and not batch:
-            await _respond(send, 400, jsonrpc.error_response(broken.request_id, broken), _JSON)
+            await respond(send, 400, jsonrpc.error_response(broken.request_id, broken), JSON)
         elif exchange.done and not exchange.responses:
-            await _respond(send, 202, b"")
+            await respond(send, 202, b"")
         else:
             await self._answer(exchange, streams, headers, batch, receive, send)
 
@@ -234,13 +228,13 @@ class SessionHTTP:
         await exchange.settled(self._silence_seconds)
         if exchange.stream is None and exchange.responses:
             body = b"[" + b",".join(exchange.responses) + b"]" if batch else exchange.responses[0]
-            await _respond(send, 200, body, _JSON)
+            await respond(send, 200, body, JSON)
             return
         stream = exchange.begin()  # Also for a request that was cancelled: a stream without a response.
         await self._carry(stream, 0, receive, send)
 
     async def _carry(self, stream: EventStream, after: int, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": list(_SSE)})
+        await send({"type": "http.response.start", "status": 200, "headers": list(SSE)})
         await send({"type": "http.response.body", "body": b"", "more_body": True})  # The head goes now.
         connection = Connection(
             stream,
@@ -254,7 +248,7 @@ class SessionHTTP:
     # Streams that the client asks for
 
     async def _get(self, session: ClientSession, headers: Headers, receive: Receive, send: Send) -> None:
-        if not _takes_stream(headers):
+        if not takes_stream(headers.get(b"accept")):
             await _refuse(send, 406, "Not acceptable: a stream needs `Accept: text/event-stream`")
             return
         streams = self._streams_of(session)
@@ -329,23 +323,12 @@ def _is_handshake(incoming: Incoming) -> bool:
         return False
 
 
-def _takes_stream(headers: Headers) -> bool:
-    accept = headers.get(b"accept")
-    return accept is None or any(kind in accept for kind in (b"text/event-stream", b"*/*", b"text/*"))
-
-
 def _prefers_stream(headers: Headers) -> bool:
     """Whether the client takes no JSON, or names it after a stream."""
     before, named, _ = headers.get(b"accept", b"").partition(b"text/event-stream")
     return bool(named) and not any(kind in before for kind in (b"application/json", b"*/*", b"application/*"))
 
 
-async def _respond(send: Send, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
-    length = (b"content-length", b"%d" % len(body))
-    await send({"type": "http.response.start", "status": status, "headers": [length, *headers]})
-    await send({"type": "http.response.body", "body": body})
-
-
 async def _refuse(send: Send, status: int, reason: str, *headers: tuple[bytes, bytes]) -> None:
     body = jsonrpc.error_response(None, InvalidRequest(reason))
-    await _respond(send, status, body, _JSON, *headers)
+    await respond(send, status, body, JSON, *headers)

@@ -19,7 +19,21 @@ from ekiden.wire.headers import Headers
 from ekiden.wire.jsonrpc import RequestId
 from ekiden.wire.modern import http_status
 
-__all__ = ["Attendant", "Event", "Incoming", "Receive", "Reply", "Respond", "Scope", "Send", "respond_json"]
+__all__ = [
+    "JSON",
+    "SSE",
+    "Attendant",
+    "Event",
+    "Incoming",
+    "Receive",
+    "Reply",
+    "Respond",
+    "Scope",
+    "Send",
+    "respond",
+    "respond_json",
+    "takes_stream",
+]
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Event: TypeAlias = MutableMapping[str, Any]
@@ -31,12 +45,12 @@ Respond: TypeAlias = Callable[[int, bytes], None]
 _LATE_SECONDS: Final = 0.02
 """A call that ends sooner is not worth attending: most that wait at all wait for a few passes of the loop."""
 
-_JSON: Final = (b"content-type", b"application/json")
-_SSE_HEADERS: Final = [
+JSON: Final = (b"content-type", b"application/json")
+SSE: Final = (
     (b"content-type", b"text/event-stream"),
-    (b"cache-control", b"no-cache"),
+    (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
-]
+)
 
 
 class Incoming(msgspec.Struct, gc=False):
@@ -117,11 +131,21 @@ def _nothing() -> None:
     return None
 
 
-async def respond_json(send: Send, status: int, body: bytes) -> None:
+def takes_stream(accept: bytes | None) -> bool:
+    """Whether a client with this `Accept` header takes an SSE stream."""
+    return accept is None or any(kind in accept for kind in (b"text/event-stream", b"*/*", b"text/*"))
+
+
+async def respond(send: Send, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
     """Send a response that is no stream."""
-    headers = [(b"content-length", b"%d" % len(body)), _JSON]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
+    length = (b"content-length", b"%d" % len(body))
+    await send({"type": "http.response.start", "status": status, "headers": [length, *headers]})
     await send({"type": "http.response.body", "body": body})
+
+
+async def respond_json(send: Send, status: int, body: bytes) -> None:
+    """Send a response that is JSON and no stream."""
+    await respond(send, status, body, JSON)
 
 
 class Reply:
@@ -158,8 +182,7 @@ class Reply:
         """Whether the client takes a stream, and still waits for its answer."""
         if self._ended:
             return False
-        accept = self._accept
-        return accept is None or any(kind in accept for kind in (b"text/event-stream", b"*/*", b"text/*"))
+        return takes_stream(self._accept)
 
     async def notify(self, method: str, params: dict[str, Any]) -> None:
         """Send a notification; a client that accepts no stream, or has its answer, does without."""
@@ -180,9 +203,7 @@ class Reply:
         try:
             async with asyncio.timeout(self._stall_seconds), self._writing:
                 if not self._streaming:
-                    await self._send(
-                        {"type": "http.response.start", "status": 200, "headers": list(_SSE_HEADERS)}
-                    )
+                    await self._send({"type": "http.response.start", "status": 200, "headers": list(SSE)})
                     self._streaming = True
                 await self._send({"type": "http.response.body", "body": data, "more_body": True})
         except TimeoutError:
@@ -218,15 +239,10 @@ class Reply:
 
     async def accepted(self) -> None:
         """A notification was taken."""
-        await self._respond(202, b"")
+        await respond(self._send, 202, b"")
 
     async def refuse(self, status: int, reason: str) -> None:
         """Refuse on the level of HTTP."""
         body = jsonrpc.error_response(None, InvalidRequest(reason))
         extra = (b"allow", b"POST") if status == 405 else (b"connection", b"close")
-        await self._respond(status, body, _JSON, extra)
-
-    async def _respond(self, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
-        length = (b"content-length", b"%d" % len(body))
-        await self._send({"type": "http.response.start", "status": status, "headers": [length, *headers]})
-        await self._send({"type": "http.response.body", "body": body})
+        await respond(self._send, status, body, JSON, extra)
