@@ -62,10 +62,10 @@ EARLIER_PEERS := .peers/mcp1-june/.ready .peers/mcp1-march/.ready
 demo: $(VENV)/.ready ## A call goes on while its workers are killed
 	@$(BIN)/python examples/demo.py
 
-# Tests that share a peer's process are grouped, so that one worker runs them all.
 demo-tasks: $(VENV)/.ready ## A task goes on while its workers are killed, on SQLite and on Postgres
 	@$(BIN)/python examples/demo_tasks.py
 
+# Tests that share a peer's process are grouped, so that one worker runs them all.
 test: $(VENV)/.ready $(PEERS) ## Run the tests (also against the clients and servers of others)
 	$(BIN)/pytest -n 2 --dist loadgroup -m "not slow"
 

@@ -35,6 +35,13 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def test_the_index_leads_to_every_page() -> None:
+    docs = ROOT / "docs"
+    linked = set(LINK.findall((docs / "README.md").read_text()))
+    pages = {str(page.relative_to(docs)) for page in docs.rglob("*.md")} - {"README.md"}
+    assert linked == pages
+
+
 def text(result: dict[str, object]) -> str:
     content = result["content"]
     assert isinstance(content, list)
