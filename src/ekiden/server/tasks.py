@@ -5,9 +5,10 @@ Every task belongs to its principal and to this server: for everybody else it do
 
 import asyncio
 import logging
+import re
 import secrets
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -36,6 +37,9 @@ from ekiden.wire.tasks import NEEDED, NOTIFICATION, RELATED, as_dict
 __all__ = ["Tasks"]
 
 _log = logging.getLogger("ekiden.tasks")
+
+_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""How the ids of tasks are spelled."""
 
 
 class Tasks:
@@ -239,6 +243,8 @@ class Tasks:
 
     async def visible(self, task_id: str, principal: str) -> Glance | None:
         """A task, if it is that principal's."""
+        if not _ID.fullmatch(task_id):
+            return None  # None of ours, and perhaps nothing that a store can look up.
         seen = await self.store.glance(task_id)
         if seen is None or seen.record.principal != principal or seen.record.audience != self.audience:
             return None
