@@ -2,11 +2,13 @@
 
 Every process that listens has a datagram socket of its own in a folder next to the file; who changed
 something sends a line to each. Nothing depends on it: a lost signal only means that a worker finds
-the change at its next look. Where a system has no such sockets, there are only those looks.
+the change at its next look. Where a system has no such sockets, or the folder is somebody else's,
+there are only those looks.
 """
 
 import contextlib
 import hashlib
+import logging
 import os
 import secrets
 import socket
@@ -20,15 +22,21 @@ from typing import Final
 
 import msgspec
 
+from ekiden.stores.private_folder import NotPrivate, PrivateFolder
 from ekiden.tasks.store import Signal
 
 __all__ = ["WakeSocket"]
+
+_log = logging.getLogger("ekiden.stores")
 
 _MOST_NAME: Final = 100
 """Bytes that the path of a socket may have; systems allow 104 or 108."""
 
 _COARSE: Final = 100_000_000
 """Nanoseconds."""
+
+_TRIES: Final = 5
+"""Times that a folder is made which another process removes before there is a socket in it."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Signal).decode
@@ -38,13 +46,14 @@ class WakeSocket:
     """This process's end: hears the others once `listen` was called, tells them with `tell`."""
 
     def __init__(self, path: str) -> None:
-        self._folder = _folder(path)
+        self._folder = PrivateFolder(_folder(path))
         self._name = f"{os.getpid()}-{secrets.token_hex(4)}"
         self._supported = hasattr(socket, "AF_UNIX")
         self._ear: socket.socket | None = None
         self._mouth: socket.socket | None = None
         self._others: tuple[str, ...] = ()
         self._seen_at = -1
+        self._leave: Callable[[], object] | None = None
 
     # Hearing
 
@@ -53,25 +62,42 @@ class WakeSocket:
         if not self._supported or self._ear is not None:
             return
         with contextlib.suppress(OSError):
-            self._folder.mkdir(exist_ok=True)
+            try:
+                ear = self._ear = self._bind()
+            except NotPrivate as problem:
+                self._distrust(problem)
+                return
+            # Who never closes its store leaves in good order all the same.
+            self._leave = weakref.finalize(self, _leave, self._folder, self._name, os.getpid())
+            threading.Thread(target=_hear, args=(ear, on_signal), daemon=True, name="ekiden-wake").start()
+
+    def _bind(self) -> socket.socket:
+        for last in (*[False] * (_TRIES - 1), True):
+            self._folder.make()
             ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             try:
-                ear.bind(str(self._folder / self._name))
+                ear.bind(str(self._folder.path / self._name))
+                return ear
+            except FileNotFoundError:  # Whoever left as the last has just removed the folder.
+                ear.close()
+                if last:
+                    raise
             except OSError:
                 ear.close()
                 raise
-            self._ear = ear
-            threading.Thread(target=_hear, args=(ear, on_signal), daemon=True, name="ekiden-wake").start()
+        raise AssertionError("unreachable")
+
+    def _distrust(self, problem: NotPrivate) -> None:
+        """Use no sockets at all: one warning, and from then on only looks."""
+        self._supported = False
+        _log.warning("Processes that share the store wake one another late: %s", problem)
 
     def deafen(self) -> None:
         """Hear nothing any more."""
-        ear, self._ear = self._ear, None
-        if ear is None:
-            return
-        own = self._folder / self._name
-        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as last:
-            last.sendto(b"", str(own))  # The thread closes the socket that it reads from.
-        own.unlink(missing_ok=True)
+        self._ear = None
+        if self._leave is not None:
+            self._leave()
+            self._leave = None
 
     # Telling, from the thread that writes
 
@@ -81,15 +107,18 @@ class WakeSocket:
             return
         for name in self._listeners():
             if name != self._name:
-                self._send(self._folder / name, _encode(signal))
+                self._send(self._folder.path / name, _encode(signal))
 
     def _listeners(self) -> tuple[str, ...]:
         try:
-            changed = self._folder.stat().st_mtime_ns
+            changed = self._folder.look().st_mtime_ns
             if changed != self._seen_at:
-                self._others = tuple(address.name for address in self._folder.iterdir())
+                self._others = self._folder.names()
                 # The clock of a file system is coarse: a change that is this young may not be the last.
                 self._seen_at = changed if time.time_ns() - changed > _COARSE else -1
+        except NotPrivate as problem:
+            self._others = ()
+            self._distrust(problem)
         except OSError:
             self._others = ()
         return self._others
@@ -119,6 +148,33 @@ def _hear(ear: socket.socket, on_signal: Callable[[Signal], None]) -> None:
         while data := ear.recv(4096):
             with contextlib.suppress(msgspec.MsgspecError):
                 on_signal(_decode(data))
+
+
+def _leave(folder: PrivateFolder, name: str, process: int) -> None:
+    """Take the own socket away, and those of the dead; whoever is the last takes the folder with him."""
+    if os.getpid() != process:
+        return  # A fork of who listens.
+    own = folder.path / name
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as last:
+        last.sendto(b"", str(own))  # The thread closes the socket that it reads from.
+    with contextlib.suppress(OSError):
+        folder.look()
+        own.unlink(missing_ok=True)
+        for other in folder.names():
+            if _is_dead(folder.path / other):
+                (folder.path / other).unlink(missing_ok=True)
+    folder.remove()
+
+
+def _is_dead(address: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(str(address))
+        except ConnectionRefusedError:
+            return address.is_socket()
+        except OSError:
+            return False
+    return False
 
 
 def _folder(path: str) -> Path:
