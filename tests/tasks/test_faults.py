@@ -42,7 +42,7 @@ async def test_a_file_that_cannot_be_written_is_a_clear_error_and_loses_nothing(
         client = TaskClient(server)
         task_id = await client.start("tool", {"text": "small"})
         await client.asked(task_id)
-        writer = store._file._writer
+        writer = store._file._open.writer
         assert writer is not None
         usual = writer.execute("PRAGMA max_page_count").fetchone()[0]
         writer.execute(trouble)

@@ -37,11 +37,13 @@ class ServerEndpoint:
         flows: Flows,
         lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None,
         sessions: Callable[["ServerEndpoint"], Sessions],
+        release: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._registry = registry
         self._flows = flows
         self._dispatcher = Dispatcher(registry, flows)
         self._lifespan = Lifespan(lifespan)
+        self._release = release
         self._started = False
         self._owned = False
         """Whether it was started by somebody who also stops it, whoever uses it meanwhile."""
@@ -132,7 +134,7 @@ class ServerEndpoint:
         self._registry.hub.drain()
 
     async def stop(self) -> None:
-        """End subscriptions and leave the lifespan."""
+        """End subscriptions, leave the lifespan, and release what is the server's own."""
         self.drain()
         self._started = self._owned = False
         self.sessions.close()
@@ -141,7 +143,11 @@ class ServerEndpoint:
             if self._flows.tasks is not None:
                 await self._flows.tasks.stop()
         finally:
-            await self._lifespan.stop()
+            try:
+                await self._lifespan.stop()
+            finally:
+                if self._release is not None:
+                    await self._release()
 
 
 def _around(middleware: Middleware, inner: _Run) -> _Run:

@@ -48,7 +48,8 @@ class Server(Authoring):
 
     `keys` seal the state of calls that ask: raw secrets, base64 text, or a file of them; without
     any, `EKIDEN_KEYS` or `EKIDEN_KEYS_FILE`. `store` remembers rounds beyond this process:
-    `"sqlite:///path"` or a store object; without one, what `EKIDEN_STORE` names. `audience` tells
+    `"sqlite:///path"` or a store object; without one, what `EKIDEN_STORE` names. One that was opened
+    from its name is closed when the server stops; an object is its owner's to close. `audience` tells
     servers that share keys apart, by default the name. `principal` says whose request this is; a
     state is good for that one only.
 
@@ -99,6 +100,7 @@ class Server(Authoring):
         registry = Registry(info, instructions, cache or {}, page_size)
         store = store if store is not None else os.environ.get("EKIDEN_STORE") or None
         self._store = open_store(store) if isinstance(store, str) else store
+        is_own = self._store is not None and isinstance(store, str)
         limits = rounds or RoundLimits()
         ring = functools.cache(lambda: find_keys(keys))
         if keys is not None:
@@ -135,6 +137,7 @@ class Server(Authoring):
                 stateless=stateless_2025,
                 draft=experimental_protocol_version is not None,
             ),
+            release=self._store.close if is_own and self._store is not None else None,
         )
         """The server as transports see it."""
 

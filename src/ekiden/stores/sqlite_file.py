@@ -11,6 +11,7 @@ import contextlib
 import sqlite3
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -99,6 +100,22 @@ class _Write:
             self.future.set_result(self.result)
 
 
+class _Connections:
+    """What a file holds open; it outlives the file's owner for as long as it takes to close it."""
+
+    def __init__(self) -> None:
+        self.writer: sqlite3.Connection | None = None
+        self.reader: sqlite3.Connection | None = None
+        self.reading = threading.Lock()
+
+    def close(self) -> None:
+        with self.reading:
+            for connection in (self.writer, self.reader):
+                if connection is not None:
+                    connection.close()
+            self.writer = self.reader = None
+
+
 class SQLiteFile:
     """The file, with one thread that writes."""
 
@@ -110,9 +127,8 @@ class SQLiteFile:
         self._queue: deque[_Write] = deque()
         self._lock = threading.Lock()
         self._draining = False
-        self._writer: sqlite3.Connection | None = None
-        self._reader: sqlite3.Connection | None = None
-        self._reading = threading.Lock()
+        self._open = _Connections()
+        weakref.finalize(self, self._open.close)  # Who forgets its store leaves no connection behind.
 
     # Writing
 
@@ -143,7 +159,7 @@ class SQLiteFile:
 
     def _commit(self, batch: list[_Write]) -> None:
         try:
-            connection = self._writer or self._open_writer()
+            connection = self._open.writer or self._open_writer()
             connection.execute("BEGIN IMMEDIATE")
             try:
                 for write in batch:
@@ -178,20 +194,20 @@ class SQLiteFile:
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Look at what is committed."""
-        if self._writer is None:
+        if self._open.writer is None:
             await self.open()
         try:
-            with self._reading:
-                return work(self._reader or self._open_reader())
+            with self._open.reading:
+                return work(self._open.reader or self._open_reader())
         except sqlite3.Error as error:
             raise StoreUnavailable(f"the store {self.path} cannot be read: {error}") from error
 
     def _open_reader(self) -> sqlite3.Connection:
-        self._reader = sqlite3.connect(
+        reader = self._open.reader = sqlite3.connect(
             self.path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
         )
-        self._reader.execute("PRAGMA query_only = ON")
-        return self._reader
+        reader.execute("PRAGMA query_only = ON")
+        return reader
 
     # Opening and closing
 
@@ -200,6 +216,7 @@ class SQLiteFile:
         await self.write(_nothing)
 
     def _open_writer(self) -> sqlite3.Connection:
+        connection: sqlite3.Connection | None = None
         try:
             connection = sqlite3.connect(
                 self.path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False
@@ -207,9 +224,13 @@ class SQLiteFile:
             self._use_wal(connection)
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
             self._migrate(connection)
-        except sqlite3.Error as error:
-            raise UsageError(f"the store {self.path} cannot be opened: {error}") from error
-        self._writer = connection
+        except BaseException as error:
+            if connection is not None:
+                connection.close()
+            if isinstance(error, sqlite3.Error):
+                raise UsageError(f"the store {self.path} cannot be opened: {error}") from error
+            raise
+        self._open.writer = connection
         return connection
 
     def _use_wal(self, connection: sqlite3.Connection) -> None:
@@ -248,19 +269,8 @@ class SQLiteFile:
     async def close(self) -> None:
         """Close the file. Whoever uses it again opens it again."""
         thread, self._thread = self._thread, ThreadPoolExecutor(1, "ekiden-sqlite")
-        await asyncio.get_running_loop().run_in_executor(thread, self._close)
+        await asyncio.get_running_loop().run_in_executor(thread, self._open.close)
         thread.shutdown()
-
-    def __del__(self) -> None:
-        """A server keeps its store open for as long as it lives: here both end."""
-        self._close()
-
-    def _close(self) -> None:
-        with self._reading:
-            for connection in (self._writer, self._reader):
-                if connection is not None:
-                    connection.close()
-            self._writer = self._reader = None
 
 
 def _nothing(connection: sqlite3.Connection) -> None:

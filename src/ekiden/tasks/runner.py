@@ -93,8 +93,9 @@ class Runner:
     async def stop(self, grace: float = 10.0) -> None:
         """Hand everything over: running steps end and are committed, then other workers go on."""
         self._stopping = True
-        if self._loops:
-            self._loops.pop(0).cancel()  # No new work; the leases are renewed until the old is done.
+        ended, self._loops = self._loops, self._loops[1:]
+        if ended:
+            ended[0].cancel()  # No new work; the leases are renewed until the old is done.
         if self._claiming:
             await asyncio.wait(set(self._claiming), timeout=grace)  # What is claimed is handed over, too.
         tasks = [run.task for run in self._runs.values() if run.task is not None]
@@ -102,8 +103,10 @@ class Runner:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=grace)
-        for loop in self._loops:
+        for loop in ended:
             loop.cancel()
+        if ended:
+            await asyncio.wait(ended, timeout=grace)  # What they were asking the store is over, too.
         self._loops = []
         if self._unwatch is not None:
             self._unwatch()

@@ -1,0 +1,148 @@
+"""Who opens a store closes it."""
+
+import asyncio
+import gc
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from ekiden import Context, Server
+from ekiden.stores.sqlite import SQLiteStore
+from tests.acceptance.driving import KEY
+from tests.tasks.driving import QUICK, TaskClient, new_server
+
+
+def tool_of(server: Server) -> None:
+    @server.tool(task="required")
+    async def tool(ctx: Context) -> str:
+        return str(await ctx.step(lambda: "done"))
+
+
+def open_files(path: Path) -> list[str]:
+    """The descriptors of this process that lead to a store's files."""
+    found: list[str] = []
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            found.append(os.readlink(f"/proc/self/fd/{number}"))
+        except FileNotFoundError:
+            continue  # The one that listed them.
+    return [target for target in found if target.startswith(str(path))]
+
+
+needs_proc = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="descriptors are seen in /proc")
+
+
+@needs_proc
+async def test_a_store_opened_by_its_name_is_closed_when_the_server_stops(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.db"
+    server = new_server(f"sqlite:///{path}")
+    tool_of(server)
+    for _ in range(2):  # And opened again, if the server starts again.
+        async with server.running():
+            client = TaskClient(server)
+            assert await client.text(await client.start()) == "done"
+            assert open_files(path)
+        assert open_files(path) == []
+
+
+@needs_proc
+async def test_a_store_that_was_handed_in_stays_open(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.db"
+    store = SQLiteStore(path)
+    server = new_server(store)
+    tool_of(server)
+    async with server.running():
+        client = TaskClient(server)
+        assert await client.text(await client.start()) == "done"
+    assert open_files(path)
+    await store.close()
+    assert open_files(path) == []
+
+
+async def test_the_connections_to_postgres_are_closed_when_the_server_stops(database: str) -> None:
+    def others() -> int:
+        with psycopg.connect(database, autocommit=True) as connection:
+            row: Any = connection.execute(
+                "SELECT count(*) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            ).fetchone()
+        return int(row[0])
+
+    server = new_server(database)
+    tool_of(server)
+    for _ in range(2):
+        async with server.running():
+            client = TaskClient(server)
+            assert await client.text(await client.start()) == "done"
+            assert others() > 0
+        async with asyncio.timeout(10):
+            while others():
+                await asyncio.sleep(0.01)  # A backend ends a moment after its connection.
+
+
+@needs_proc
+async def test_the_store_is_closed_although_the_lifespan_fails(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.db"
+
+    @asynccontextmanager
+    async def lifespan(_: Server) -> AsyncGenerator[None, None]:
+        yield
+        raise RuntimeError("the lifespan ends badly")
+
+    server = Server("tasks", keys=[KEY], store=f"sqlite:///{path}", tasks=QUICK, lifespan=lifespan)
+    tool_of(server)
+    await server.endpoint.start()
+    client = TaskClient(server)
+    assert await client.text(await client.start()) == "done"
+    with pytest.raises(RuntimeError, match="ends badly"):
+        await server.endpoint.stop()
+    assert open_files(path) == []
+
+
+@needs_proc
+async def test_a_store_that_is_forgotten_closes_its_connections(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "tasks.db")
+    await store.migrate()
+    assert await store.tasks.next_due("a server") is None
+    cycle: list[Any] = [store]
+    cycle.append(cycle)
+    del store, cycle
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        gc.collect()
+    assert [str(warning.message) for warning in warned if "tasks.db" in str(warning.message)] == []
+    assert open_files(tmp_path / "tasks.db") == []
+
+
+def test_a_process_whose_server_stopped_warns_of_nothing(tmp_path: Path) -> None:
+    program = (
+        "import asyncio, sys\n"
+        "from ekiden import Server\n"
+        "from ekiden.stores.sqlite import SQLiteStore\n"
+        "async def main():\n"
+        "    server = Server('s', store=f'sqlite:///{sys.argv[1]}')\n"
+        "    server.tool(task='required')(tool)\n"
+        "    async with server.running():\n"
+        "        await server._store.migrate()\n"
+        "    forgotten = SQLiteStore(sys.argv[1])\n"
+        "    await forgotten.migrate()\n"
+        "async def tool() -> str:\n"
+        "    return 'done'\n"
+        "asyncio.run(main())\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-W", "always::ResourceWarning", "-c", program, str(tmp_path / "tasks.db")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "EKIDEN_KEYS": "k" * 44},
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
