@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from ekiden.rounds.retry import Retry
     from ekiden.server.catalog import Cache
     from ekiden.server.context import Context
-    from ekiden.server.endpoint import CallNext, Middleware
     from ekiden.server.forms import Accepted, Answer, Cancelled, Declined
     from ekiden.server.manual import InputRequired
+    from ekiden.server.middleware import CallNext, Middleware
     from ekiden.server.sealing import RoundLimits
     from ekiden.server.server import Server
     from ekiden.server.session import SessionLimits
@@ -114,12 +114,12 @@ _HOMES = {
     "Interim": "ekiden.rounds.outcome",
     "RoundLimits": "ekiden.server.sealing",
     "Cache": "ekiden.server.catalog",
-    "CallNext": "ekiden.server.endpoint",
+    "CallNext": "ekiden.server.middleware",
     "Complete": "ekiden.rounds.outcome",
     "Context": "ekiden.server.context",
     "Failed": "ekiden.rounds.outcome",
     "Limits": "ekiden.transports.asgi",
-    "Middleware": "ekiden.server.endpoint",
+    "Middleware": "ekiden.server.middleware",
     "Outcome": "ekiden.rounds.outcome",
     "Request": "ekiden.wire.modern",
     "Server": "ekiden.server.server",

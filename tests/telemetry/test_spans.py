@@ -1,16 +1,12 @@
 """Spans and durations, by the OpenTelemetry semantic conventions for MCP."""
 
 import asyncio
-from collections.abc import Generator
 from typing import Any
 
-import opentelemetry.metrics._internal as metrics_internal
 import pytest
 from opentelemetry import trace
-from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
@@ -21,26 +17,6 @@ from tests.serving import PATIENCE, ask, call, notification, post, served
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 SPAN_ID = "00f067aa0ba902b7"
 TRACEPARENT = f"00-{TRACE_ID}-{SPAN_ID}-01"
-
-
-@pytest.fixture
-def spans(monkeypatch: pytest.MonkeyPatch) -> Generator[InMemorySpanExporter, None, None]:
-    """Tracing as an application sets it up, for one test."""
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
-    yield exporter
-    provider.shutdown()
-
-
-@pytest.fixture
-def metrics(monkeypatch: pytest.MonkeyPatch) -> Generator[InMemoryMetricReader, None, None]:
-    reader = InMemoryMetricReader()
-    provider = MeterProvider([reader], shutdown_on_exit=False)
-    monkeypatch.setattr(metrics_internal, "_METER_PROVIDER", provider)
-    yield reader
-    provider.shutdown()
 
 
 def durations(reader: InMemoryMetricReader) -> list[dict[str, Any]]:

@@ -97,6 +97,12 @@ async def middleware(request: Request, call_next: CallNext) -> Outcome:
     return await call_next(request)
 
 
+@server.middleware(tasks=True)
+async def around_legs(request: Request, call_next: CallNext) -> Outcome:
+    assert_type(request.task, str | None)
+    return await call_next(request)
+
+
 async def decorated_functions_keep_their_types(ctx: Context) -> None:
     assert_type(await bare(1, ctx), list[int])
     assert_type(await bare(1, ctx, b="y"), list[int])
@@ -119,6 +125,7 @@ def wrong_options_are_refused() -> None:
 
 def a_middleware_is_a_function_from_request_and_next() -> None:
     assert_type(middleware, Middleware)
+    assert_type(around_legs, Middleware)
 
 
 # The context knows its state

@@ -4,28 +4,23 @@ import logging
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, TypeAlias
+from typing import Any
 
-from ekiden.errors import InternalError, ProtocolError
+from ekiden.errors import InternalError
 from ekiden.rounds.outcome import Failed, Outcome
 from ekiden.server.dispatch import Dispatcher
 from ekiden.server.flow import Flows
 from ekiden.server.lifespan import Lifespan
+from ekiden.server.middleware import Middleware, Run, around
 from ekiden.server.registry import Registry
 from ekiden.server.sessions import Sessions
 from ekiden.telemetry.spans import is_tracing, traced
 from ekiden.transports.port import Stream
 from ekiden.wire.modern import Modern, Request
 
-__all__ = ["CallNext", "Middleware", "ServerEndpoint"]
+__all__ = ["ServerEndpoint"]
 
 _log = logging.getLogger("ekiden.server")
-
-CallNext: TypeAlias = Callable[[Request], Awaitable[Outcome]]
-Middleware: TypeAlias = Callable[[Request, CallNext], Awaitable[Outcome]]
-"""Called around every request: look at it, pass it on or not, look at its outcome."""
-
-_Run: TypeAlias = Callable[[Request, Stream], Coroutine[Any, Any, Outcome]]
 
 
 class ServerEndpoint:
@@ -49,7 +44,7 @@ class ServerEndpoint:
         """Whether it was started by somebody who also stops it, whoever uses it meanwhile."""
         self._users = 0
         self._wrapped: list[Middleware] = []
-        self._run: _Run = self._dispatcher.answer
+        self._run: Run = self._dispatcher.answer
         self.sessions = sessions(self)
         """The clients of 2025."""
 
@@ -63,13 +58,12 @@ class ServerEndpoint:
         """How answers are spelled."""
         return self._registry.dialect
 
-    def wrap(self, middleware: Middleware) -> None:
-        """Put one more middleware inside those that are there."""
+    def wrap(self, middleware: Middleware, *, tasks: bool = False) -> None:
+        """Put one more middleware inside those that are there; with `tasks`, around their legs too."""
         self._wrapped.append(middleware)
-        run: _Run = self._dispatcher.answer
-        for layer in reversed(self._wrapped):
-            run = _around(layer, run)
-        self._run = run
+        self._run = around(self._wrapped, self._dispatcher.answer)
+        if tasks and self._flows.tasks is not None:
+            self._flows.tasks.layers.append(middleware)
 
     def at_once(self, request: Request) -> Outcome | None:
         """The outcome of a request that is answered with prepared bytes."""
@@ -148,16 +142,3 @@ class ServerEndpoint:
             finally:
                 if self._release is not None:
                     await self._release()
-
-
-def _around(middleware: Middleware, inner: _Run) -> _Run:
-    async def run(request: Request, stream: Stream) -> Outcome:
-        try:
-            return await middleware(request, lambda passed: inner(passed, stream))
-        except ProtocolError as error:
-            return Failed(error)
-        except Exception:
-            _log.exception("A middleware raised on %s", request.method)
-            return Failed(InternalError("Internal error"))
-
-    return run

@@ -8,16 +8,17 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ekiden.errors import UsageError
 from ekiden.rounds.ledger import Ledger
 from ekiden.rounds.leg import Leg
 from ekiden.server.authoring import Authoring
 from ekiden.server.catalog import Cache
-from ekiden.server.endpoint import Middleware, ServerEndpoint
+from ekiden.server.endpoint import ServerEndpoint
 from ekiden.server.flow import Flows
 from ekiden.server.keys import find_keys
+from ekiden.server.middleware import Middleware
 from ekiden.server.once import Once
 from ekiden.server.registry import Registry, unknown_cache_keys
 from ekiden.server.sealing import RoundLimits, Sealer
@@ -143,13 +144,25 @@ class Server(Authoring):
 
     # Around requests
 
-    def middleware(self, function: Middleware) -> Middleware:
+    @overload
+    def middleware(self, function: Middleware) -> Middleware: ...
+    @overload
+    def middleware(self, *, tasks: bool = False) -> Callable[[Middleware], Middleware]: ...
+    def middleware(self, function: Middleware | None = None, *, tasks: bool = False) -> Any:
         """Register `async def f(request, call_next)`, called around every request.
 
-        `await call_next(request)` gives the outcome. The first registered is the outermost.
+        `await call_next(request)` gives the outcome. The first registered is the outermost. With
+        `tasks=True` it is called around every leg of a task too: `request.task` is then its id.
         """
-        self.endpoint.wrap(function)
-        return function
+        if function is not None:
+            self.endpoint.wrap(function, tasks=tasks)
+            return function
+
+        def register(decorated: Middleware) -> Middleware:
+            self.endpoint.wrap(decorated, tasks=tasks)
+            return decorated
+
+        return register
 
     # Serving
 

@@ -2,24 +2,28 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from ekiden.errors import InternalError, InvalidParams, NonDeterminismError, ProtocolError
+from ekiden.errors import InternalError, InvalidParams, NonDeterminismError, ProtocolError, UsageError
 from ekiden.rounds.claims import Claims
 from ekiden.rounds.journal import Entry
 from ekiden.rounds.leg import Ended, Suspended
-from ekiden.rounds.outcome import Failed, Outcome
+from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome
 from ekiden.server.context import Context
 from ekiden.server.endings import Ending
 from ekiden.server.handlers import Handler
 from ekiden.server.manual import InputRequired
+from ekiden.server.middleware import Middleware, around
 from ekiden.server.schemas import ArgumentsInvalid
 from ekiden.server.tools import Tool
 from ekiden.tasks.leg import TaskLeg
 from ekiden.tasks.record import TaskRecord
+from ekiden.telemetry.legs import traced_leg
+from ekiden.telemetry.spans import is_tracing
+from ekiden.transports.port import Stream
 from ekiden.wire.json import encode
 from ekiden.wire.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVELS, PROTOCOL_VERSION, RequestMeta
 from ekiden.wire.modern import Request
@@ -42,7 +46,9 @@ class CancelledTask(msgspec.Struct, frozen=True):
 class ToolWork:
     """Implements `ekiden.tasks.runner.Work`."""
 
-    def __init__(self, tool: Tool, record: TaskRecord, state: Any, ending: Ending) -> None:
+    def __init__(
+        self, tool: Tool, record: TaskRecord, state: Any, ending: Ending, layers: Sequence[Middleware] = ()
+    ) -> None:
         self.title = f"Tool {tool.key!r}"
         self.capabilities: Mapping[str, Any] = record.meta.get(CLIENT_CAPABILITIES, {})
         self.tidies = tool.on_cancel is not None
@@ -50,13 +56,30 @@ class ToolWork:
         self._record = record
         self._state = state
         self._ending = ending
+        self._layers = layers
 
     async def run(self, leg: TaskLeg, say: Callable[[str], None]) -> Outcome | Suspended:
-        """Run the handler to the end of a leg; what it raises is how the task ends."""
+        """Run the handler to the end of a leg, within its span and its middleware, where there are any."""
+        stream = _Status(say)
+        run = self._layered if self._layers else self._leg
+        if is_tracing():
+            return await traced_leg(self._record, lambda: run(leg, _request(self._record), stream))
+        return await run(leg, _request(self._record), stream)
+
+    async def _layered(self, leg: TaskLeg, request: Request, stream: "_Status") -> Outcome | Suspended:
+        inner = _Inner(lambda passed: self._leg(leg, passed, stream))
+        outcome = await around(self._layers, inner.run)(request, stream)
+        return inner.ended_with(outcome, self.title)
+
+    async def _leg(self, leg: TaskLeg, request: Request, stream: "_Status") -> Outcome | Suspended:
+        """The handler itself; what it raises is how the task ends."""
         try:
-            ended = await self._ended(leg, say)
-        except (NonDeterminismError, Ended, asyncio.CancelledError):
+            ended = await self._ended(leg, request, stream)
+        except (Ended, asyncio.CancelledError):
             raise
+        except NonDeterminismError as error:
+            _log.error("Task %s: %s", self._record.id, error)
+            return Failed(InternalError(f"NonDeterminismError: {error}"))
         except ProtocolError as error:
             return Failed(error)
         except ArgumentsInvalid as problem:
@@ -69,22 +92,23 @@ class ToolWork:
             return Failed(InternalError("Internal error"))
         return ended
 
-    async def _ended(self, leg: TaskLeg, say: Callable[[str], None]) -> Outcome | Suspended | InputRequired:
+    async def _ended(
+        self, leg: TaskLeg, request: Request, stream: "_Status"
+    ) -> Outcome | Suspended | InputRequired:
         try:
-            value = await leg.run(self._call(leg, say))
+            value = await leg.run(self._call(leg, request, stream))
             return value if isinstance(value, Suspended | InputRequired) else self._ending.complete(value)
         except ArgumentsInvalid:
             raise
         except BaseException as error:
             return self._ending.failed(error)
 
-    def _call(self, leg: TaskLeg, say: Callable[[str], None]) -> Any:
-        record = self._record
+    def _call(self, leg: TaskLeg, request: Request, stream: "_Status") -> Any:
         handler = self._tool.handler
-        bound = self._tool.parameters.bind(record.arguments)
+        bound = self._tool.parameters.bind(request.params["arguments"])
         if handler.context is not None:
-            claims = _claims(record)
-            context: Context[Any] = Context(_request(record), _Status(say), self._state, leg, claims, {})
+            claims = _claims(self._record)
+            context: Context[Any] = Context(request, stream, self._state, leg, claims, {})
             bound[handler.context] = context
         return handler.call(**bound)
 
@@ -94,6 +118,42 @@ class ToolWork:
         record = self._record
         cancelled = CancelledTask(record.id, record.tool, record.arguments, _steps(entries))
         await Handler(self._tool.on_cancel).call(cancelled)
+
+
+class _Inner:
+    """A leg as the innermost of its middleware sees it: something that has an outcome."""
+
+    def __init__(self, leg: Callable[[Request], Awaitable[Outcome | Suspended]]) -> None:
+        self._leg = leg
+        self._began = False
+        self._suspended: Suspended | None = None
+        self._cut: Ended | None = None
+
+    async def run(self, request: Request, stream: Stream) -> Outcome:
+        """The outcome of the leg: one that waits is interim, whatever it waits for."""
+        if self._began:
+            raise UsageError("a leg of a task runs once: `call_next` cannot be called again")
+        self._began = True
+        try:
+            ended = await self._leg(request)
+        except Ended as cut:
+            self._cut = cut
+            return cut.outcome
+        if not isinstance(ended, Suspended):
+            return ended
+        self._suspended = ended
+        return Interim({key: ask.request() for key, ask in ended.asks.items()}, None)
+
+    def ended_with(self, outcome: Outcome, title: str) -> Outcome | Suspended:
+        """How the leg ended, after all that middleware made of it. A cancelled task stays cancelled."""
+        if self._cut is not None:
+            raise self._cut
+        if isinstance(outcome, Complete | Failed):
+            return outcome
+        if self._suspended is None:
+            _log.error("A middleware says that %s waits, but its leg has ended", title)
+            return Failed(InternalError("Internal error"))
+        return self._suspended
 
 
 class _Status:
@@ -132,7 +192,7 @@ def _request(record: TaskRecord) -> Request:
         fields,
     )
     params = {"name": record.tool, "arguments": record.arguments, "_meta": fields}
-    return Request(record.id, "tools/call", params, meta, record.tool, None)
+    return Request(record.id, "tools/call", params, meta, record.tool, None, record.id)
 
 
 def _claims(record: TaskRecord) -> Claims:

@@ -19,6 +19,7 @@ from ekiden.rounds.journal import Entry, fingerprint
 from ekiden.rounds.outcome import Complete, Outcome, Task
 from ekiden.server.endings import Ending
 from ekiden.server.legacy_tasks import LegacyTasks, wished_ttl
+from ekiden.server.middleware import Middleware
 from ekiden.server.registry import Registry
 from ekiden.server.subscriptions import Change, Filter, Subscription
 from ekiden.server.task_work import ToolWork
@@ -27,6 +28,7 @@ from ekiden.tasks.record import TaskRecord
 from ekiden.tasks.runner import Runner, TaskLimits
 from ekiden.tasks.store import Glance, Held, Signal, TaskStore
 from ekiden.tasks.view import created_view, view
+from ekiden.telemetry.spans import current_trace
 from ekiden.transports.port import Stream
 from ekiden.wire import versions
 from ekiden.wire.json import canonical, encode, is_object
@@ -62,6 +64,8 @@ class Tasks:
         self.audience = audience
         self._principal = principal
         self._clock = clock
+        self.layers: list[Middleware] = []
+        """The middleware around every leg."""
         self._ending: Callable[[Tool], Ending] | None = None
         self._state: Any = None
         self._started = False
@@ -108,7 +112,7 @@ class Tasks:
         tool = self._registry.tools.get(record.tool)
         if tool is None or tool.handler.task == "never" or self._ending is None:
             return None
-        return ToolWork(tool, record, self._state, self._ending(tool))
+        return ToolWork(tool, record, self._state, self._ending(tool), self.layers)
 
     # Becoming a task
 
@@ -153,6 +157,7 @@ class Tasks:
             ttl=self.limits.ttl_seconds if ttl is None else ttl,
             poll=self.limits.poll_seconds if poll is None else poll,
             due=now,
+            trace=current_trace(),
         )
         # Shielded: a client that leaves now leaves a task behind that is kept and run.
         kept = await asyncio.shield(self._keep(record, journal))

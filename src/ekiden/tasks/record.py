@@ -69,6 +69,8 @@ class TaskRecord(msgspec.Struct, kw_only=True):
     error: bytes | None = None
     """The final error, as JSON."""
     expired: bool = False
+    trace: str | None = None
+    """The `traceparent` of the request that became the task, where that was traced."""
 
     @property
     def final(self) -> bool:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ekiden.errors import InternalError, NonDeterminismError, ProtocolError, StoreUnavailable
+from ekiden.errors import InternalError, ProtocolError, StoreUnavailable
 from ekiden.rounds.journal import Entry
 from ekiden.rounds.leg import Ended, Suspended
 from ekiden.rounds.outcome import Complete, Failed, Outcome
@@ -102,9 +102,6 @@ class Run:
             return
         except Ended:
             raise LostClaim(f"task {self.id} was lost in the middle of a leg") from None
-        except NonDeterminismError as error:
-            _log.error("Task %s: %s", self.id, error)
-            ended = Failed(InternalError(f"NonDeterminismError: {error}"))
         finally:
             self._quieten()
         await self._end(leg, ended, work)

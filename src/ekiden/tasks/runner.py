@@ -7,6 +7,7 @@ from the store's signals only makes it look sooner.
 
 import asyncio
 import contextlib
+import contextvars
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
@@ -80,12 +81,15 @@ class Runner:
         self._loops: list[asyncio.Task[None]] = []
         self._unwatch: Callable[[], None] | None = None
         self._stopping = False
+        self._surroundings = contextvars.Context()
+        """The context variables that every leg begins with, whoever wakes it."""
 
     # Coming and going
 
     async def start(self) -> None:
         """Begin to look for work."""
         self._stopping = False
+        self._surroundings = contextvars.copy_context()
         self._wake = asyncio.Event()
         self._unwatch = self.store.watch(self._on_signal, works=self.limits.concurrency > 0)
         self._loops = [asyncio.create_task(self._dispatch()), asyncio.create_task(self._renew())]
@@ -135,7 +139,8 @@ class Runner:
         """Run a task that is claimed already."""
         run = Run(self, held)
         self._runs[held.record.id] = run
-        run.task = asyncio.create_task(self._guard(run))
+        # Not with the context of the request that happens to become a task: other legs do not have it.
+        run.task = asyncio.create_task(self._guard(run), context=self._surroundings.copy())
 
     async def _guard(self, run: "Run") -> None:
         try:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.wire.modern import Request
 
-__all__ = ["is_tracing", "link_to", "traced"]
+__all__ = ["current_trace", "error_type", "is_tracing", "link_to", "mark_failed", "traced"]
 
 _TARGET: Final = {
     "tools/call": "gen_ai.tool.name",
@@ -37,13 +37,24 @@ def link_to(traceparent: str) -> None:
             trace.get_current_span().add_link(first)
 
 
+def current_trace() -> str | None:
+    """The `traceparent` of the current span, if there is one."""
+    if not is_tracing():
+        return None
+    from opentelemetry import propagate
+
+    carrier: dict[str, str] = {}
+    propagate.inject(carrier)
+    return carrier.get("traceparent")
+
+
 async def traced(request: Request, answer: Callable[[], Awaitable[Outcome]], *, known: bool) -> Outcome:
     """Answer within a span, and record how long it took.
 
     `known` says whether there is what the request addresses: names that clients make up are no series.
     """
     from opentelemetry import metrics, propagate, trace
-    from opentelemetry.trace import SpanKind, Status, StatusCode
+    from opentelemetry.trace import SpanKind
 
     attributes: dict[str, Any] = {
         "mcp.method.name": request.method,
@@ -67,13 +78,9 @@ async def traced(request: Request, answer: Callable[[], Awaitable[Outcome]], *, 
         attributes=attributes,
     ) as span:
         outcome = await answer()
-        if (error := _error_type(outcome)) is not None:
+        if (error := error_type(outcome)) is not None:
             attributes["error.type"] = error
-            span.set_attribute("error.type", error)
-            reason = outcome.error if isinstance(outcome, Failed) else None
-            if reason is not None:
-                span.set_attribute("rpc.response.status_code", str(reason.code))
-            span.set_status(Status(StatusCode.ERROR, None if reason is None else reason.message))
+            mark_failed(span, outcome, error)
     for unbounded in ("jsonrpc.request.id", "mcp.resource.uri", *(() if known else _TARGET.values())):
         attributes.pop(unbounded, None)
     histogram.record(time.perf_counter() - started, attributes)
@@ -87,7 +94,19 @@ def _span_name(request: Request) -> str:
     return f"{request.method} {request.name}"
 
 
-def _error_type(outcome: Outcome) -> str | None:
+def mark_failed(span: Any, outcome: Outcome, error: str) -> None:
+    """Say in a span that it failed, and why."""
+    from opentelemetry.trace import Status, StatusCode
+
+    span.set_attribute("error.type", error)
+    reason = outcome.error if isinstance(outcome, Failed) else None
+    if reason is not None:
+        span.set_attribute("rpc.response.status_code", str(reason.code))
+    span.set_status(Status(StatusCode.ERROR, None if reason is None else reason.message))
+
+
+def error_type(outcome: Outcome) -> str | None:
+    """What kind of failure an outcome is, if it is one."""
     if isinstance(outcome, Failed):
         return str(outcome.error.code)
     result = outcome.result if isinstance(outcome, Complete) else None

@@ -71,6 +71,8 @@ class Request(msgspec.Struct, gc=False):
     """The tool, prompt or URI it addresses, for the methods that address one."""
     headers: Headers | None
     """The HTTP headers, names in lower case; None on other transports."""
+    task: str | None = None
+    """The task of which this is a leg; None where a client has sent the request just now."""
 
 
 def accept_at_once(data: bytes, headers: Headers, methods: Container[str]) -> Request | None:
