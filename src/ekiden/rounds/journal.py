@@ -15,9 +15,10 @@ import msgspec
 
 __all__ = ["Entry", "Journal", "Kind", "fingerprint", "framed", "spelled"]
 
-Kind: TypeAlias = Literal["answer", "step", "failure", "cut", "again", "draw", "pause"]
+Kind: TypeAlias = Literal["answer", "step", "failure", "cut", "again", "draw", "pause", "manual"]
 """`failure` is a step that raised, `cut` one that its handler cut short, `again` one that is to be tried
-again; `draw` a time, an id or a random number; `pause` a checkpoint that was passed."""
+again; `draw` a time, an id or a random number; `pause` a checkpoint that was passed; `manual` what a
+handler in a task keeps by itself."""
 
 _STEPS: Final = ("step", "failure", "cut")
 

@@ -18,6 +18,7 @@ from ekiden.server.handlers import Handler
 from ekiden.server.manual import InputRequired
 from ekiden.server.middleware import Middleware, around
 from ekiden.server.schemas import ArgumentsInvalid
+from ekiden.server.task_manual import ByHand
 from ekiden.server.tools import Tool
 from ekiden.tasks.leg import TaskLeg
 from ekiden.tasks.record import TaskRecord
@@ -73,8 +74,14 @@ class ToolWork:
 
     async def _leg(self, leg: TaskLeg, request: Request, stream: "_Status") -> Outcome | Suspended:
         """The handler itself; what it raises is how the task ends."""
+        by_hand = ByHand.of(leg)
         try:
-            ended = await self._ended(leg, request, stream)
+            if (waits := by_hand.waits(leg)) is not None:
+                return waits
+            ended = await self._ended(leg, request, stream, by_hand)
+            if isinstance(ended, InputRequired):
+                return by_hand.ends(leg, ended, self.capabilities)
+            return ended
         except (Ended, asyncio.CancelledError):
             raise
         except NonDeterminismError as error:
@@ -87,28 +94,24 @@ class ToolWork:
         except Exception:
             _log.exception("%s failed in task %s", self.title, self._record.id)
             return Failed(InternalError("Internal error"))
-        if isinstance(ended, InputRequired):
-            _log.error("%s returned InputRequired in a task: there it must ask with `ctx`", self.title)
-            return Failed(InternalError("Internal error"))
-        return ended
 
     async def _ended(
-        self, leg: TaskLeg, request: Request, stream: "_Status"
+        self, leg: TaskLeg, request: Request, stream: "_Status", by_hand: ByHand
     ) -> Outcome | Suspended | InputRequired:
         try:
-            value = await leg.run(self._call(leg, request, stream))
+            value = await leg.run(self._call(leg, request, stream, by_hand))
             return value if isinstance(value, Suspended | InputRequired) else self._ending.complete(value)
         except ArgumentsInvalid:
             raise
         except BaseException as error:
             return self._ending.failed(error)
 
-    def _call(self, leg: TaskLeg, request: Request, stream: "_Status") -> Any:
+    def _call(self, leg: TaskLeg, request: Request, stream: "_Status", by_hand: ByHand) -> Any:
         handler = self._tool.handler
         bound = self._tool.parameters.bind(request.params["arguments"])
         if handler.context is not None:
-            claims = _claims(self._record)
-            context: Context[Any] = Context(request, stream, self._state, leg, claims, {})
+            claims = _claims(self._record, by_hand)
+            context: Context[Any] = Context(request, stream, self._state, leg, claims, by_hand.new)
             bound[handler.context] = context
         return handler.call(**bound)
 
@@ -195,7 +198,7 @@ def _request(record: TaskRecord) -> Request:
     return Request(record.id, "tools/call", params, meta, record.tool, None, record.id)
 
 
-def _claims(record: TaskRecord) -> Claims:
+def _claims(record: TaskRecord, by_hand: ByHand) -> Claims:
     return Claims(
         issued=record.created,
         expires=record.created,
@@ -207,9 +210,11 @@ def _claims(record: TaskRecord) -> Claims:
         principal=record.principal,
         flow=record.flow,
         round=1,
-        asked={},
+        asked=by_hand.asked,
         pauses=[],
         journal={},
+        manual=by_hand.state,
+        answers=by_hand.answers,
     )
 
 

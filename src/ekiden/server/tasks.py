@@ -22,6 +22,7 @@ from ekiden.server.legacy_tasks import LegacyTasks, wished_ttl
 from ekiden.server.middleware import Middleware
 from ekiden.server.registry import Registry
 from ekiden.server.subscriptions import Change, Filter, Subscription
+from ekiden.server.task_manual import carried, given_answers
 from ekiden.server.task_work import ToolWork
 from ekiden.server.tools import Tool
 from ekiden.tasks.record import TaskRecord
@@ -142,6 +143,7 @@ class Tasks:
         if ttl is None and request.meta.protocol_version != versions.MODERN:
             ttl = wished_ttl(request, self.limits.ttl_seconds)
         now = self._clock()
+        journal = {**carried(request, claims), **journal}
         record = TaskRecord(
             id=secrets.token_urlsafe(18),
             flow=claims.flow,
@@ -329,4 +331,5 @@ def _task_id(request: Request) -> str:
 def _answers(journal: Mapping[str, Entry]) -> str:
     """What was answered on the way to becoming a task."""
     given = {key: entry.value for key, entry in journal.items() if entry.kind == "answer"}
+    given.update({key: given_answers(entry) for key, entry in journal.items() if entry.kind == "manual"})
     return fingerprint(canonical(given)) if given else fingerprint(encode(None))

@@ -22,12 +22,16 @@ from ekiden.tasks.moves import Suspension
 from ekiden.tasks.record import Question
 from ekiden.tasks.store import Held
 
-__all__ = ["TaskCancelled", "TaskJournal", "TaskLeg"]
+__all__ = ["BY_HAND", "TaskCancelled", "TaskJournal", "TaskLeg"]
 
 _log = logging.getLogger("ekiden.tasks")
 
 _PUT_AFTER: Final = 0.005
 """Seconds after which a question is put although the leg still goes on. One that ends it goes with that."""
+
+
+BY_HAND: Final = "m:manual"
+"""Where the journal has what a handler keeps that asks by itself, not with effects."""
 
 
 class TaskCancelled(Ended):
@@ -158,6 +162,46 @@ class TaskLeg(Leg):
                 self._end()
                 raise TaskCancelled
         return super()._conclude()
+
+    # The manual way: the handler ends its leg with questions, and is called again when they are answered
+
+    @property
+    def by_hand(self) -> Any:
+        """What the last leg kept; None in the first, and where the handler asks with effects."""
+        entry = self.journal.entries.get(BY_HAND)
+        return None if entry is None else entry.value
+
+    def questions_by_hand(self) -> dict[str, dict[str, Any]]:
+        """The questions that the last leg ended with."""
+        return {name: question.request for name, question in self._current.items()}
+
+    def answers_by_hand(self) -> dict[str, Any]:
+        """The answers to them so far."""
+        if self.by_hand is None:
+            return {}
+        return {name: question.response for name, question in self._current.items() if question.answered}
+
+    def open_by_hand(self) -> bool:
+        """Whether any is unanswered."""
+        return not all(question.answered for question in self._current.values())
+
+    def ask_again_by_hand(self, asks: Mapping[str, Ask]) -> Suspended:
+        """End the leg before it has begun, with some questions put again; the others stand."""
+        for name, ask in asks.items():
+            self._read.add(self._current.pop(name).key)
+            self._put(name, ask)
+        return Suspended(dict(asks), [])
+
+    def ask_by_hand(self, asks: Mapping[str, Ask], kept: Any, pause: float | None) -> Suspended:
+        """End the leg with these questions only; with a pause, go on after so many seconds."""
+        self._read.update(question.key for question in self._current.values())
+        self._current.clear()
+        for name, ask in asks.items():
+            self._put(name, ask)
+        self.journal.add(BY_HAND, Entry("manual", "", kept, False))
+        if pause is not None:
+            self._timers[BY_HAND] = self.clock() + pause
+        return Suspended(dict(asks), [] if pause is None else [BY_HAND])
 
     # Effects
 
