@@ -51,7 +51,8 @@ class Legacy:
     def __init__(self, version: str) -> None:
         self.version = version
         self._unknown = frozenset(name for name, since in _SINCE.items() if version not in since)
-        self._ready: dict[bytes, bytes] = {}
+        self._ready: dict[int, tuple[bytes, bytes]] = {}
+        """By the identity of the bytes they were made of: equal ones may be of tools with other tasks."""
         self.task_support: Callable[[str], str | None] | None = None
         """Whether a tool can be called as a task; the lists of 2026 do not say."""
 
@@ -61,11 +62,12 @@ class Legacy:
         """The response for a result; bytes are one that was spelled for 2026, and is kept once respelled."""
         if not isinstance(result, bytes):
             return result_response(request_id, encode(self.result(result)))
-        ready = self._ready.get(result)
-        if ready is None:
+        source, ready = self._ready.get(id(result), (b"", b""))
+        if source is not result:
             if len(self._ready) >= _MOST_READY:
                 self._ready.clear()
-            ready = self._ready[result] = encode(self.result(decode(result)))
+            ready = encode(self.result(decode(result)))
+            self._ready[id(result)] = (result, ready)
         return result_response(request_id, ready)
 
     def result(self, result: dict[str, Any]) -> dict[str, Any]:

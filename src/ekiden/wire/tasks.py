@@ -10,6 +10,7 @@ __all__ = [
     "DRAFT_METHOD",
     "EXTENSION",
     "LEGACY_METHODS",
+    "LEGACY_NOTIFICATION",
     "LIST_METHOD",
     "METHODS",
     "NEEDED",
@@ -29,6 +30,7 @@ NOTIFICATION: Final = "notifications/tasks"
 
 RELATED: Final = "io.modelcontextprotocol/related-task"
 """The key of `_meta` by which 2025-11-25 and the draft tell which task a message belongs to."""
+LEGACY_NOTIFICATION: Final = "notifications/tasks/status"
 LEGACY_METHODS: Final = ("tasks/cancel", "tasks/get", "tasks/result")
 DRAFT_METHOD: Final = "tasks/input_response"
 LIST_METHOD: Final = "tasks/list"
@@ -56,16 +58,32 @@ def as_dict(task: TaskView) -> dict[str, Any]:
 
 
 def legacy_task(task: TaskView) -> dict[str, Any]:
-    """A task as 2025-11-25 spells it: other names for the times, and nothing of its content."""
+    """A task as 2025-11-25 spells it: other names for the times, and nothing of its content.
+
+    There a task has failed if its tool says that it has, and its message says why.
+    """
+    failure = _failure(task)
     spelled: dict[str, Any] = {
         "taskId": task.task_id,
-        "status": task.status,
+        "status": task.status if failure is None else "failed",
         "createdAt": task.created_at,
         "lastUpdatedAt": task.last_updated_at,
         "ttl": task.ttl_ms,
     }
     if task.poll_interval_ms is not None:
         spelled["pollInterval"] = task.poll_interval_ms
-    if task.status_message is not None:
-        spelled["statusMessage"] = task.status_message
+    if (message := task.status_message or failure) is not None:
+        spelled["statusMessage"] = message
     return spelled
+
+
+def _failure(task: TaskView) -> str | None:
+    """Why a task failed, as 2025-11-25 understands it; None if it did not."""
+    if task.error is not None:
+        return str(decode(bytes(task.error))["message"])
+    if task.result is None or b"isError" not in bytes(task.result):
+        return None
+    result: dict[str, Any] = decode(bytes(task.result))
+    if not result.get("isError"):
+        return None
+    return " ".join(block["text"] for block in result.get("content", ()) if block.get("type") == "text")
