@@ -290,12 +290,16 @@ class Client:
         timeout: float | None = None,  # noqa: ASYNC109
         meta: Mapping[str, Any] | None = None,
     ) -> CallToolResult | PendingCall | TaskHandle:
-        """Call a tool for one round: its result, a call that waits for answers, or a task."""
-        return await self._round(_tool_call(name, arguments, meta, progress), None, {}, timeout)
+        """Call a tool for one round: its result, a call that waits for answers, or a task.
+
+        With servers of 2025-11-25 the caller decides: where the tool can be a task, it becomes one.
+        """
+        call = _tool_call(name, arguments, meta, progress)
+        return await self._round(call, None, {}, timeout, as_task=True)
 
     def task(self, handle: str) -> TaskHandle:
         """Take up a task again: by its id, or by what `TaskHandle.to_json` wrote."""
-        return TaskHandle(self._driver.talk, *read_handle(handle))
+        return self._driver.handle(*read_handle(handle))
 
     async def resume(
         self,
@@ -324,11 +328,13 @@ class Client:
         before: PendingCall | None,
         responses: Mapping[str, Any],
         timeout: float | None,  # noqa: ASYNC109
+        *,
+        as_task: bool = False,
     ) -> CallToolResult | PendingCall | TaskHandle:
         from mcp_types import CallToolResult
 
         async with within(self._timeout if timeout is None else timeout, f"{call.method} {call.name!r}"):
-            ended = await self._driver.round(call, before, responses)
+            ended = await self._driver.round(call, before, responses, as_task=as_task)
         return ended if isinstance(ended, PendingCall | TaskHandle) else typed(CallToolResult, ended)
 
     # Changes

@@ -13,12 +13,14 @@ from ekiden.client.answering import Answerer
 from ekiden.client.calls import PendingCall, read_pending, respond
 from ekiden.client.connection import Connection
 from ekiden.client.failures import ServerError
+from ekiden.client.legacy_tasks import LegacyTaskHandle, offers_tasks, read_legacy_snapshot, wants_task
 from ekiden.client.results import typed
 from ekiden.client.session import Ask, Hooks
 from ekiden.client.target import ClientLimits
 from ekiden.client.tasks import TaskHandle, TaskTalk, read_snapshot
 from ekiden.client.tools import KnownTools
-from ekiden.errors import HeaderMismatch
+from ekiden.errors import HeaderMismatch, MethodNotFound
+from ekiden.wire.json import is_object
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
@@ -55,7 +57,17 @@ class Driver:
         self._tools = tools
         self._learn_tools = learn_tools
         self._most_state = limits.state_bytes
-        self.talk = TaskTalk(connection.request, answerer, self.finish, limits.stuck_seconds)
+        self._looked_for: set[str] = set()
+        """Tools that were looked for at a server of 2025 with tasks."""
+        self._talk = TaskTalk(
+            connection.request, answerer, self.finish, limits.stuck_seconds, connection.watchers
+        )
+
+    def handle(self, task_id: str, tool: str | None) -> TaskHandle:
+        """A task of the server, as its era has them."""
+        if self._connection.session.era == "legacy":
+            return LegacyTaskHandle(self._talk, task_id, tool)
+        return TaskHandle(self._talk, task_id, tool)
 
     async def drive(self, call: Call, max_rounds: int) -> dict[str, Any] | TaskHandle:
         """The final result, or the task that it will come from; what is asked is answered by callbacks."""
@@ -66,15 +78,28 @@ class Driver:
         return ended
 
     async def round(
-        self, call: Call, before: PendingCall | None, responses: Mapping[str, Any]
+        self,
+        call: Call,
+        before: PendingCall | None,
+        responses: Mapping[str, Any],
+        *,
+        as_task: bool = False,
     ) -> dict[str, Any] | PendingCall | TaskHandle:
-        """One round: the final result, checked, what the call waits for, or the task it has become."""
+        """One round: the final result, checked, what the call waits for, or the task it has become.
+
+        `as_task` asks for a task where that is the client's to decide.
+        """
         params = call.params if before is None else before.retry(responses)
-        result = await self._send(call, params)
+        if call.method == "tools/call" and offers_tasks(self._connection.session):
+            result = await self._send_with_wish(call, params, optional=as_task)
+            if is_object(task := result.get("task")) and "content" not in result:
+                return self.handle(read_legacy_snapshot(task).task_id, call.name)
+        else:
+            result = await self._send(call, params)
         if result.get("resultType") == "input_required":
             return read_pending(call.method, call.params, result, before, self._most_state)
         if result.get("resultType") == "task":
-            return TaskHandle(self.talk, read_snapshot(result).task_id, call.name)
+            return self.handle(read_snapshot(result).task_id, call.name)
         if call.method == "tools/call":
             self._tools.check(call.name, result)
         return result
@@ -86,6 +111,23 @@ class Driver:
         if name is not None:
             self._tools.check(name, result)
         return typed(CallToolResult, result)
+
+    async def _send_with_wish(self, call: Call, params: dict[str, Any], *, optional: bool) -> dict[str, Any]:
+        """Send a call to a server of 2025 with tasks: for tools that must be, or may be, as a task."""
+        if not self._tools.knows(call.name) and call.name not in self._looked_for:
+            self._looked_for.add(call.name)
+            await self._learn_tools()
+        wanted = wants_task(self._tools, call.name, optional=optional)
+        try:
+            return await self._send(call, {**params, "task": {}} if wanted else params)
+        except ServerError as error:
+            if error.code != MethodNotFound.default_code:
+                raise
+            # The tool has another opinion of tasks than it had: look, and try once more.
+            await self._learn_tools()
+            if wants_task(self._tools, call.name, optional=optional) == wanted:
+                raise
+        return await self._send(call, params if wanted else {**params, "task": {}})
 
     async def _send(self, call: Call, params: dict[str, Any]) -> dict[str, Any]:
         progress = call.progress

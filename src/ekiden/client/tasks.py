@@ -31,7 +31,18 @@ from ekiden.wire.tasks import EXTENSION, NOTIFICATION
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
 
-__all__ = ["TaskHandle", "TaskSnapshot", "TaskTalk", "read_snapshot", "with_tasks"]
+__all__ = [
+    "AnswerAll",
+    "OnStatus",
+    "Overdue",
+    "TaskHandle",
+    "TaskSnapshot",
+    "TaskTalk",
+    "poll_seconds",
+    "read_handle",
+    "read_snapshot",
+    "with_tasks",
+]
 
 _log = logging.getLogger("ekiden.client")
 
@@ -93,6 +104,8 @@ class TaskTalk(msgspec.Struct):
     """Reads the final result of a tool."""
     stuck_seconds: float
     """How long a task may go on asking for what was answered, or outlive its time."""
+    watchers: set[Callable[[dict[str, Any]], None]]
+    """Who is told of every notification."""
 
 
 class TaskHandle:
@@ -131,9 +144,9 @@ class TaskHandle:
     ) -> CallToolResult:
         """The final result, once it is there; meanwhile what the task asks is answered by the callbacks.
 
-        `answer` answers instead of the callbacks: it gets the new questions by key. A task that fails is a
-        `ServerError`, one that is cancelled a `CallCancelled`. If this times out or is cancelled, the task
-        goes on.
+        `answer` answers instead of the callbacks: it gets the new questions by key (servers of 2025 ask the
+        callbacks all the same). A task that fails is a `ServerError`, one that is cancelled a
+        `CallCancelled`. If this times out or is cancelled, the task goes on.
         """
         deadline = asyncio.timeout(timeout)
         try:
@@ -143,7 +156,7 @@ class TaskHandle:
             if not deadline.expired():
                 raise
             raise CallTimeout(f"Task {self.id} did not end within {timeout} seconds; it goes on") from None
-        result: CallToolResult = self._talk.finish(self.tool, _result_of(ended))
+        result: CallToolResult = self._talk.finish(self.tool, self._result_of(ended))
         return result
 
     async def drive(self, on_status: OnStatus | None) -> dict[str, Any]:
@@ -155,7 +168,7 @@ class TaskHandle:
         except (asyncio.CancelledError, Exception):  # A callback that fails leaves nobody to answer, too.
             await asyncio.shield(self.leave())
             raise
-        return _result_of(ended)
+        return self._result_of(ended)
 
     async def leave(self) -> None:
         """Cancel the task if that can be done soon: nobody waits for it any more."""
@@ -168,7 +181,7 @@ class TaskHandle:
     async def _until_ended(self, on_status: OnStatus | None, answer: AnswerAll | None) -> TaskSnapshot:
         snapshot = await self.status()
         watch = _Watch(self._talk, self.id)
-        overdue = _Overdue(self.id, self._talk.stuck_seconds)
+        overdue = Overdue(self.id, self._talk.stuck_seconds)
         try:
             while True:
                 if on_status is not None:
@@ -216,8 +229,31 @@ class TaskHandle:
     async def _send(self, method: str, **params: Any) -> dict[str, Any]:
         return await self._talk.request(Ask(method, {"taskId": self.id, **params}, self.id))
 
+    def _result_of(self, ended: TaskSnapshot) -> dict[str, Any]:
+        """What a caller gets of a task that has ended."""
+        if ended.status == "failed":
+            error = ended.error or {}
+            raise ServerError(
+                str(error.get("message", "The task failed")),
+                code=error.get("code", -32603),
+                data=error.get("data"),
+            )
+        if ended.status == "cancelled":
+            raise CallCancelled(
+                f"Task {ended.task_id} was cancelled: {ended.status_message or 'no reason given'}"
+            )
+        if ended.result is None:
+            raise InvalidResult("The server's task has completed without a result")
+        return ended.result
 
-class _Overdue:
+
+def poll_seconds(snapshot: TaskSnapshot) -> float:
+    """How long to wait before the next look."""
+    poll = snapshot.poll_interval_ms
+    return _USUAL_POLL if poll is None else max(poll / 1000, 0.01)
+
+
+class Overdue:
     """Notices a task that will never end."""
 
     def __init__(self, task_id: str, patience: float) -> None:
@@ -227,6 +263,7 @@ class _Overdue:
         self._stuck_since: float | None = None
 
     def check(self, snapshot: TaskSnapshot, answered: set[str]) -> None:
+        """Raise if the task should have ended, or moved on, long ago."""
         now = time.monotonic()
         if snapshot.ttl_ms is not None and now - self._began > snapshot.ttl_ms / 1000 + self._patience:
             raise InvalidResult(f"Task {self._task_id} has not ended although its time is over")
@@ -284,25 +321,12 @@ class _Watch:
 
     async def next(self, snapshot: TaskSnapshot) -> TaskSnapshot | None:
         """The next state, if the server tells it before it is time to look."""
-        poll = snapshot.poll_interval_ms
-        seconds = _USUAL_POLL if poll is None else max(poll / 1000, 0.01)
+        seconds = poll_seconds(snapshot)
         try:
             async with asyncio.timeout(max(seconds, _BACKSTOP) if self._granted else seconds):
                 return await self._told.get()
         except TimeoutError:
             return None
-
-
-def _result_of(ended: TaskSnapshot) -> dict[str, Any]:
-    if ended.status == "failed":
-        raise error_from({"error": ended.error})
-    if ended.status == "cancelled":
-        raise CallCancelled(
-            f"Task {ended.task_id} was cancelled: {ended.status_message or 'no reason given'}"
-        )
-    if ended.result is None:
-        raise InvalidResult("The server's task has completed without a result")
-    return ended.result
 
 
 def read_handle(text: str) -> tuple[str, str | None]:

@@ -1,4 +1,4 @@
-"""What a client knows of a server's tools: which arguments are mirrored, and what results must fit."""
+"""What a client knows of a server's tools: mirrored arguments, what results must fit, and tasks."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -25,6 +25,7 @@ class KnownTools:
         self._mirrored: dict[str, tuple[MirroredParam, ...]] = {}
         self._schemas: dict[str, Any] = {}
         self._validators: dict[str, Callable[[Any], str | None]] = {}
+        self._support: dict[str, str | None] = {}
 
     def learn(self, tools: list[Any]) -> list[dict[str, Any]]:
         """The tools of one page that can be used; the others are dropped, with a warning each."""
@@ -40,10 +41,22 @@ class KnownTools:
                 return False
             if len(self._mirrored) < _MOST_TOOLS:
                 self._mirrored[name] = mirrored
+        execution = tool.get("execution")
+        if len(self._support) < _MOST_TOOLS:
+            support = execution.get("taskSupport") if is_object(execution) else None
+            self._support[name] = support if isinstance(support, str) else None
         if "outputSchema" in tool and len(self._schemas) < _MOST_TOOLS:
             self._schemas[name] = tool["outputSchema"]
             self._validators.pop(name, None)
         return True
+
+    def knows(self, name: str) -> bool:
+        """Whether a tool was listed."""
+        return name in self._support
+
+    def task_support(self, name: str) -> str | None:
+        """What a tool of 2025-11-25 says of tasks: `required`, `optional`, or no word that counts."""
+        return self._support.get(name)
 
     def headers(self, name: str, arguments: Mapping[str, Any]) -> dict[str, str]:
         """The headers that mirror a call's arguments, as far as the tool is known."""
