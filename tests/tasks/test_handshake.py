@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from ekiden import Context, InvalidParams, Server
+from ekiden import Client, Context, InvalidParams, Server, TaskHandle
 from ekiden.stores.memory import MemoryStore
-from tests.acceptance.driving import soon
+from tests.acceptance.driving import served, soon
 from tests.tasks.driving import new_server
 
 RELATED = "io.modelcontextprotocol/related-task"
@@ -28,6 +28,7 @@ class Old:
         self._number = 0
         self.answers: list[Any] = []
         self.asked: list[dict[str, Any]] = []
+        self.told: list[dict[str, Any]] = []
 
     async def request(self, method: str, **params: Any) -> dict[str, Any]:
         """The response to a request."""
@@ -43,6 +44,8 @@ class Old:
                 self.asked.append(reply)
                 answer = {"jsonrpc": "2.0", "id": reply["id"], "result": self.answers.pop(0)}
                 await self._channel.send(answer)
+            else:
+                self.told.append(reply)
 
     async def result(self, method: str, **params: Any) -> dict[str, Any]:
         reply = await self.request(method, **params)
@@ -227,3 +230,99 @@ async def test_the_echo_task_of_the_draft_message_by_message(store: Any) -> None
         assert result == {"content": [{"type": "text", "text": "Echo: Hello World!"}], "_meta": related}
         assert client.asked == [], "in the draft nothing is pushed"
         assert (await client.error("tasks/input_response", inputResponses={}))["code"] == -32602
+
+
+# What a server tells by itself
+
+
+STATUS = "notifications/tasks/status"
+
+
+async def test_a_session_is_told_how_the_tasks_that_it_made_are_doing(store: Any) -> None:
+    async with shaken(echo_server(store), "2025-11-25") as (client, _):
+        task_id = (await client.result("tools/call", name="echo", task={}))["task"]["taskId"]
+        await client.until(task_id, "input_required")
+        client.answers.append({"action": "accept", "content": {"input": "hi"}})
+        await client.result("tasks/result", taskId=task_id)
+        final = await client.until(task_id, "completed")
+        async with asyncio.timeout(15):
+            while not client.told or client.told[-1]["params"]["status"] != "completed":
+                await client.result("ping")
+    assert {told["method"] for told in client.told} == {STATUS}
+    statuses = [told["params"]["status"] for told in client.told]
+    assert statuses[0] in ("working", "input_required")
+    assert statuses.index("input_required") < statuses.index("completed")
+    assert client.told[-1]["params"] == final
+    assert {told["params"]["taskId"] for told in client.told} == {task_id}
+
+
+async def test_it_is_told_of_a_task_that_another_process_runs(store: Any) -> None:
+    front, back = echo_server(store), echo_server(store)
+    front.leave_tasks()
+    async with back.running(), shaken(front, "2025-11-25") as (client, _):
+        task_id = (await client.result("tools/call", name="must", task={}))["task"]["taskId"]
+        async with asyncio.timeout(15):
+            while not client.told or client.told[-1]["params"]["status"] != "failed":
+                await client.result("ping")
+                await asyncio.sleep(0.005)
+    assert client.told[-1]["params"]["taskId"] == task_id
+    assert client.told[-1]["params"]["statusMessage"] == "no"
+
+
+async def test_nobody_is_told_of_the_tasks_of_others() -> None:
+    server = echo_server(MemoryStore())
+    async with shaken(server, "2025-11-25") as (mine, _), server.connect() as channel:
+        other = Old(channel)
+        await other.result(
+            "initialize",
+            protocolVersion="2025-11-25",
+            capabilities={},
+            clientInfo={"name": "o", "version": "1"},
+        )
+        await channel.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        task_id = (await mine.result("tools/call", name="must", task={}))["task"]["taskId"]
+        async with asyncio.timeout(15):
+            while not mine.told or mine.told[-1]["params"]["status"] != "failed":
+                await mine.result("ping")
+        await other.until(task_id, "failed")
+        for _ in range(5):
+            await other.result("ping")
+    assert other.told == []
+
+
+async def test_what_has_ended_is_forgotten() -> None:
+    server = echo_server(MemoryStore())
+    tasks = server._flows.tasks
+    assert tasks is not None
+    async with shaken(server, "2025-11-25") as (client, _):
+        await client.result("tools/call", name="must", task={})
+        async with asyncio.timeout(15):
+            while not client.told or client.told[-1]["params"]["status"] != "failed":
+                await client.result("ping")
+        assert tasks._listeners == {}
+        await client.result("tools/call", name="endless", task={})
+        assert len(tasks._listeners) == 1
+    assert tasks._listeners == {}
+
+
+async def test_over_http_it_is_told_on_the_stream_of_the_session(store: Any) -> None:
+    told: list[dict[str, Any]] = []
+    async with served(echo_server(store)) as url, Client(url, mode="legacy") as client:
+        client._connection.watchers.add(told.append)
+        handle = await client.start_tool("must")
+        assert isinstance(handle, TaskHandle)
+        async with asyncio.timeout(15):
+            while not told or told[-1]["params"]["status"] != "failed":
+                await asyncio.sleep(0.005)
+    assert told[-1]["method"] == STATUS
+    assert told[-1]["params"]["taskId"] == handle.id
+
+
+async def test_the_draft_does_not_know_it() -> None:
+    server = echo_server(MemoryStore(), experimental_protocol_version="2026-06-XX")
+    async with shaken(server, "2026-06-XX") as (client, _):
+        task_id = (await client.result("tools/call", name="must", task={}))["task"]["taskId"]
+        await client.until(task_id, "failed")
+        for _ in range(5):
+            await client.result("ping")
+    assert client.told == []

@@ -108,7 +108,8 @@ class Flows:
         """The task that a client with a handshake wants its call to become."""
         if self.tasks is None or call.request.method != "tools/call":
             return None
-        return await self.tasks.legacy.begin(call.request, self._sealer.first(call.request), call.handler)
+        claims = self._sealer.first(call.request)
+        return await self.tasks.legacy.begin(call.request, claims, call.handler, call.stream)
 
     async def _go_on(self, call: Call, responses: Mapping[str, Any]) -> Outcome:
         """A round after the first."""

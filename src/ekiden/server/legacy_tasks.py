@@ -3,7 +3,8 @@
 The tasks are the same rows and the same handlers. What differs is who asks for a task (the client, with
 `task` in its call), how the result is fetched (`tasks/result`, which waits), and how a task asks: in
 2025-11-25 with requests on the stream of `tasks/result`, in the draft with `inputRequests` in its result,
-which `tasks/input_response` answers.
+which `tasks/input_response` answers. A session of 2025-11-25 is told how the tasks that it made are doing,
+if it has a stream for that.
 """
 
 import asyncio
@@ -13,13 +14,15 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from ekiden.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError
+from ekiden.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError, StoreUnavailable
 from ekiden.rounds.asks import ELICIT
 from ekiden.rounds.claims import Claims
 from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.rounds.pushing import CannotAsk
 from ekiden.server.handlers import Handler
 from ekiden.server.push import AskingStream
+from ekiden.server.session import Session, SessionStream
+from ekiden.server.subscriptions import Change
 from ekiden.tasks.record import Question, TaskRecord
 from ekiden.tasks.store import Place, Signal
 from ekiden.tasks.view import view
@@ -27,7 +30,7 @@ from ekiden.transports.port import Stream
 from ekiden.wire import versions
 from ekiden.wire.json import decode, is_object
 from ekiden.wire.modern import Request
-from ekiden.wire.tasks import RELATED, legacy_task
+from ekiden.wire.tasks import NOTIFICATION, RELATED, TaskView, legacy_task
 
 if TYPE_CHECKING:
     from ekiden.server.tasks import Tasks
@@ -53,7 +56,9 @@ class LegacyTasks:
         self._asking: set[tuple[str, str]] = set()
         """Questions that some `tasks/result` of this process is asking right now."""
 
-    async def begin(self, request: Request, claims: Claims, handler: Handler) -> Outcome | None:
+    async def begin(
+        self, request: Request, claims: Claims, handler: Handler, stream: Stream
+    ) -> Outcome | None:
         """The task that a call becomes because its client wants one; None if it goes on as a call."""
         if request.meta.protocol_version not in versions.WITH_TASKS:
             return None
@@ -68,7 +73,33 @@ class LegacyTasks:
         )  # A wish that makes no sense is refused, whatever comes of the call.
         if handler.task == "deferred" and request.meta.protocol_version == versions.DRAFT:
             return None  # It may ask by rounds first; `ctx.background` makes it a task.
-        return await self._tasks.create(request, claims, {})
+        created = await self._tasks.create(request, claims, {})
+        if (
+            isinstance(stream, SessionStream)
+            and stream.session.kept
+            and versions.LEGACY[0] == stream.session.version
+        ):
+            self._tell(stream.session, created.task)
+        return created
+
+    def _tell(self, session: Session, created: TaskView) -> None:
+        """Tell a session of its task (`notifications/tasks/status`), wherever that is run."""
+        task_id, told = created.task_id, legacy_task(created)
+
+        async def news() -> dict[str, Any] | None:
+            nonlocal told
+            try:
+                record = await self._store.load(task_id)
+            except StoreUnavailable:
+                return None  # The client looks by itself.
+            if record is None or record.final:
+                session.unfollow(task_id)
+            before, told = told, told if record is None else legacy_task(view(record))
+            return None if told == before else told
+
+        session.follow(task_id, news, lambda: self._tasks.unhear(task_id, session))
+        self._tasks.hear(task_id, session)
+        session.offer(Change(NOTIFICATION, task_id))  # It may have changed before somebody heard it.
 
     # The methods
 

@@ -6,8 +6,8 @@ It knows no transport: a `Line` takes what is to be sent, for each request its o
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -23,7 +23,7 @@ from ekiden.rounds.outcome import Failed, Outcome
 from ekiden.rounds.pushing import CannotAsk, undeclared
 from ekiden.server.push import as_tool_error
 from ekiden.server.registry import Registry
-from ekiden.server.subscriptions import Filter, Subscription
+from ekiden.server.subscriptions import Change, Filter, Subscription
 from ekiden.transports.port import Stream
 from ekiden.transports.sessions import Line, SessionsFull
 from ekiden.wire import jsonrpc, versions
@@ -33,14 +33,15 @@ from ekiden.wire.jsonrpc import Message, RequestId
 from ekiden.wire.legacy import Legacy, Unsayable
 from ekiden.wire.meta import LOG_LEVELS
 from ekiden.wire.modern import Request, target_of
+from ekiden.wire.tasks import LEGACY_NOTIFICATION, NOTIFICATION
 
-__all__ = ["Answering", "Keeper", "Session", "SessionLimits", "SessionStream"]
+__all__ = ["Answering", "Keeper", "News", "Session", "SessionLimits", "SessionStream"]
 
 _log = logging.getLogger("ekiden.sessions")
 
 _LISTS: Final = ("toolsListChanged", "promptsListChanged", "resourcesListChanged")
 _MOST_WATCHED: Final = 1000
-"""Resources that one session may subscribe to."""
+"""Resources that one session may subscribe to, and tasks of its own that it is told of."""
 _LONGEST_WATCHED: Final = 2048
 """Characters of a URI that a session remembers: as many as browsers take."""
 _MOST_RUNNING: Final = 1024
@@ -49,6 +50,10 @@ _HANDSHAKE_SECONDS: Final = 10.0
 """How long a question waits for the client to say that it is initialized."""
 _FIRST_LEVEL: Final = "info"
 """What is logged to a client that has not said what it wants to hear."""
+
+
+News: TypeAlias = Callable[[], Awaitable[dict[str, Any] | None]]
+"""A task as it is now, for its notification; None if that is no news."""
 
 
 class SessionLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,6 +150,7 @@ class Session:
         self._ids = itertools.count(1)
         self._held = 0
         self._watched: dict[str, None] = {}
+        self._tasks: dict[str, tuple[News, Callable[[], None]]] = {}
         self._subscription: Subscription | None = None
         self._telling: set[asyncio.Task[None]] = set()
         self._ended = False
@@ -298,12 +304,32 @@ class Session:
         self._watched.pop(uri, None)
         self._want()
 
+    def follow(self, task_id: str, news: News, end: Callable[[], None]) -> None:
+        """Be told of a task, until `unfollow`, which calls `end`. Of too many, the oldest is left."""
+        if len(self._tasks) >= _MOST_WATCHED:
+            self.unfollow(next(iter(self._tasks)))
+        self._tasks[task_id] = (news, end)
+        self._want()
+
+    def unfollow(self, task_id: str) -> None:
+        """Be told of it no more."""
+        _, end = self._tasks.pop(task_id, (None, None))
+        if end is not None:
+            end()
+            self._want()
+
+    def offer(self, change: Change) -> None:
+        """Take notice of a change, from any thread; if nobody has listened yet, there is nobody to tell."""
+        if self._subscription is not None:
+            self._subscription.offer(change)
+
     def _want(self) -> None:
         if self._subscription is not None:
             self._subscription.want(self._filter())
 
     def _filter(self) -> Filter:
-        return self._keeper.registry.grant(Filter(_LISTS, tuple(self._watched)))
+        granted = self._keeper.registry.grant(Filter(_LISTS, tuple(self._watched)))
+        return msgspec.structs.replace(granted, tasks=tuple(self._tasks))
 
     async def changes(self) -> AsyncIterator[bytes]:
         """What changed, as notifications; what changes while nobody listens is told later."""
@@ -313,7 +339,14 @@ class Session:
             except InternalError as error:
                 raise SessionsFull(error.message) from None
         async for change in self._subscription:
-            yield jsonrpc.notification(change.method, change.params())
+            if change.method != NOTIFICATION:
+                yield jsonrpc.notification(change.method, change.params())
+            elif (params := await self._news(change.uri or "")) is not None:
+                yield jsonrpc.notification(LEGACY_NOTIFICATION, params)
+
+    async def _news(self, task_id: str) -> dict[str, Any] | None:
+        news, _ = self._tasks.get(task_id, (None, None))
+        return None if news is None else await news()
 
     # Its life
 
@@ -338,6 +371,8 @@ class Session:
         self._keeper.endpoint.left(self)
         for task in tuple(self._running.values()):
             task.cancel()
+        for task_id in tuple(self._tasks):
+            self.unfollow(task_id)
         if self._subscription is not None:
             self._keeper.registry.hub.close(self._subscription)
             self._subscription.end()

@@ -8,7 +8,7 @@ import logging
 import re
 import secrets
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -45,6 +45,14 @@ _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """How the ids of tasks are spelled."""
 
 
+class Listener(Protocol):
+    """Whoever is told that a task has changed."""
+
+    def offer(self, change: Change) -> None:
+        """Take notice, from any thread."""
+        ...
+
+
 class Tasks:
     """The tasks of one server."""
 
@@ -70,7 +78,7 @@ class Tasks:
         self._ending: Callable[[Tool], Ending] | None = None
         self._state: Any = None
         self._started = False
-        self._listeners: dict[str, set[Subscription]] = {}
+        self._listeners: dict[str, set[Listener]] = {}
         self._unwatch: Callable[[], None] | None = None
         self.legacy = LegacyTasks(self)
         """The same tasks, for clients with a handshake."""
@@ -272,10 +280,8 @@ class Tasks:
         self, subscription: Subscription, granted: Filter, stream: Stream, acknowledged: dict[str, Any]
     ) -> None:
         """Acknowledge a subscription, tell how its tasks are, and then whatever changes."""
-        if granted.tasks and self._unwatch is None:
-            self._unwatch = self.store.watch(self._on_signal)
         for task_id in granted.tasks:
-            self._listeners.setdefault(task_id, set()).add(subscription)
+            self.hear(task_id, subscription)
         tag = {"_meta": acknowledged["_meta"]}
         told: dict[str, dict[str, Any]] = {}
         try:
@@ -289,9 +295,20 @@ class Tasks:
                     await stream.notify(NOTIFICATION, {**tag, **params})
         finally:
             for task_id in granted.tasks:
-                self._listeners[task_id].discard(subscription)
-                if not self._listeners[task_id]:
-                    del self._listeners[task_id]
+                self.unhear(task_id, subscription)
+
+    def hear(self, task_id: str, listener: Listener) -> None:
+        """Tell a listener whenever a task changes, until `unhear`."""
+        if self._unwatch is None:
+            self._unwatch = self.store.watch(self._on_signal)
+        self._listeners.setdefault(task_id, set()).add(listener)
+
+    def unhear(self, task_id: str, listener: Listener) -> None:
+        """Tell it no more."""
+        listeners = self._listeners.get(task_id, set())
+        listeners.discard(listener)
+        if not listeners:
+            self._listeners.pop(task_id, None)
 
     async def _news(self, task_id: str, told: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
         """A task as it is now; None if it is gone, or as the subscriber knows it."""
@@ -305,8 +322,8 @@ class Tasks:
         return params
 
     def _on_signal(self, signal: Signal) -> None:
-        for subscription in tuple(self._listeners.get(signal.task_id, ())):
-            subscription.offer(Change(NOTIFICATION, signal.task_id))
+        for listener in tuple(self._listeners.get(signal.task_id, ())):
+            listener.offer(Change(NOTIFICATION, signal.task_id))
 
 
 def _meta(request: Request) -> dict[str, Any]:
