@@ -26,7 +26,7 @@ from mcp_types import (
 )
 from pydantic import BaseModel
 
-from ekiden import Context, RoundLimits, Server, UsageError
+from ekiden import Context, InputRequired, RoundLimits, Server, UsageError
 from ekiden.testing import CANCEL, DECLINE, Replicas, check_replay
 from tests.acceptance.driving import (
     Client,
@@ -538,6 +538,28 @@ async def test_on_complete_runs_once_after_the_handler_and_before_the_reply() ->
     assert told == []
     assert text(await client.retry(two, {only(two): accept(True)})) == "done"
     assert told == ["returning", "completed"]
+
+
+@pytest.mark.parametrize("how", ["returned", "raised"])
+async def test_on_complete_does_not_run_when_a_handler_asks_by_itself(how: str) -> None:
+    server = new_server()
+    told: list[str] = []
+
+    @server.tool
+    async def tool(ctx: Context) -> Any:
+        ctx.on_complete(told.append, "completed")
+        if "roots" in ctx.input_responses:
+            return "done"
+        asked = InputRequired({"roots": {"method": "roots/list"}})
+        if how == "raised":
+            raise asked
+        return asked
+
+    client = Client(server)
+    first = await client.ask("tool")
+    assert told == []
+    assert text(await client.retry(first, {"roots": {"roots": []}})) == "done"
+    assert told == ["completed"]
 
 
 async def test_on_complete_runs_once_though_the_last_round_is_repeated() -> None:

@@ -111,6 +111,24 @@ async def test_both_ways_of_asking_in_one_call_are_refused() -> None:
         assert "error" in answered or answered["result"]["isError"] is True
 
 
+async def test_what_is_to_be_done_on_completion_waits_for_a_handler_that_asks_by_itself() -> None:
+    server = Server("manual", keys=[KEY])
+    told: list[str] = []
+
+    @server.tool
+    async def manual(ctx: Context) -> InputRequired | str:
+        """Ask by hand."""
+        ctx.on_complete(told.append, "completed")
+        if "name" not in ctx.input_responses:
+            return InputRequired({"name": question("Your name?")})
+        return "done"
+
+    async with served(server) as base, old_client(base) as client:
+        answered = await client.answered(call("manual"), lambda m: accepted(m["id"], name="Ann"))
+        assert text(answered) == "done"
+    assert told == ["completed"]
+
+
 async def test_a_step_cannot_ask() -> None:
     server = Server("steps", keys=[KEY])
 

@@ -286,6 +286,27 @@ async def test_a_task_that_waits_is_cancelled_at_once(store: Any) -> None:
     assert ran == ["start"]
 
 
+async def test_what_is_to_be_done_on_completion_waits_for_the_last_leg(store: Any) -> None:
+    server = new_server(store)
+    told: list[str] = []
+
+    @server.tool(task="required")
+    async def tool(ctx: Context) -> Any:
+        ctx.on_complete(told.append, "completed")
+        if "who" not in ctx.input_responses:
+            return InputRequired({"who": form("who?")})
+        return value(ctx, "who")
+
+    async with server.running():
+        client = TaskClient(server)
+        task_id = await client.start()
+        (key,) = await client.asked(task_id)
+        assert told == []
+        await client.update(task_id, {key: said("Ada")})
+        assert await client.text(task_id) == "Ada"
+    assert told == ["completed"]
+
+
 async def test_a_client_of_2025_is_asked_on_the_way_to_the_result(store: Any) -> None:
     server = travel(store, [])
     async with shaken(server, "2025-11-25") as (client, _):

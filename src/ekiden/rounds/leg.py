@@ -89,8 +89,8 @@ class Leg(Running):
         return await super().resume(values)
 
     async def _wind_up(self, main: EagerTask) -> None:
-        """If the handler returned: do what it wanted done then."""
-        if self._ending is None and main.exception() is None:
+        """If the handler returned: do what it wanted done then. An exception as its value is no end yet."""
+        if self._ending is None and main.exception() is None and not isinstance(main.result(), Exception):
             try:
                 for step in self._afterwards:
                     await self.step(step)

@@ -77,8 +77,9 @@ class Push:
             value = await handler
         except (SystemExit, KeyboardInterrupt) as error:
             raise RuntimeError(f"the handler raised {type(error).__name__}, which is no Exception") from error
-        for step in self._afterwards:
-            await self.step(step)
+        if not isinstance(value, Exception):  # One that asks by itself is not done.
+            for step in self._afterwards:
+                await self.step(step)
         return value
 
     async def ask(self, ask: Ask, key: str | None = None) -> Any:
