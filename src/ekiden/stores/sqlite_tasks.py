@@ -23,9 +23,9 @@ _BY_ID: Final = "SELECT record, state, fence, attempts, due FROM tasks WHERE id 
 _BY_FLOW: Final = "SELECT record, state, fence, attempts, due FROM tasks WHERE flow = ?"
 _NEWEST: Final = """
     SELECT record, state, fence, attempts, due FROM tasks
-    WHERE (?1 IS NULL OR audience = ?1) AND (?2 IS NULL OR state = ?2)
-      AND (?3 IS NULL OR (created, id) < (?3, ?4))
-    ORDER BY created DESC, id DESC LIMIT ?5
+    WHERE (:audience IS NULL OR audience = :audience) AND (:state IS NULL OR state = :state)
+      AND (:created IS NULL OR (created, id) < (:created, :id))
+    ORDER BY created DESC, id DESC LIMIT :limit
 """
 _HELD: Final = """
     SELECT state, attempts FROM tasks WHERE id = ? AND fence = ? AND state IN ('running', 'stopping')
@@ -229,7 +229,9 @@ class SQLiteTasks(TaskStore):
         """Tasks, the newest first."""
 
         def work(connection: sqlite3.Connection) -> list[TaskRecord]:
-            rows = connection.execute(_NEWEST, (audience, state, *(after or (None, None)), limit))
+            created, task_id = after or (None, None)
+            values = {"audience": audience, "state": state, "created": created, "id": task_id, "limit": limit}
+            rows = connection.execute(_NEWEST, values)
             return [_record(row) for row in rows]
 
         return await self._file.read(work)
