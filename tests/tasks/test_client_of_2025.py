@@ -1,10 +1,13 @@
 """Our own client at servers of 2025-11-25 with tasks."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp_types import ElicitRequestFormParams, ElicitResult
 
 from ekiden import (
     CallCancelled,
@@ -24,6 +27,7 @@ from ekiden.stores.memory import MemoryStore
 from tests.acceptance.driving import served
 from tests.tasks.driving import new_server
 from tests.tasks.test_client import Person, text
+from tests.tasks.test_crashes import Shop
 
 
 def shop(store: Any, **options: Any) -> Server:
@@ -250,3 +254,28 @@ async def test_a_server_without_tasks_is_never_asked_for_one() -> None:
     async with server.running(), Client(server, mode="legacy") as client:
         assert text(await client.start_tool("plain")) == "plain"
     assert requests == [("tools/call", False)]
+
+
+async def test_who_waits_for_a_task_outlives_the_death_of_the_server(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, f"sqlite:///{tmp_path}/tasks.db")
+    shop.start()
+    asked: list[str] = []
+
+    async def answer(params: ElicitRequestFormParams) -> ElicitResult:
+        asked.append(params.message)
+        if len(asked) == 1:
+            shop.kill()
+            shop.start()
+        return ElicitResult(action="accept", content={"value": f"answer {len(asked)}"})
+
+    try:
+        await shop.send("tools/list")
+        async with Client(shop.url, mode="legacy", elicit=answer) as client:
+            handle = await client.start_tool("refund", {"order": "7"})
+            assert isinstance(handle, TaskHandle)
+            result = await handle.wait(timeout=30)
+    finally:
+        shop.stop()
+    assert asked == ["round?", "round?", "task?"]
+    assert text(result) == "7 answer 2 answer 3 LOOK BOOK PAY MAIL"
+    assert shop.ran() == Counter(["look", "book", "pay", "mail"])

@@ -85,6 +85,15 @@ class Shop:
             finally:
                 self._process.kill()
 
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(PATIENCE)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}/mcp"
+
     def _revive(self) -> None:
         assert self._process is not None
         if self._process.poll() is not None:
@@ -99,7 +108,7 @@ class Shop:
         async with asyncio.timeout(PATIENCE):
             while True:
                 try:
-                    reply = await post(f"http://127.0.0.1:{self._port}/mcp", message, **{"mcp-name": name})
+                    reply = await post(self.url, message, **{"mcp-name": name})
                     assert headers_for(message)
                     assert "result" in reply.json(), (reply.json(), self._log.read_text())
                     result: dict[str, Any] = reply.json()["result"]

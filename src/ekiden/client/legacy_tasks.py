@@ -101,6 +101,8 @@ class LegacyTaskHandle(TaskHandle):
                 snapshot = told or await self._look()
                 if not snapshot.ended and fetch.is_over:
                     snapshot = fetch.explain(snapshot)
+                    if not snapshot.ended:
+                        await asyncio.sleep(poll_seconds(snapshot))
         finally:
             self._talk.watchers.discard(news.hear)
             fetch.stop()
