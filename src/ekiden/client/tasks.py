@@ -232,12 +232,7 @@ class TaskHandle:
     def _result_of(self, ended: TaskSnapshot) -> dict[str, Any]:
         """What a caller gets of a task that has ended."""
         if ended.status == "failed":
-            error = ended.error or {}
-            raise ServerError(
-                str(error.get("message", "The task failed")),
-                code=error.get("code", -32603),
-                data=error.get("data"),
-            )
+            raise error_from({"error": ended.error})
         if ended.status == "cancelled":
             raise CallCancelled(
                 f"Task {ended.task_id} was cancelled: {ended.status_message or 'no reason given'}"
