@@ -55,6 +55,13 @@ def test_a_known_head_needs_no_parser_whatever_the_length(at: int, body: bytes) 
     assert heads.find(data, LIMIT) == parsed(data)
 
 
+@pytest.mark.parametrize("said", ["keep-alive", "Keep-Alive"])
+def test_a_client_that_says_what_holds_anyway_is_known_too(said: str) -> None:
+    heads = taught(head(5, f"Connection: {said}") + b"12345")
+    data = head(2, f"Connection: {said}") + b"{}"
+    assert heads.find(data, LIMIT) == parsed(data)
+
+
 @given(st.lists(st.sampled_from(["a", "b", "c"]), max_size=6), st.binary(min_size=1, max_size=60))
 def test_what_is_found_is_what_the_parser_finds(names: list[str], body: bytes) -> None:
     heads = Heads()
@@ -94,6 +101,8 @@ def test_whatever_differs_in_more_than_its_length_is_left_to_the_parser(data: by
     "more",
     [
         "Connection: close",
+        "Connection: keep-alive, close",
+        "Connection: Upgrade",
         "Transfer-Encoding: chunked",
         "Expect: 100-continue",
         "Upgrade: h2c",

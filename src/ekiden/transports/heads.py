@@ -21,8 +21,10 @@ _MOST: Final = 8
 """Heads that are remembered on one connection: the tools that a client calls in turn."""
 _LONGEST: Final = 4096
 """Bytes of a head that is worth remembering."""
-_UNUSUAL: Final = frozenset({b"connection", b"expect", b"transfer-encoding", b"upgrade"})
+_UNUSUAL: Final = frozenset({b"expect", b"transfer-encoding", b"upgrade"})
 """Headers that say something about the connection, or how the body is sent: those are parsed each time."""
+_USUAL_CONNECTION: Final = b"keep-alive"
+"""What many clients say of the connection, and what holds anyway."""
 _LENGTH: Final = re.compile(rb"\r\ncontent-length: ([0-9]+)(?=\r\n)", re.IGNORECASE)
 
 
@@ -70,6 +72,7 @@ class Heads:
             and incoming.refusal is None
             and incoming.repeating is None
             and _UNUSUAL.isdisjoint(headers)
+            and headers.get(b"connection", _USUAL_CONNECTION).lower() == _USUAL_CONNECTION
             and (length := _LENGTH.search(data, 0, end)) is not None
             and length[1] == headers.get(b"content-length") == b"%d" % len(incoming.body)
         ):
