@@ -82,11 +82,10 @@ class Leg(Running):
         self._drawn: dict[str, Entry] = {}
         """Draws of this leg that the memory does not know yet."""
 
-    async def resume(self, values: Mapping[str, Any], capabilities: Mapping[str, Any] | None = None) -> Any:
+    async def go_on(self, values: Mapping[str, Any], capabilities: Mapping[str, Any]) -> Any:
         """Go on with a parked handler; the client says again what it is capable of."""
-        if capabilities is not None:
-            self._capabilities = capabilities
-        return await super().resume(values)
+        self._capabilities = capabilities
+        return await self.resume(values)
 
     async def _wind_up(self, main: EagerTask) -> None:
         """If the handler returned: do what it wanted done then. An exception as its value is no end yet."""

@@ -178,7 +178,7 @@ class Flows:
         context: Context[Any] = parked.context
         context.rebind(call.request, call.stream)
         try:
-            ended = _ended(call, await parked.leg.resume(values, call.request.meta.capabilities))
+            ended = _ended(call, await parked.leg.go_on(values, call.request.meta.capabilities))
         except BaseException as error:
             ended = call.ending.failed(error)
         return await self._outcome(call, claims, parked.leg, context, ended)
@@ -206,8 +206,7 @@ class Flows:
         try:
             leg, context, run = self._begin(call, claims, responses, asked, memory)
             try:
-                value = await run
-                ended = value if type(value) is Suspended else _ended(call, value)
+                ended = _ended(call, await run)
             except BaseException as error:
                 ended = call.ending.failed(error)
             outcome: Outcome
