@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ekiden.server.middleware import CallNext, Middleware
     from ekiden.server.sealing import RoundLimits
     from ekiden.server.server import Server
-    from ekiden.server.session import SessionLimits
+    from ekiden.server.session_port import SessionLimits
     from ekiden.server.task_work import CancelledTask
     from ekiden.tasks.runner import TaskLimits
     from ekiden.transports.asgi import Limits

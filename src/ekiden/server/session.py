@@ -6,8 +6,8 @@ It knows no transport: a `Line` takes what is to be sent, for each request its o
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-from typing import Any, Final, Protocol, TypeAlias
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Final
 
 import msgspec
 
@@ -19,12 +19,11 @@ from ekiden.errors import (
     MissingCapability,
     ProtocolError,
 )
-from ekiden.rounds.outcome import Failed, Outcome
+from ekiden.rounds.outcome import Failed
 from ekiden.rounds.pushing import CannotAsk, undeclared
 from ekiden.server.push import as_tool_error
-from ekiden.server.registry import Registry
+from ekiden.server.session_port import Keeper, News
 from ekiden.server.subscriptions import Change, Filter, Subscription
-from ekiden.transports.port import Stream
 from ekiden.transports.sessions import Line, SessionsFull
 from ekiden.wire import jsonrpc, versions
 from ekiden.wire.handshake import Hello, Response, request_meta, usable_capabilities
@@ -35,7 +34,7 @@ from ekiden.wire.meta import LOG_LEVELS
 from ekiden.wire.modern import Request, target_of
 from ekiden.wire.tasks import LEGACY_NOTIFICATION, NOTIFICATION
 
-__all__ = ["Answering", "Keeper", "News", "Session", "SessionLimits", "SessionStream"]
+__all__ = ["Session", "SessionStream"]
 
 _log = logging.getLogger("ekiden.sessions")
 
@@ -50,73 +49,6 @@ _HANDSHAKE_SECONDS: Final = 10.0
 """How long a question waits for the client to say that it is initialized."""
 _FIRST_LEVEL: Final = "info"
 """What is logged to a client that has not said what it wants to hear."""
-
-
-News: TypeAlias = Callable[[], Awaitable[dict[str, Any] | None]]
-"""A task as it is now, for its notification; None if that is no news."""
-
-
-class SessionLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What clients of 2025 may take of a server."""
-
-    sessions: int = 10_000
-    """Sessions that may be open in one process. Each is a few KB."""
-    per_principal: int = 1000
-    """How many of them one principal may have, so that nobody takes them all: as a busy gateway has, not
-    more. Where nobody is told apart (`Server(principal=None)`), this bounds nothing."""
-    idle_seconds: float = 1800.0
-    """A session that nobody has used for this long is ended: its client shakes hands anew."""
-    busy_seconds: float = 60.0
-    """Where there are too many, one that was used this recently is not ended for a new one."""
-    ask_seconds: float = 600.0
-    """How long a client may take to answer a question: a user reads, thinks and clicks."""
-
-
-class Answering(Protocol):
-    """What sessions need of the endpoint."""
-
-    def at_once(self, request: Request) -> Outcome | None:
-        """The outcome, where it lies ready."""
-        ...
-
-    def answer(self, request: Request, stream: Stream) -> Coroutine[Any, Any, Outcome]:
-        """Answer one request."""
-        ...
-
-    def left(self, session: object) -> None:
-        """A session has ended: what waits for its client is given up."""
-        ...
-
-
-class Keeper(Protocol):
-    """Who keeps the session, as it sees him."""
-
-    @property
-    def endpoint(self) -> Answering:
-        """Who answers requests."""
-        ...
-
-    @property
-    def registry(self) -> Registry:
-        """What the server offers."""
-        ...
-
-    @property
-    def limits(self) -> SessionLimits:
-        """What a client may take."""
-        ...
-
-    def offers_tasks(self, method: str, version: str) -> bool:
-        """Whether a method of tasks is answered in a session of that version."""
-        ...
-
-    def offers(self, method: str, *, kept: bool) -> bool:
-        """Whether a method is answered in a session."""
-        ...
-
-    def forget(self, session: "Session") -> None:
-        """The session has ended."""
-        ...
 
 
 class Session:

@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from ekiden.rounds.outcome import Complete, Outcome
 from ekiden.server.registry import Registry
-from ekiden.server.session import Answering, Session, SessionLimits, SessionStream
+from ekiden.server.session import Session, SessionStream
+from ekiden.server.session_port import Answering, SessionLimits
 from ekiden.transports.port import Stream
 from ekiden.transports.sessions import SessionsFull
 from ekiden.wire import tasks, versions
