@@ -63,6 +63,13 @@ class TaskClient(Client):
         assert requests
         return requests
 
+    async def asks(self, task_id: str, *keys: str) -> dict[str, dict[str, Any]]:
+        """The questions of a task, once they are those with these keys and no others."""
+        async with asyncio.timeout(10):
+            while set(requests := (await self.get(task_id)).get("inputRequests", {})) != set(keys):
+                await asyncio.sleep(0.005)
+        return requests
+
     async def text(self, task_id: str) -> str:
         """The text that a task completes with."""
         task = await self.until(task_id, "completed")
