@@ -123,7 +123,7 @@ _HOMES = {
     "Outcome": "ekiden.rounds.outcome",
     "Request": "ekiden.wire.modern",
     "Server": "ekiden.server.server",
-    "SessionLimits": "ekiden.server.session",
+    "SessionLimits": "ekiden.server.session_port",
     "CancelledTask": "ekiden.server.task_work",
     "Task": "ekiden.rounds.outcome",
     "TaskLimits": "ekiden.tasks.runner",
