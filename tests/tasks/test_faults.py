@@ -12,6 +12,7 @@ import pytest
 from ekiden import Context, Server, StoreUnavailable, UsageError
 from ekiden.stores import open_store
 from ekiden.stores.postgres import PostgresStore
+from ekiden.stores.postgres_database import PostgresDatabase
 from ekiden.stores.sqlite import SQLiteStore
 from ekiden.testing import CallFailed
 from ekiden.testing.task_contract import new_record
@@ -187,6 +188,35 @@ def test_a_url_opens_the_store_that_it_names() -> None:
     assert isinstance(open_store("sqlite:///x.db"), SQLiteStore)
     with pytest.raises(UsageError, match="none of"):
         open_store("redis://x")
+
+
+@pytest.mark.parametrize("late", range(6))
+async def test_whoever_is_cancelled_with_a_connection_leaves_it_to_the_next(database: str, late: int) -> None:
+    """The first has the only connection and ends, `late` passes after the second began to wait for it."""
+    only = PostgresDatabase(database, most_connections=1, wait_seconds=2.0)
+
+    async def use(until: asyncio.Event) -> None:
+        async with only.reading():
+            await until.wait()
+
+    async with asyncio.timeout(60):
+        for later in range(10):
+            enough = asyncio.Event()
+            first = asyncio.create_task(use(enough))
+            await asyncio.sleep(0.01)
+            second = asyncio.create_task(use(enough))
+            await passes(late)
+            enough.set()
+            await passes(later)
+            first.cancel()
+            await asyncio.gather(first, return_exceptions=True)
+            await second
+    await only.close()
+
+
+async def passes(of_the_loop: int) -> None:
+    for _ in range(of_the_loop):
+        await asyncio.sleep(0)
 
 
 @pytest.mark.skipif(binaries() is None, reason="there is no Postgres on this machine")

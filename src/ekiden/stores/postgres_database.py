@@ -30,6 +30,18 @@ class _Used(psycopg.AsyncConnection[Any]):
     used_at = 0.0
 
 
+class _Pool(AsyncConnectionPool[_Used]):
+    """A pool that gets every connection back, also from a task that is cancelled at this moment.
+
+    To hand a connection to whoever waits for one takes a few passes of the loop. A cancellation in the
+    middle would lose both: the connection to the pool, and its place in the queue to the one that waits.
+    """
+
+    async def putconn(self, conn: _Used) -> None:
+        """Take a connection back, whatever becomes of the caller."""
+        await asyncio.shield(super().putconn(conn))
+
+
 Connection: TypeAlias = psycopg.AsyncConnection[Any]
 
 _FRESH_SECONDS: Final = 1.0
@@ -108,12 +120,12 @@ class PostgresDatabase:
         self.url = url
         self._most = most_connections
         self._wait_seconds = wait_seconds
-        self._pool: AsyncConnectionPool[_Used] | None = None
+        self._pool: _Pool | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opening = asyncio.Lock()
         self._current = False
 
-    async def pool(self) -> AsyncConnectionPool[_Used]:
+    async def pool(self) -> _Pool:
         """The connections, opened when first needed."""
         loop = asyncio.get_running_loop()
         if self._pool is not None and self._loop is loop and self._current:
@@ -122,7 +134,7 @@ class PostgresDatabase:
             if self._pool is None or self._loop is not loop:
                 # Connections belong to a loop; those of one that has ended are beyond closing.
                 self._loop, self._current = loop, False
-                self._pool = AsyncConnectionPool(
+                self._pool = _Pool(
                     self.url,
                     connection_class=_Used,
                     configure=_configure,
@@ -164,7 +176,7 @@ class PostgresDatabase:
 
     # The schema
 
-    async def _check_schema(self, pool: AsyncConnectionPool[_Used]) -> None:
+    async def _check_schema(self, pool: _Pool) -> None:
         try:
             async with pool.connection() as connection:
                 version = await _version(connection)

@@ -210,6 +210,8 @@ class Run:
             current = await self._store.load(self.id)
         except StoreUnavailable:
             return  # The renewal will look again.
+        if self._quiet:
+            return
         if current is None or current.fence != self.fence:
             self.lose()
             return
@@ -275,10 +277,11 @@ class Run:
                     await self._urgent.wait()
 
     def _quieten(self) -> None:
-        """Nobody looks or tells any more; what is being written right now is written to its end."""
+        """Nobody looks or tells any more; what is being read or written right now comes to its end.
+
+        To cut a statement short would cost the database more than to let it end.
+        """
         self._quiet = True
-        if self._looking is not None:
-            self._looking.cancel()
         if self._telling is not None and not self._writing.locked():
             self._telling.cancel()
 
