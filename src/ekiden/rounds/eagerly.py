@@ -40,7 +40,9 @@ class EagerTask(Coroutine[Any, Any, Any]):
         "waits_for",
     )
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], name: str
+    ) -> None:
         self._loop = loop
         self._coroutine = coroutine
         self._caller = asyncio.current_task(loop)
@@ -54,7 +56,7 @@ class EagerTask(Coroutine[Any, Any, Any]):
         self.alone = True
         """Whether it has started no other task before its first wait: then nothing else of it can run."""
         # Not by the loop's factory: one that starts its tasks at once would be ahead of us.
-        self.task: asyncio.Task[Any] = asyncio.Task(self, loop=loop, context=self._context)
+        self.task: asyncio.Task[Any] = asyncio.Task(self, loop=loop, name=name, context=self._context)
         self._factory = loop.get_task_factory()
         spawn = self._spawn
         loop.set_task_factory(spawn)

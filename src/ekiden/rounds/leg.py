@@ -45,16 +45,21 @@ current_step: ContextVar[str] = ContextVar("current_step")
 class Leg(Running):
     """One run of one handler. `run` it once; a parked one can be `resume`d."""
 
-    on_fresh: Callable[[], None] | None = None
-    can_background = False
-    """Whether the call can become a task."""
-    wishes: tuple[float | None, float | None] = (None, None)
-    """The time to live and the poll interval that the handler wants for its task."""
-    trace: list[str] | None = None
-    """If a list, every effect notes its name here."""
-    style: str | None = None
-    """How the handler asks: with effects (`asks`), or by itself (`manual`)."""
-    _deaf = 0
+    __slots__ = (
+        "_capabilities",
+        "_counts",
+        "_deaf",
+        "_drawn",
+        "_flow",
+        "_memory",
+        "can_background",
+        "clock",
+        "fresh",
+        "on_fresh",
+        "style",
+        "trace",
+        "wishes",
+    )
 
     def __init__(
         self,
@@ -74,6 +79,16 @@ class Leg(Running):
         super().__init__(handler, journal, responses, asked, parked, unwind_seconds)
         self.fresh = fresh
         """Whether the handler is beyond what earlier legs did. Before that, its progress is no news."""
+        self.on_fresh: Callable[[], None] | None = None
+        self.can_background = False
+        """Whether the call can become a task."""
+        self.wishes: tuple[float | None, float | None] = (None, None)
+        """The time to live and the poll interval that the handler wants for its task."""
+        self.trace: list[str] | None = None
+        """If a list, every effect notes its name here."""
+        self.style: str | None = None
+        """How the handler asks: with effects (`asks`), or by itself (`manual`)."""
+        self._deaf = 0
         self._capabilities = capabilities
         self.clock = clock
         self._flow = flow

@@ -74,19 +74,30 @@ class Restart(Exception):
 class Running:
     """One run of one handler, and what of it waits for the other side."""
 
-    _busy = 0
-    """Steps that run right now."""
-    _quiet = 0
-    """Passes of the loop since the last effect."""
-    _watching = False
-    _over = False
-    """Whether the leg has ended, whatever the handler is at."""
-    _ending: Suspended | BaseException | None = None
-    _main: asyncio.Task[Any] | None = None
-    _eager: EagerTask | None = None
-    _late: asyncio.TimerHandle | None = None
-    _latest: asyncio.Future[Any] | None = None
-    """What the newest question or pause waits for."""
+    __slots__ = (
+        "_afterwards",
+        "_asked",
+        "_asks",
+        "_busy",
+        "_eager",
+        "_ending",
+        "_late",
+        "_latest",
+        "_loop",
+        "_main",
+        "_over",
+        "_parked",
+        "_pauses",
+        "_quiet",
+        "_responses",
+        "_settled",
+        "_steps",
+        "_unfit",
+        "_unwind_seconds",
+        "_watching",
+        "handler",
+        "journal",
+    )
 
     def __init__(
         self,
@@ -103,6 +114,19 @@ class Running:
         self._asked = asked
         self._parked = parked
         self._unwind_seconds = unwind_seconds
+        self._busy = 0
+        """Steps that run right now."""
+        self._quiet = 0
+        """Passes of the loop since the last effect."""
+        self._watching = False
+        self._over = False
+        """Whether the leg has ended, whatever the handler is at."""
+        self._ending: Suspended | BaseException | None = None
+        self._main: asyncio.Task[Any] | None = None
+        self._eager: EagerTask | None = None
+        self._late: asyncio.TimerHandle | None = None
+        self._latest: asyncio.Future[Any] | None = None
+        """What the newest question or pause waits for."""
         self._asks: dict[str, tuple[Ask, asyncio.Future[Any]]] = {}
         self._pauses: dict[str, asyncio.Future[None]] = {}
         self._unfit: set[str] = set()
@@ -114,7 +138,7 @@ class Running:
     async def run(self, handler: Coroutine[Any, Any, Any]) -> Any:
         """Run the handler: its value, what it raised, or `Suspended`."""
         loop = self._loop = asyncio.get_running_loop()
-        main = self._eager = EagerTask(loop, handler)
+        main = self._eager = EagerTask(loop, handler, self.handler)
         self._main = main.task
         if not main.done:
             if self._over:

@@ -81,6 +81,13 @@ class ServerEndpoint:
             return traced(request, lambda: self._run(request, stream), known=known)
         return self._run(request, stream)
 
+    def runs_apart(self, request: Request) -> bool:
+        """Whether `answer` runs what is not ours, handlers above all, in a task of its own."""
+        if request.method != "tools/call" or not self._started or self._wrapped or self._flows.stored:
+            return False
+        tool = self._registry.tools.get(request.name or "")
+        return tool is not None and not tool.handler.is_direct and not is_tracing()
+
     async def _start_and_answer(self, request: Request, stream: Stream) -> Outcome:
         # Mounted in an application that passes no lifespan events on: the first request starts us.
         try:

@@ -74,6 +74,8 @@ class Flows:
         """Runs the calls of clients that can be asked while they wait."""
         self.tasks: Tasks | None = None
         """Where there is a store for them."""
+        self.stored = sealer.stored
+        """Whether there is a store at all."""
         self.parking = ParkingLot(most=limits.parked_calls, seconds=limits.answer_seconds)
 
     def run(self, call: Call) -> Coroutine[Any, Any, Outcome]:
@@ -167,9 +169,9 @@ class Flows:
         if self.watch is not None:
             self.watch(leg)
         context = Context(request, call.stream, call.state, leg, claims, responses)
-        if handler.context is None:
-            return leg, context, leg.run(handler.call(**call.arguments))
-        return leg, context, leg.run(handler.call(**call.arguments, **{handler.context: context}))
+        if handler.context is not None:
+            call.arguments[handler.context] = context
+        return leg, context, leg.run(handler.call(**call.arguments))
 
     async def _resume(self, call: Call, claims: Claims, responses: Mapping[str, Any]) -> Outcome:
         ticket, claims.parked = claims.parked or "", None
@@ -289,6 +291,6 @@ class Flows:
 
 def _ended(call: Call, value: Any) -> Outcome | Suspended | InputRequired:
     """What the handler's value means, unless it only ends the round."""
-    if isinstance(value, Suspended | InputRequired):
+    if type(value) is Suspended or isinstance(value, InputRequired):
         return value
     return call.ending.complete(value)

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from ekiden.errors import UsageError
+from ekiden.server.randomness import SIZE, random_bytes
 
 __all__ = ["KeyRing", "new_key"]
 
@@ -27,7 +28,6 @@ _log = logging.getLogger("ekiden.keys")
 
 _VERSION: Final = "ek1"
 _LEAST: Final = 32
-_NONCE: Final = 12
 
 
 class _Key:
@@ -56,7 +56,7 @@ class KeyRing:
     def seal(self, data: bytes) -> str:
         """A token that only a holder of the key can open or make."""
         key = self._first
-        nonce = os.urandom(_NONCE)
+        nonce = random_bytes()
         sealed = key.cipher.encrypt(nonce, data, key.bound)
         return (key.bound + binascii.b2a_base64(nonce + sealed, newline=False)).decode()
 
@@ -68,7 +68,7 @@ class KeyRing:
             if binascii.b2a_base64(body, newline=False) != text:
                 return None  # Not base64, or the same bytes, spelled otherwise than we spell them.
             key = self._by_id[head]
-            return key.cipher.decrypt(body[:_NONCE], body[_NONCE:], head)
+            return key.cipher.decrypt(body[:SIZE], body[SIZE:], head)
         except (KeyError, UnicodeError, binascii.Error, ValueError, InvalidTag):
             return None
 

@@ -5,7 +5,6 @@ goes to the log and to a metric, where no attacker reads it.
 """
 
 import logging
-import os
 import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -17,6 +16,7 @@ from ekiden.rounds.claims import Claims, Expected, StateRefused, decode_claims, 
 from ekiden.rounds.journal import Entry, fingerprint, spelled
 from ekiden.rounds.ledger import Ledger
 from ekiden.server.keys import KeyRing
+from ekiden.server.randomness import random_bytes
 from ekiden.telemetry.counts import count
 from ekiden.wire.json import canonical
 from ekiden.wire.modern import Request
@@ -26,9 +26,6 @@ __all__ = ["RoundLimits", "Sealer"]
 _log = logging.getLogger("ekiden.state")
 
 _REFUSED: Final = "Invalid or expired requestState"
-
-_FLOW_BYTES: Final = 12
-"""96 bits: no two calls ever have the same name, and nobody guesses one."""
 
 
 class RoundLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +72,7 @@ class Sealer:
         self._audience = audience
         self._keys = keys
         self._store = store
+        self.stored = store is not None
         self._principal = principal
         self._clock = clock
 
@@ -101,7 +99,7 @@ class Sealer:
             about.target,
             about.arguments,
             about.principal,
-            spelled(os.urandom(_FLOW_BYTES)),
+            spelled(random_bytes()),  # flow
             0,  # round
             {},  # asked
             [],  # pauses

@@ -14,7 +14,7 @@ import msgspec
 
 from ekiden.errors import ProtocolError, UsageError
 from ekiden.rounds.outcome import Complete, Outcome
-from ekiden.transports.eager import Started
+from ekiden.transports.eager import Started, into_task
 from ekiden.transports.guard import Guard, sent_twice
 from ekiden.transports.handshaken import SessionHTTP
 from ekiden.transports.port import Endpoint
@@ -114,16 +114,20 @@ class StreamableHTTP:
     def exchange(
         self, incoming: Incoming, receive: Receive, send: Send, respond: Respond | None = None
     ) -> Coroutine[Any, Any, None]:
-        """Answer one request, whose body is here. `respond` is a shorter way for what is no stream."""
+        """Answer one request, whose body is here.
+
+        `respond` is a shorter way for what is no stream. Whoever gives it has begun without a task.
+        """
         headers = incoming.headers
         if incoming.repeating is not None and (name := sent_twice(incoming.repeating)) is not None:
             incoming.refusal = 400, f"Bad request: {name} is sent more than once"
         if incoming.refusal is not None:
             if self.handshaken.allows(incoming):
-                return self.handshaken.serve(incoming, receive, send)
+                return self._long_way(incoming, receive, send)
             return Reply(send, headers, self.limits.stall_seconds).refuse(*incoming.refusal)
         if incoming.repeating is None and (request := self._usual(incoming.body, headers)):
-            return self._answer(request, receive, Reply(send, headers, self.limits.stall_seconds, respond))
+            reply = Reply(send, headers, self.limits.stall_seconds, respond)
+            return self._answer(request, receive, reply, in_task=respond is None)
         return self._long_way(incoming, receive, send)
 
     def _usual(self, body: bytes, headers: Headers) -> Request | None:
@@ -138,7 +142,8 @@ class StreamableHTTP:
     async def _long_way(self, incoming: Incoming, receive: Receive, send: Send) -> None:
         """A message of 2025, or one that is unusual, or wrong, in which case the client is told how."""
         headers = incoming.headers
-        if self.handshaken.takes(incoming):
+        await into_task()
+        if incoming.refusal is not None or self.handshaken.takes(incoming):
             await self.handshaken.serve(incoming, receive, send)
             return
         reply = Reply(send, headers, self.limits.stall_seconds)
@@ -233,15 +238,22 @@ class StreamableHTTP:
             await reply.refuse(413, f"Body too large: the limit is {self.limits.body} bytes")
         return None
 
-    async def _answer(self, request: Request, receive: Receive, reply: Reply) -> None:
+    async def _answer(
+        self, request: Request, receive: Receive, reply: Reply, *, in_task: bool = True
+    ) -> None:
         if request.name is None and (ready := self.endpoint.at_once(request)) is not None:
             await reply.finish(ready, self._dialect, request.id)
             return
+        if not in_task and not self.endpoint.runs_apart(request):
+            await into_task()
+            in_task = True
         run = Started(self.endpoint.answer(request, reply))
         outcome: Outcome | None
         if run.done:
             outcome = run.value
         else:
+            if not in_task:
+                await into_task()
             outcome = await Attendant(receive, reply, self.limits.silence_seconds).attend(run)
         if outcome is not None:
             await reply.finish(outcome, self._dialect, request.id)

@@ -57,7 +57,7 @@ class Heads:
             if end < 0 or not data.startswith(head.after, end):
                 continue
             length, body = data[start:end], data[end + len(head.after) :]
-            if length.isdigit() and int(length) == len(body) <= limit:
+            if length == b"%d" % len(body) and len(body) <= limit:
                 headers = {**head.headers, b"content-length": length}
                 return Incoming(head.method, head.path, headers, None, body)
         return None

@@ -19,6 +19,7 @@ import httptools
 
 from ekiden.errors import InvalidRequest
 from ekiden.transports.asgi import StreamableHTTP
+from ekiden.transports.eager import begin
 from ekiden.transports.heads import Heads
 from ekiden.transports.http1_exchange import CLOSE, STATUS_LINES, Exchange
 from ekiden.transports.reply import Incoming
@@ -353,17 +354,18 @@ class Connection(asyncio.Protocol):
             self._end(exchange)
             return
         self._exchange = exchange
-        tasks = self.state.tasks
-        task = self.loop.create_task(exchange.run(self._application))
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
+        task = begin(exchange.run(self._application), self.loop, "ekiden exchange")
+        if task is not None:
+            tasks = self.state.tasks
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
 
     def ended(self, exchange: "Exchange") -> None:
         """An exchange is over: on to the next one."""
         self._exchange = None
         self._end(exchange)
         if self._waiting or self._expecting:
-            self._go_on()
+            self.loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
         """Answer what waits for its turn, as long as the client takes the answers."""

@@ -50,6 +50,10 @@ class Endpoint(Protocol):
         """Answer one request. Raises nothing but cancellation."""
         ...
 
+    def runs_apart(self, request: Request) -> bool:
+        """Whether `answer` runs what is not ours, handlers above all, in a task of its own."""
+        ...
+
     async def start(self) -> None:
         """Get ready to answer; harmless when ready."""
         ...

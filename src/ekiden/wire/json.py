@@ -36,14 +36,20 @@ def decode(data: bytes) -> Any:
         raise ParseError(f"Parse error: {error}") from None
     except RecursionError:
         raise _too_deep() from None
-    # Each level costs two brackets, so most messages are cleared by their size or by counting alone.
+    # A level costs two brackets, that of an object also a name: most messages are cleared by their size.
+    size = len(data)
     if (
-        len(data) > 2 * MAX_DEPTH
+        (size > 5 * MAX_DEPTH or (size > 2 * MAX_DEPTH and data.find(b"[") >= 0))
         and data.count(b"{") + data.count(b"[") > MAX_DEPTH
         and not _is_shallow(value)
     ):
         raise _too_deep()
-    if _LONG_NUMBER in data.translate(_DIGITS) and not _is_exact(value):
+    # Of a number that is too long, one digit at least is found by looking at every so many bytes only.
+    if (
+        data[:: len(_LONG_NUMBER)].translate(_DIGITS).find(b"0") >= 0
+        and data.translate(_DIGITS).find(_LONG_NUMBER) >= 0
+        and not _is_exact(value)
+    ):
         raise ParseError(f"Parse error: an integer beyond {_LARGEST.bit_length()} bits")
     return value
 
