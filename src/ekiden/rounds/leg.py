@@ -17,6 +17,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from threading import get_ident
 from typing import Any, Final, NoReturn
 
 from ekiden.errors import MissingCapability, NonDeterminismError, UsageError
@@ -255,7 +256,8 @@ class Leg(Running):
             return make()  # A step runs once: what it draws needs no memory of its own.
         if self._over:
             raise asyncio.CancelledError
-        _require_loop()
+        if get_ident() != self._thread:
+            raise UsageError("a plain `def` handler has no effects; make it `async def`")
         self._quiet = 0
         name = self._name("d:", None if key is None else f"{what}:{key}", what)
         entry = self.journal.find(name)
@@ -312,7 +314,8 @@ class Leg(Running):
 
     def _enter(self, what: str, style: str | None = None) -> None:
         """An effect begins: it must not be within a step, and fit the way in which the handler asks."""
-        _require_loop()
+        if get_ident() != self._thread:
+            raise UsageError("a plain `def` handler has no effects; make it `async def`")
         self._quiet = 0
         if current_step.get(None) is not None:
             raise UsageError(f"{self.handler}: a step cannot {what}; do it before or after the step")
@@ -370,13 +373,6 @@ class Leg(Running):
         if self._deaf > _PATIENCE:
             await self._loop.create_future()
         raise asyncio.CancelledError
-
-
-def _require_loop() -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        raise UsageError("a plain `def` handler has no effects; make it `async def`") from None
 
 
 def mixed_styles(handler: str) -> UsageError:

@@ -8,6 +8,7 @@ running, and the loop has made a few passes in which no branch came to another e
 import asyncio
 import logging
 from collections.abc import Coroutine, Mapping
+from threading import get_ident
 from typing import Any, Final, NoReturn, Protocol
 
 import msgspec
@@ -16,6 +17,7 @@ from ekiden.errors import InvalidParams, NonDeterminismError
 from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer
 from ekiden.rounds.eagerly import EagerTask
 from ekiden.rounds.journal import Entry, Journal
+from ekiden.rounds.loops import running_loop
 from ekiden.rounds.outcome import Outcome
 from ekiden.rounds.retry import Retry
 
@@ -92,6 +94,7 @@ class Running:
         "_responses",
         "_settled",
         "_steps",
+        "_thread",
         "_unfit",
         "_unwind_seconds",
         "_watching",
@@ -137,7 +140,8 @@ class Running:
 
     async def run(self, handler: Coroutine[Any, Any, Any]) -> Any:
         """Run the handler: its value, what it raised, or `Suspended`."""
-        loop = self._loop = asyncio.get_running_loop()
+        loop = self._loop = running_loop()
+        self._thread = get_ident()
         main = self._eager = EagerTask(loop, handler, self.handler)
         self._main = main.task
         if not main.done:

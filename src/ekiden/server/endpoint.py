@@ -86,7 +86,9 @@ class ServerEndpoint:
         if request.method != "tools/call" or not self._started or self._wrapped or self._flows.stored:
             return False
         tool = self._registry.tools.get(request.name or "")
-        return tool is not None and not tool.handler.is_direct and not is_tracing()
+        if tool is None or tool.handler.is_direct:
+            return False
+        return "opentelemetry.trace" not in sys.modules or not is_tracing()
 
     async def _start_and_answer(self, request: Request, stream: Stream) -> Outcome:
         # Mounted in an application that passes no lifespan events on: the first request starts us.

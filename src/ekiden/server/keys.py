@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from ekiden.errors import UsageError
-from ekiden.server.randomness import SIZE, random_bytes
+from ekiden.server.nonces import SIZE, next_nonce
 
 __all__ = ["KeyRing", "new_key"]
 
@@ -56,7 +56,7 @@ class KeyRing:
     def seal(self, data: bytes) -> str:
         """A token that only a holder of the key can open or make."""
         key = self._first
-        nonce = random_bytes()
+        nonce = next_nonce()
         sealed = key.cipher.encrypt(nonce, data, key.bound)
         return (key.bound + binascii.b2a_base64(nonce + sealed, newline=False)).decode()
 

@@ -5,6 +5,7 @@ goes to the log and to a metric, where no attacker reads it.
 """
 
 import logging
+import os
 import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -16,7 +17,6 @@ from ekiden.rounds.claims import Claims, Expected, StateRefused, decode_claims, 
 from ekiden.rounds.journal import Entry, fingerprint, spelled
 from ekiden.rounds.ledger import Ledger
 from ekiden.server.keys import KeyRing
-from ekiden.server.randomness import random_bytes
 from ekiden.telemetry.counts import count
 from ekiden.wire.json import canonical
 from ekiden.wire.modern import Request
@@ -26,6 +26,9 @@ __all__ = ["RoundLimits", "Sealer"]
 _log = logging.getLogger("ekiden.state")
 
 _REFUSED: Final = "Invalid or expired requestState"
+
+_FLOW_BYTES: Final = 12
+"""96 bits: no two calls ever have the same name, and nobody guesses one."""
 
 
 class RoundLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +86,7 @@ class Sealer:
             request.method,
             request.name or "",
             fingerprint(canonical(request.params.get("arguments", {}))),
-            (self._principal(request) or "") if self._principal is not None else "",
+            "" if self._principal is None else self._principal(request) or "",
         )
 
     def first(self, request: Request) -> Claims:
@@ -99,7 +102,7 @@ class Sealer:
             about.target,
             about.arguments,
             about.principal,
-            spelled(random_bytes()),  # flow
+            spelled(os.urandom(_FLOW_BYTES)),  # flow
             0,  # round
             {},  # asked
             [],  # pauses

@@ -1,7 +1,8 @@
-"""Random bytes for names and nonces, drawn from the system many at a time.
+"""Nonces, drawn from the system many at a time.
 
-Every round needs some. To ask the system for each of them would cost a round more than anything that is
-done with them.
+Every token needs one, and to ask the system for each would cost more than to seal it. Whoever copies a
+running machine copies those that are drawn already. That is harmless here, and only here: the cipher is
+one that bears a nonce which comes twice.
 """
 
 import os
@@ -9,17 +10,16 @@ from collections.abc import Iterator
 from struct import iter_unpack
 from typing import Final
 
-__all__ = ["SIZE", "random_bytes"]
+__all__ = ["SIZE", "next_nonce"]
 
 SIZE: Final = 12
-"""96 bits: no two are ever the same, and nobody guesses one."""
 _MANY: Final = 64
 
 _drawn: Iterator[tuple[bytes]] = iter(())
 
 
-def random_bytes() -> bytes:
-    """The next `SIZE` bytes; nobody else gets them, in whatever thread or process."""
+def next_nonce() -> bytes:
+    """The next one; no other thread, and no process that was forked, gets the same."""
     global _drawn
     found = next(_drawn, None)
     if found is None:
