@@ -5,11 +5,12 @@ import gc
 import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
 
-from ekiden import Context, Limits, Server
+from ekiden import CallNext, Context, Limits, Outcome, Request, Server
 from ekiden.transports.http1 import Connection
 from tests.serving import call, headers_for, raw_client, request, served, soon
 
@@ -73,13 +74,18 @@ class _Line:
 
 @asynccontextmanager
 async def _connected(**limits: Any) -> AsyncGenerator[_Line, None]:
-    async with served(_server(), limits=Limits(**limits)) as base:
-        host, port = base.removeprefix("http://").split(":")
-        reader, writer = await soon(asyncio.open_connection(host, int(port)))
-        try:
-            yield _Line(reader, writer)
-        finally:
-            writer.close()
+    async with served(_server(), limits=Limits(**limits)) as base, _line_to(base) as line:
+        yield line
+
+
+@asynccontextmanager
+async def _line_to(base: str) -> AsyncGenerator[_Line, None]:
+    host, port = base.removeprefix("http://").split(":")
+    reader, writer = await soon(asyncio.open_connection(host, int(port)))
+    try:
+        yield _Line(reader, writer)
+    finally:
+        writer.close()
 
 
 def _text(body: bytes) -> str:
@@ -413,3 +419,111 @@ async def _only_connection() -> Any:
         if alive:
             return alive[0]
         await asyncio.sleep(0.01)
+
+
+async def test_whatever_an_author_wrote_runs_in_a_task() -> None:
+    """Timeouts and task groups need one. A round that ends at once is begun without; not so its handler."""
+    where: dict[str, set[asyncio.Task[Any] | None]] = {}
+    server = Server("tasks", version="1")
+
+    async def note(what: str) -> str:
+        async with asyncio.timeout(5), asyncio.TaskGroup():
+            where.setdefault(what, set()).add(asyncio.current_task())
+        return what
+
+    @server.tool
+    async def direct() -> str:
+        return await note("direct")
+
+    @server.tool
+    async def asks(ctx: Context) -> str:
+        await note("asks")
+        return str((await ctx.elicit("sure?", bool)).data)
+
+    @server.tool
+    async def waits(ctx: Context) -> str:
+        await asyncio.sleep(0.01)
+        return await note("waits")
+
+    @server.prompt
+    async def prompt() -> str:
+        return await note("prompt")
+
+    @server.resource("note://resource")
+    async def resource() -> str:
+        return await note("resource")
+
+    elicitation = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
+    messages = [
+        call("direct"),
+        call("asks", **elicitation),
+        call("waits"),
+        request("prompts/get", {"name": "prompt"}),
+        request("resources/read", {"uri": "note://resource"}),
+    ]
+    async with served(server) as base, _line_to(base) as line:
+        for _ in range(3):
+            for message in messages:
+                line.send(_post(message))
+                assert b'"result"' in (await line.response())[2]
+    assert set(where) == {"direct", "asks", "waits", "prompt", "resource"}
+    for tasks in where.values():
+        assert None not in tasks
+        assert len(tasks) == 3, "a task was used for two calls"
+
+
+async def test_middleware_runs_in_a_task() -> None:
+    server = _server()
+    seen: list[asyncio.Task[Any] | None] = []
+
+    @server.middleware
+    async def timed(request: Request, call_next: CallNext) -> Outcome:
+        async with asyncio.timeout(5):
+            seen.append(asyncio.current_task())
+            return await call_next(request)
+
+    async with served(server) as base, _line_to(base) as line:
+        for message in (call("slowly"), call("greet", {"name": "Ada"}), request("tools/list")):
+            line.send(_post(message))
+            assert (await line.response())[0] == 200
+    assert None not in seen
+    assert len(set(seen)) == 3
+
+
+async def test_what_a_request_puts_into_its_context_is_gone_with_it() -> None:
+    who: ContextVar[str] = ContextVar("who")
+    before: list[str | None] = []
+
+    def principal(request: Request) -> str:
+        before.append(who.get(None))
+        who.set("somebody")
+        return "somebody"
+
+    server = Server("contexts", version="1", principal=principal, keys=[b"k" * 32])
+
+    @server.tool
+    async def asks(ctx: Context) -> str:
+        await ctx.elicit(f"are you {who.get()}?", bool)
+        return "never"
+
+    elicitation = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
+    async with served(server) as base, _line_to(base) as line:
+        for _ in range(3):
+            line.send(_post(call("asks", **elicitation)))
+            assert b"are you somebody?" in (await line.response())[2]
+    assert before == [None, None, None]
+
+
+async def test_rounds_that_end_at_once_are_answered_in_their_order() -> None:
+    server = _server()
+
+    @server.tool
+    async def asks(name: str, ctx: Context) -> str:
+        await ctx.elicit(f"are you {name}?", bool)
+        return "never"
+
+    elicitation = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
+    async with served(server) as base, _line_to(base) as line:
+        line.send(b"".join(_post(call("asks", {"name": str(n)}, **elicitation)) for n in range(40)))
+        for number in range(40):
+            assert f"are you {number}?".encode() in (await line.response())[2]

@@ -69,6 +69,13 @@ def test_integers_beyond_a_machine_integer_are_refused(number: int) -> None:
         decode(str(number).encode())
 
 
+@pytest.mark.parametrize("before", range(40))
+@pytest.mark.parametrize("after", [0, 7, 300])
+def test_a_long_integer_is_found_wherever_it_stands(before: int, after: int) -> None:
+    with pytest.raises(ParseError):
+        decode(b'{"%b":[%d],"b":"%b"}' % (b"a" * before, 2**64, b"c" * after))
+
+
 @pytest.mark.parametrize("number", [2**63 - 1, -(2**63), 0])
 def test_machine_integers_keep_every_digit(number: int) -> None:
     decoded = decode(str(number).encode())
@@ -131,13 +138,21 @@ def test_whitespace_around_the_value_is_fine() -> None:
     assert decode(b' \t\r\n{"a" : 1}\n') == {"a": 1}
 
 
-@pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}"), (b'[{"a":', b"}]")])
+@pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"":', b"}"), (b'[{"a":', b"}]")])
 def test_128_levels_are_fine_and_one_more_is_refused(opening: bytes, closing: bytes) -> None:
     repeats = MAX_DEPTH // len(closing)
     fine = opening * repeats + b"0" + closing * repeats
     decode(fine)
+    for one_more in (b"[%b]", b'{"":%b}'):
+        with pytest.raises(ParseError, match="nested deeper than 128 levels"):
+            decode(one_more % fine)
+
+
+def test_the_shortest_message_that_is_too_deep_is_refused() -> None:
     with pytest.raises(ParseError, match="nested deeper than 128 levels"):
-        decode(b"[" + fine + b"]")
+        decode(b'{"":' * MAX_DEPTH + b"{}" + b"}" * MAX_DEPTH)
+    with pytest.raises(ParseError, match="nested deeper than 128 levels"):
+        decode(b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1))
 
 
 def test_the_allowed_depth_is_128() -> None:

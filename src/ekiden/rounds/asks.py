@@ -50,7 +50,7 @@ class Ask(msgspec.Struct, frozen=True):
         """The question as an input request."""
         if self.params is None:
             return {"method": self.method}
-        return {"method": self.method, "params": self.params}
+        return {"method": self.method, "params": {**self.params}}
 
 
 def digest_of(method: str, params: Mapping[str, Any] | None) -> str:

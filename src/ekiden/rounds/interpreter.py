@@ -12,9 +12,12 @@ __all__ = ["Interpreter"]
 class Interpreter(Protocol):
     """Decides what an effect means here and now: `Leg` replays, `Push` asks at once."""
 
-    clock: Callable[[], float]
     fresh: bool
     """Whether the handler is beyond what earlier rounds did."""
+
+    def clock(self) -> float:
+        """What time it is."""
+        ...
 
     async def ask(self, ask: Ask, key: str | None = None) -> Any:
         """The answer to a question."""

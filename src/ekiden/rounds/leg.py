@@ -48,13 +48,13 @@ class Leg(Running):
 
     __slots__ = (
         "_capabilities",
+        "_clock",
         "_counts",
         "_deaf",
         "_drawn",
         "_flow",
         "_memory",
         "can_background",
-        "clock",
         "fresh",
         "on_fresh",
         "style",
@@ -91,12 +91,16 @@ class Leg(Running):
         """How the handler asks: with effects (`asks`), or by itself (`manual`)."""
         self._deaf = 0
         self._capabilities = capabilities
-        self.clock = clock
+        self._clock = clock
         self._flow = flow
         self._memory = memory
         self._counts: dict[str, tuple[int, asyncio.Task[Any] | None]] = {}
         self._drawn: dict[str, Entry] = {}
         """Draws of this leg that the memory does not know yet."""
+
+    def clock(self) -> float:
+        """What time it is."""
+        return self._clock()
 
     async def go_on(self, values: Mapping[str, Any], capabilities: Mapping[str, Any]) -> Any:
         """Go on with a parked handler; the client says again what it is capable of."""

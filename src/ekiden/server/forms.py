@@ -55,6 +55,10 @@ _NEEDS: Final[Mapping[str, Any]] = {"elicitation": {"form": {}}}
 _WRAPPED: Final = "value"
 """The name of the one field that a single type becomes."""
 
+_REMEMBERED: Final = 32
+"""Questions that a form remembers, and the length of those that are worth it."""
+_SHORT: Final = 500
+
 _FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
 _STRING_KEYS: Final = frozenset({"minLength", "maxLength", "format", "pattern"})
 _COMMON_KEYS: Final = frozenset({"type", "title", "description", "default"})
@@ -79,9 +83,21 @@ class Form(msgspec.Struct):
     read: Callable[[Any], Answer[Any]]
     spelled: bytes
     """The part of every question's fingerprint that is the form's."""
+    asked: dict[str, Ask] = msgspec.field(default_factory=dict[str, Ask])
+    """Questions by their message: a call comes to each of them once more in every later round."""
 
     def ask(self, message: str) -> Ask:
         """The question that shows this form."""
+        known = self.asked.get(message)
+        if known is None:
+            known = self._ask(message)
+            if len(message) <= _SHORT:
+                if len(self.asked) >= _REMEMBERED:
+                    self.asked.clear()
+                self.asked[message] = known
+        return known
+
+    def _ask(self, message: str) -> Ask:
         text = message.encode()
         return Ask(
             ELICIT,
