@@ -17,7 +17,6 @@ from ekiden.errors import InvalidParams, NonDeterminismError
 from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer
 from ekiden.rounds.eagerly import EagerTask
 from ekiden.rounds.journal import Entry, Journal
-from ekiden.rounds.loops import running_loop
 from ekiden.rounds.outcome import Outcome
 from ekiden.rounds.retry import Retry
 
@@ -138,9 +137,13 @@ class Running:
 
     # Running
 
-    async def run(self, handler: Coroutine[Any, Any, Any]) -> Any:
-        """Run the handler: its value, what it raised, or `Suspended`."""
-        loop = self._loop = running_loop()
+    async def run(
+        self, handler: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop | None = None
+    ) -> Any:
+        """Run the handler: its value, what it raised, or `Suspended`. `loop` is the one that runs."""
+        if loop is None:
+            loop = asyncio.get_running_loop()
+        self._loop = loop
         self._thread = get_ident()
         main = self._eager = EagerTask(loop, handler, self.handler)
         self._main = main.task

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from ekiden.rounds.loops import running_loop
+from ekiden.server.loops import running_loop
 
 
 async def is_right() -> bool:
