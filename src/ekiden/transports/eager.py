@@ -53,7 +53,7 @@ def begin(
     context = copy_context()
     try:
         waits_for = context.run(coroutine.send, None)
-    except StopIteration:
+    except (StopIteration, asyncio.CancelledError):
         return None
     if waits_for is not None:
         coroutine = _go_on(Rest(coroutine, waits_for))
