@@ -151,6 +151,8 @@ async def test_the_ids_of_tasks_cannot_be_guessed(tmp_path: Path) -> None:
         # Beyond a fixed beginning, nothing of one id tells another.
         for position in range(-20, 0):
             assert len({task_id[position] for task_id in ids}) > 1 or ids[0][position] in "-_"
+        # Operators hand them to the command line.
+        assert all(task_id.isascii() and task_id.isalnum() for task_id in ids)
 
 
 @pytest.mark.parametrize(("ttl", "expected"), [(60.0, 60_000), (0.75, 750)])

@@ -40,6 +40,8 @@ def test_an_answer_that_is_lacking_cancels_the_task_and_the_operator_sees_it(tmp
     got = json.loads(ekiden("tasks", "--store", store, "get", task["taskId"]).stdout)
     assert got == task
     assert ekiden("tasks", "--store", store, "get", "unknown").returncode == 2
+    dashed = ekiden("tasks", "--store", store, "get", "--", "-of-another-server")
+    assert "-of-another-server" in dashed.stderr
     assert ekiden("tasks", "list").returncode == 2
 
 
