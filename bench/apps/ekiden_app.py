@@ -9,6 +9,7 @@ import asyncio
 import signal
 import tempfile
 import time
+from pathlib import Path
 from typing import Final
 
 import uvloop
@@ -74,6 +75,7 @@ def main() -> None:
     options = parser.parse_args()
     store = options.store
     if store == "temporary":
+        Path(".cache").mkdir(exist_ok=True)
         store = f"sqlite:///{tempfile.mkdtemp(dir='.cache')}/tasks.db"
     server = Server("bench", version="1", keys=KEYS, store=store)
     for tool in tools(options.tools, (confirm, survey)):
