@@ -15,6 +15,7 @@ import psycopg
 import pytest
 
 from ekiden import Context, Server
+from ekiden.stores.memory import MemoryStore
 from ekiden.stores.sqlite import SQLiteStore
 from tests.acceptance.driving import KEY
 from tests.tasks.driving import QUICK, TaskClient, new_server
@@ -146,3 +147,28 @@ def test_a_process_whose_server_stopped_warns_of_nothing(tmp_path: Path) -> None
         env={**os.environ, "EKIDEN_KEYS": "k" * 44},
     )
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+async def test_a_store_that_swallows_a_cancellation_is_not_asked_after_the_end() -> None:
+    """Before Python 3.12 what waits with a timeout may do so, where both come at the same moment."""
+    store = MemoryStore()
+    asked: list[str] = []
+    forget = store.tasks.forget
+
+    async def deaf(*, before: float) -> int:
+        asked.append("begun")
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            asked.append("swallowed")
+        return await forget(before=before)
+
+    store.tasks.forget = deaf  # type: ignore[method-assign]
+    server = new_server(store)
+    tool_of(server)
+    for _ in range(2):
+        before = asyncio.all_tasks()
+        async with asyncio.timeout(5), server.running():
+            await asyncio.sleep(0.05)
+        assert asyncio.all_tasks() == before
+    assert asked == ["begun", "swallowed"] * 2

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import contextvars
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final, TypeVar
 
 import msgspec
@@ -29,6 +29,8 @@ T = TypeVar("T")
 _SOON: Final = 0.02
 """Seconds before the next look where the last one found something due that could not be had."""
 
+_NAG_SECONDS: Final = 1.0
+"""How long a loop has to hear that it is cancelled before it is told again."""
 
 _MOST_FOREIGN: Final = 1000
 
@@ -97,9 +99,9 @@ class Runner:
     async def stop(self, grace: float = 10.0) -> None:
         """Hand everything over: running steps end and are committed, then other workers go on."""
         self._stopping = True
+        self._wake.set()
         ended, self._loops = self._loops, self._loops[1:]
-        if ended:
-            ended[0].cancel()  # No new work; the leases are renewed until the old is done.
+        await _end(ended[:1], grace)  # No new work; the leases are renewed until the old is done.
         if self._claiming:
             await asyncio.wait(set(self._claiming), timeout=grace)  # What is claimed is handed over, too.
         tasks = [run.task for run in self._runs.values() if run.task is not None]
@@ -107,10 +109,7 @@ class Runner:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=grace)
-        for loop in ended:
-            loop.cancel()
-        if ended:
-            await asyncio.wait(ended, timeout=grace)  # What they were asking the store is over, too.
+        await _end(ended[1:], grace)  # What they were asking the store is over, too.
         self._loops = []
         if self._unwatch is not None:
             self._unwatch()
@@ -181,7 +180,7 @@ class Runner:
 
     async def _dispatch(self) -> None:
         swept = float("-inf")
-        while True:
+        while not self._stopping:  # What is asked of the store may swallow a cancellation.
             self._wake.clear()
             try:
                 if self._clock() - swept >= self.limits.sweep_seconds:
@@ -277,3 +276,13 @@ class Runner:
     def find(self, record: TaskRecord) -> Work | None:
         """The tool of a task, if this server has it."""
         return self._find(record)
+
+
+async def _end(tasks: Collection[asyncio.Task[None]], grace: float) -> None:
+    """Cancel tasks until they have heard it: what they wait for may swallow a cancellation."""
+    deadline = asyncio.get_running_loop().time() + grace
+    pending = {task for task in tasks if not task.done()}
+    while pending and asyncio.get_running_loop().time() < deadline:
+        for task in pending:
+            task.cancel()
+        _, pending = await asyncio.wait(pending, timeout=_NAG_SECONDS)
