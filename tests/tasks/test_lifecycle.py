@@ -145,6 +145,7 @@ async def test_the_extension_is_offered_where_a_tool_can_become_a_task(store: An
             await client.get("unknown")
         assert caught.value.code == -32602
         assert await client.text(await client.start("tool", task={"ttl": 1000})) == "done"
+    await server.endpoint.stop()  # Its first request came before anybody ran it, and started it for good.
 
 
 async def test_a_handler_that_never_goes_to_the_background_is_no_task(store: Any) -> None:
