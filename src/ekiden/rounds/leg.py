@@ -261,7 +261,7 @@ class Leg(Running):
         if self._over:
             raise asyncio.CancelledError
         if get_ident() != self._thread:
-            raise UsageError("a plain `def` handler has no effects; make it `async def`")
+            raise _in_a_thread()
         self._quiet = 0
         name = self._name("d:", None if key is None else f"{what}:{key}", what)
         entry = self.journal.find(name)
@@ -319,7 +319,7 @@ class Leg(Running):
     def _enter(self, what: str, style: str | None = None) -> None:
         """An effect begins: it must not be within a step, and fit the way in which the handler asks."""
         if get_ident() != self._thread:
-            raise UsageError("a plain `def` handler has no effects; make it `async def`")
+            raise _in_a_thread()
         self._quiet = 0
         if current_step.get(None) is not None:
             raise UsageError(f"{self.handler}: a step cannot {what}; do it before or after the step")
@@ -377,6 +377,10 @@ class Leg(Running):
         if self._deaf > _PATIENCE:
             await self._loop.create_future()
         raise asyncio.CancelledError
+
+
+def _in_a_thread() -> UsageError:
+    return UsageError("a plain `def` handler has no effects; make it `async def`")
 
 
 def mixed_styles(handler: str) -> UsageError:

@@ -13,15 +13,14 @@ import asyncio
 import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
 
 import httptools
 
 from ekiden.errors import InvalidRequest
-from ekiden.transports.asgi import StreamableHTTP
 from ekiden.transports.eager import begin
 from ekiden.transports.heads import Heads
 from ekiden.transports.http1_exchange import CLOSE, STATUS_LINES, Exchange
+from ekiden.transports.http1_shared import Refused, Shared
 from ekiden.transports.reply import Incoming
 from ekiden.wire import jsonrpc
 from ekiden.wire.headers import Headers
@@ -40,26 +39,12 @@ _QUEUED: Final = 16
 """Requests that a client may send before it has read the first answer; then it is not read from."""
 _LINGER_SECONDS: Final = 1.0
 """How long a client that was refused may go on sending before the connection is cut."""
-_PATHS: Final = 256
-"""Spellings of paths that are remembered."""
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-class Connections:
-    """The connections of one application: makes them for uvicorn, and closes those that only sit there."""
-
-    def __init__(self, application: StreamableHTTP) -> None:
-        self.application = application
-        self.limits = application.limits
-        self._paths: dict[bytes, str] = {}
-        self._default_headers: list[tuple[bytes, bytes]] | None = None
-        self._spelled = b""
-        self._sweeping: asyncio.TimerHandle | None = None
-        self._open: set[Connection] = set()
-        self._whole: list[tuple[Connection, Exchange]] = []
-        """Requests that are to be answered."""
-        self._every = max(0.05, min(1.0, self.limits.body_seconds / 4))
+class Connections(Shared):
+    """The connections of one application, as uvicorn asks for them."""
 
     def __call__(
         self,
@@ -71,53 +56,6 @@ class Connections:
         """A connection, as uvicorn asks for it."""
         loop = _loop or asyncio.get_running_loop()
         return Connection(self, server_state, loop, float(config.timeout_keep_alive))
-
-    def path(self, url: bytes) -> str:
-        """The path of a request's target."""
-        known = self._paths.get(url)
-        if known is None:
-            try:
-                known = unquote((httptools.parse_url(url).path or b"/").decode("latin-1"))
-            except httptools.HttpParserInvalidURLError:
-                raise _Refused(400, "The request's target is no URL") from None
-            if len(self._paths) < _PATHS:
-                self._paths[url] = known
-        return known
-
-    def common(self, state: "ServerState") -> bytes:
-        """The headers that every response has: uvicorn makes them anew every second, for the date."""
-        if state.default_headers is not self._default_headers:
-            self._default_headers = state.default_headers
-            self._spelled = b"".join(b"%b: %b\r\n" % header for header in state.default_headers)
-        return self._spelled
-
-    def enter(self, connection: "Connection", loop: asyncio.AbstractEventLoop) -> None:
-        """A connection was made."""
-        self._open.add(connection)
-        if self._sweeping is None:
-            self._sweeping = loop.call_later(self._every, self._sweep, loop)
-
-    def soon(self, connection: "Connection", exchange: Exchange) -> None:
-        """Have a request answered when all that came in with it is read: many in a row cost less each."""
-        if not self._whole:
-            connection.loop.call_soon(self._answer)
-        self._whole.append((connection, exchange))
-
-    def _answer(self) -> None:
-        whole, self._whole = self._whole, []
-        for connection, exchange in whole:
-            connection.run(exchange)
-
-    def leave(self, connection: "Connection") -> None:
-        """A connection is gone."""
-        self._open.discard(connection)
-
-    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        # One timer for all: one for each request would cost more than to look at every connection.
-        now = loop.time()
-        for connection in tuple(self._open):
-            connection.look(now)
-        self._sweeping = loop.call_later(self._every, self._sweep, loop) if self._open else None
 
 
 class Connection(asyncio.Protocol):
@@ -242,7 +180,7 @@ class Connection(asyncio.Protocol):
             self._decline(data[upgrade.args[0] :])
         except httptools.HttpParserCallbackError as error:
             refused = error.__context__
-            if isinstance(refused, _Refused):
+            if isinstance(refused, Refused):
                 self._refuse(*refused.args)
             else:
                 _log.error("A request could not be taken", exc_info=refused)
@@ -289,17 +227,17 @@ class Connection(asyncio.Protocol):
         """A piece of the target."""
         self._url += url
         if len(self._url) > _HEAD_BYTES:
-            raise _Refused(414, "The request's target is too long")
+            raise Refused(414, "The request's target is too long")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header; what comes after the body is none, and nobody asked for it."""
         self._size += len(name) + len(value)
         if self._trailing:
             if self._size > self._body_limit:
-                raise _Refused(413, f"Body too large: the limit is {self._body_limit} bytes")
+                raise Refused(413, f"Body too large: the limit is {self._body_limit} bytes")
             return
         if self._size > _HEAD_BYTES:
-            raise _Refused(431, "The request's headers are too long")
+            raise Refused(431, "The request's headers are too long")
         self._pairs.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
@@ -312,7 +250,7 @@ class Connection(asyncio.Protocol):
         method, path = self._parser.get_method().decode("latin-1"), self._all.path(self._url)
         refusal = self._application.refusal(method, path, "", headers)
         if refusal is not None and refusal[0] != 405 and _has_body(headers):
-            raise _Refused(*refusal)
+            raise Refused(*refusal)
         keep_alive = self._parser.should_keep_alive() and self._parser.get_http_version() == "1.1"
         repeating = None if len(headers) == len(self._pairs) else self._pairs
         incoming = Incoming(method, path, headers, refusal, b"", repeating)
@@ -325,7 +263,7 @@ class Connection(asyncio.Protocol):
         """A piece of the body."""
         self._size += len(body)
         if self._size > self._body_limit:
-            raise _Refused(413, f"Body too large: the limit is {self._body_limit} bytes")
+            raise Refused(413, f"Body too large: the limit is {self._body_limit} bytes")
         if not self._body:
             self._body = body
         elif self._chunks is None:
@@ -442,7 +380,3 @@ class Connection(asyncio.Protocol):
 
 def _has_body(headers: Headers) -> bool:
     return b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
-
-
-class _Refused(Exception):
-    """The request is refused before it is whole: status and reason."""
