@@ -19,7 +19,7 @@ def test_a_call_that_becomes_a_task_is_shown_and_answered(tmp_path: Path) -> Non
     done = ekiden("call", RETURNS, "refund", "order_id=42", "-v", *ANSWERS, EKIDEN_STORE=store)
     assert (done.returncode, done.stdout) == (0, "Refunded 59.9 to Ada (late).\n"), done.stderr
     told = [line for line in done.stderr.splitlines() if line.startswith("task ")]
-    assert re.fullmatch(r"task [\w-]{24}", told[0])
+    assert re.fullmatch(r"task [0-9a-f]{32}", told[0])
     assert told[1] == "task working"
     assert "task input required: the money is reserved (1/2)" in told
     assert told[-1] == "task completed"
