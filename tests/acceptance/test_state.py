@@ -378,6 +378,10 @@ async def test_a_state_of_another_uri_of_the_same_template_is_refused() -> None:
         ({"more": {"a": [1, 2]}}, {"more": {"a": [2, 1]}}),
         ({"more": {"a": "é"}}, {"more": {"a": "e\u0301"}}),
         ({"more": {"a": 0.1}}, {"more": {"a": 0.10000000000000002}}),
+        ({"more": {"a": "b" * 100}}, {"more": {"a": "b" * 99 + "c"}}),
+        ({"more": {"a": "b" * 100}}, {"more": {"a": "b" * 101}}),
+        ({"more": {"a": "b" * 100}}, {"more": {"a": "b"}}),
+        ({"more": {"a": "b"}}, {"more": {"a": "b" * 100}}),
     ],
 )
 async def test_a_state_of_other_arguments_is_refused(before: dict[str, Any], after: dict[str, Any]) -> None:
@@ -399,6 +403,7 @@ async def test_a_state_of_other_arguments_is_refused(before: dict[str, Any], aft
         ('{"n":0}', '{"n":-0.0}'),
         ('{"more":{"a":1,"b":[2.0]}}', '{"more":{"b":[2],"a":1.0}}'),
         ('{"more":{"a":"A"}}', '{"more": {"a": "\\u0041"}}'),
+        ('{"more":{"a":"%s"}}' % ("A" * 100), '{"more": {"a": "%s"}}' % ("\\u0041" * 100)),
         ("{}", None),
         (None, "{}"),
     ],

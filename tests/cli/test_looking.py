@@ -91,12 +91,14 @@ def test_a_token_is_opened_and_its_values_stay_masked(token: tuple[str, str], tm
         assert part in done.stdout
     assert "swordfish" not in done.stdout
     assert "account of" not in done.stdout
+    assert "amount" not in done.stdout
     file, keys = tmp_path / "result.json", tmp_path / "keys"
     file.write_text(json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"requestState": state}}))
     keys.write_text(key)
     shown = ekiden("token", str(file), "--keys-file", str(keys), "--show-values", "--json")
     claims = json.loads(shown.stdout)
     assert (claims["target"], claims["round"], claims["asked"]) == ("pay", 2, "sure")
+    assert claims["arguments"] == '{"amount":3}'
     values = {entry["kind"]: entry["value"] for entry in claims["journal"]}
     assert "swordfish" in values["answer"]
     assert values["step"] == '"account of 3"'

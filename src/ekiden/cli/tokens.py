@@ -90,6 +90,12 @@ def _origin(token: str) -> str:
     return "this does not look like a token of ekiden"
 
 
+def _arguments(kept: bytes, *, show_values: bool) -> Any:
+    if kept.startswith(b"#"):
+        return f"fingerprint {kept[1:].decode()}"
+    return _value(decode(kept), show=show_values)
+
+
 def _claims(claims: "Claims", *, show_values: bool) -> dict[str, Any]:
     """The claims in words; those that are not set are left out."""
     now = datetime.now(UTC)
@@ -97,7 +103,7 @@ def _claims(claims: "Claims", *, show_values: bool) -> dict[str, Any]:
     about = {
         "method": claims.method,
         "target": claims.target,
-        "arguments": f"fingerprint {claims.arguments}",
+        "arguments": _arguments(claims.arguments, show_values=show_values),
         "audience": claims.audience,
         "principal": claims.principal,
         "flow": claims.flow,

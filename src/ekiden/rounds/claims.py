@@ -1,16 +1,19 @@
 """What a token says, before it is sealed and after it was opened. No keys, no clock."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
 from ekiden.rounds.journal import Entry
 
-__all__ = ["Claims", "StateRefused", "decode_claims", "encode_claims", "verify"]
+__all__ = ["About", "Claims", "StateRefused", "decode_claims", "encode_claims", "verify"]
 
 FORMAT: Final = 1
 _BOUND: Final = ("audience", "method", "target", "arguments", "principal")
+
+About: TypeAlias = tuple[str, str, str, bytes, str]
+"""What a token was issued for, or a request is: the claims named in `_BOUND`."""
 
 
 class StateRefused(Exception):
@@ -28,8 +31,8 @@ class Claims(msgspec.Struct, array_like=True):
     method: str
     target: str
     """The tool, the prompt or the URI."""
-    arguments: str
-    """Fingerprint of the canonical arguments."""
+    arguments: bytes
+    """The canonical arguments, or their fingerprint behind a `#`, which no JSON begins with."""
     principal: str
     flow: str
     round: int
@@ -64,17 +67,7 @@ def decode_claims(data: bytes) -> Claims:
         raise StateRefused(f"the content does not decode: {error}") from None
 
 
-class Expected(msgspec.Struct):
-    """What the request at hand is, for comparison with what a token was issued for."""
-
-    audience: str
-    method: str
-    target: str
-    arguments: str
-    principal: str
-
-
-def verify(claims: Claims, expected: Expected, *, now: float, max_age: float, skew: float = 60.0) -> None:
+def verify(claims: Claims, about: About, *, now: float, max_age: float, skew: float = 60.0) -> None:
     """Refuse a token that is late, early, or was issued for anything else than this request."""
     if now > claims.expires:
         raise StateRefused("expired")
@@ -82,12 +75,6 @@ def verify(claims: Claims, expected: Expected, *, now: float, max_age: float, sk
         raise StateRefused("the flow is too old")
     if claims.issued > now + skew:
         raise StateRefused("issued in the future")
-    if (claims.audience, claims.method, claims.target, claims.arguments, claims.principal) != (
-        expected.audience,
-        expected.method,
-        expected.target,
-        expected.arguments,
-        expected.principal,
-    ):
-        different = (name for name in _BOUND if getattr(claims, name) != getattr(expected, name))
+    if (claims.audience, claims.method, claims.target, claims.arguments, claims.principal) != about:
+        different = (name for name, now in zip(_BOUND, about, strict=True) if getattr(claims, name) != now)
         raise StateRefused(f"issued for another {next(different)}")

@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from ekiden.errors import InvalidParams, UsageError
-from ekiden.rounds.claims import Claims, Expected, StateRefused, decode_claims, encode_claims, verify
-from ekiden.rounds.journal import Entry, fingerprint, spelled
+from ekiden.rounds.claims import About, Claims, StateRefused, decode_claims, encode_claims, verify
+from ekiden.rounds.journal import Entry, fingerprint
 from ekiden.rounds.ledger import Ledger
 from ekiden.server.keys import KeyRing
 from ekiden.telemetry.counts import count
@@ -26,6 +26,9 @@ __all__ = ["RoundLimits", "Sealer"]
 _log = logging.getLogger("ekiden.state")
 
 _REFUSED: Final = "Invalid or expired requestState"
+
+_SHORT: Final = 64
+"""Arguments up to this many bytes are kept as they are: to hash them would cost more than to carry them."""
 
 _FLOW_BYTES: Final = 12
 """96 bits: no two calls ever have the same name, and nobody guesses one."""
@@ -79,30 +82,28 @@ class Sealer:
         self._principal = principal
         self._clock = clock
 
-    def expected(self, request: Request) -> Expected:
+    def _about(self, request: Request) -> About:
         """What a token for this request must have been issued for."""
-        return Expected(
+        arguments = canonical(request.params.get("arguments", {}))
+        if len(arguments) > _SHORT:
+            arguments = b"#" + fingerprint(arguments).encode()
+        return (
             self._audience,
             request.method,
             request.name or "",
-            fingerprint(canonical(request.params.get("arguments", {}))),
+            arguments,
             "" if self._principal is None else self._principal(request) or "",
         )
 
     def first(self, request: Request) -> Claims:
         """The claims of a call that begins now."""
         now = self._clock()
-        about = self.expected(request)
         claims = Claims(
             now,  # issued
             now,  # expires
             now,  # started
-            about.audience,
-            about.method,
-            about.target,
-            about.arguments,
-            about.principal,
-            spelled(os.urandom(_FLOW_BYTES)),  # flow
+            *self._about(request),
+            os.urandom(_FLOW_BYTES).hex(),  # flow
             0,  # round
             {},  # asked
             [],  # pauses
@@ -123,7 +124,7 @@ class Sealer:
             if data is None:
                 raise StateRefused("not sealed by a key of this ring")
             claims = decode_claims(data)
-            verify(claims, self.expected(request), now=self._clock(), max_age=self.limits.flow_seconds)
+            verify(claims, self._about(request), now=self._clock(), max_age=self.limits.flow_seconds)
         except StateRefused as refused:
             raise _refusal(request, refused) from None
         return claims

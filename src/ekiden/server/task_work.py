@@ -206,7 +206,7 @@ def _claims(record: TaskRecord, by_hand: ByHand) -> Claims:
         audience=record.audience,
         method="tools/call",
         target=record.tool,
-        arguments="",
+        arguments=b"",
         principal=record.principal,
         flow=record.flow,
         round=1,
