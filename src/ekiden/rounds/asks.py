@@ -66,6 +66,6 @@ def declares(declared: Mapping[str, Any], needed: Mapping[str, Any]) -> bool:
             return False
         if not given and name == "elicitation":
             given = _FORM_MODE
-        if wanted and not declares(given, wanted):
+        if wanted and given != wanted and not declares(given, wanted):
             return False
     return True

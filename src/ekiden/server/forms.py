@@ -114,10 +114,10 @@ def _form(schema: dict[str, Any], read: Callable[[dict[str, Any]], Any]) -> Form
 
 def read_elicitation(read: Callable[[dict[str, Any]], Any], raw: Any) -> Answer[Any]:
     """An `ElicitResult` as an answer; `read` checks the content of an accepted one."""
-    action = raw.get("action") if is_object(raw) else None
+    action = raw.get("action") if raw.__class__ is dict else None
     if action == "accept":
         content = raw.get("content")
-        if content is not None and not is_object(content):
+        if content is not None and content.__class__ is not dict:
             raise MalformedAnswer("`content` must be an object")
         return Accepted(read(content or {}))
     if action == "decline":
@@ -140,7 +140,7 @@ def _form_of_type(hint: Any) -> Form:
     single = _is_single(hint)
     adapter = type_adapter(_one_field(hint) if single else hint, what)
     schema = _restricted(lean_schema(adapter, "validation", what), what, _labels(hint))
-    return _form(schema, _reader(adapter, schema, single))
+    return _form(schema, _reader(adapter, schema, hint))
 
 
 def _is_single(hint: Any) -> bool:
@@ -156,23 +156,32 @@ def _one_field(hint: Any) -> Any:
     return make_typed_dict("Form", {_WRAPPED: hint})
 
 
-def _reader(
-    adapter: TypeAdapter[Any], schema: dict[str, Any], single: bool
-) -> Callable[[dict[str, Any]], Any]:
+def _has_builtin_fields(hint: Any) -> bool:
+    """Whether its fields are of types that JSON's values have already: there is nothing to convert."""
+    kinds = [hint] if _is_single(hint) else typing.get_type_hints(hint, include_extras=True).values()
+    return all(kind in (str, int, float, bool) for kind in kinds)
+
+
+def _reader(adapter: TypeAdapter[Any], schema: dict[str, Any], hint: Any) -> Callable[[dict[str, Any]], Any]:
     problems = _lazy_validator(schema)
-    validate = adapter.validator.validate_json
+    validate, validate_value = adapter.validator.validate_json, adapter.validator.validate_python
+    single = _is_single(hint)
     plain = all(_PLAIN_KEYS.issuperset(field) for field in schema["properties"].values())
+    builtin = plain and _has_builtin_fields(hint)
 
     def read(content: dict[str, Any]) -> Any:
-        spelled = canonical(content)
         if plain:
             # Where the schema says nothing but types, strictness says the same; what fails is told below.
             try:
-                value = validate(spelled, strict=True)
+                if builtin:
+                    value = validate_value({**content}, strict=True)
+                else:
+                    value = validate(canonical(content), strict=True)
             except ValidationError:
                 pass
             else:
                 return value[_WRAPPED] if single else value
+        spelled = canonical(content)
         if (found := problems(content)) is not None:
             raise UnfitAnswer(found)
         try:

@@ -15,7 +15,7 @@ import msgspec
 from ekiden.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError, UnsupportedVersion
 from ekiden.wire import tasks, versions
 from ekiden.wire.headers import Headers, check_method, check_name, check_version
-from ekiden.wire.json import decode, encode
+from ekiden.wire.json import Raw, decode, encode
 from ekiden.wire.jsonrpc import Message, RequestId, error_response, result_response
 from ekiden.wire.meta import (
     CLIENT_CAPABILITIES,
@@ -167,7 +167,8 @@ class Modern:
 
     def __init__(self, server_info: dict[str, Any]) -> None:
         self._server_info = server_info
-        self._signature = encode({"_meta": {SERVER_INFO: server_info}})[1:]
+        self._meta = Raw(encode({SERVER_INFO: server_info}))
+        self._signature = encode({"_meta": self._meta})[1:]
         self._complete = b'{"resultType":"complete",'
 
     def result(self, result: dict[str, Any]) -> bytes:
@@ -190,7 +191,8 @@ class Modern:
             result["inputRequests"] = requests
         if state is not None:
             result["requestState"] = state
-        return result_response(request_id, encode(result)[:-1] + b"," + self._signature)
+        result["_meta"] = self._meta
+        return encode({"jsonrpc": "2.0", "id": request_id, "result": result})
 
     def detailed_task(self, task: tasks.TaskView) -> bytes:
         """The result of `tasks/get`."""
