@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-__all__ = ["Entry", "Journal", "Kind", "fingerprint", "framed", "spelled"]
+__all__ = ["Entry", "Journal", "Kind", "fingerprint", "framed"]
 
 Kind: TypeAlias = Literal["answer", "step", "failure", "cut", "again", "draw", "pause", "manual"]
 """`failure` is a step that raised, `cut` one that its handler cut short, `again` one that is to be tried
@@ -40,11 +40,6 @@ def framed(*parts: bytes) -> bytes:
     return b"".join([b"%d:%b" % (len(part), part) for part in parts])
 
 
-def spelled(data: bytes) -> str:
-    """Bytes, in threes, as text that fits into keys and URLs."""
-    return b2a_base64(data, newline=False).translate(_URL_SAFE).decode()
-
-
 class Entry(msgspec.Struct, array_like=True):
     """One remembered effect."""
 
@@ -56,15 +51,12 @@ class Entry(msgspec.Struct, array_like=True):
     """Whether the handler's own task did it, rather than a branch: such entries have a total order."""
 
 
-class Journal:
+class Journal(msgspec.Struct):
     """The entries in the order in which they were made."""
 
-    __slots__ = ("entries", "seen")
-
-    def __init__(self, entries: dict[str, Entry] | None = None) -> None:
-        self.entries: dict[str, Entry] = {} if entries is None else entries
-        self.seen: set[str] = set()
-        """Keys of the entries that came up in this leg."""
+    entries: dict[str, Entry] = {}
+    seen: set[str] = set()
+    """Keys of the entries that came up in this leg."""
 
     def find(self, key: str) -> Entry | None:
         """The entry for `key`, which has now come up."""

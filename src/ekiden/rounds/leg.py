@@ -23,7 +23,7 @@ from typing import Any, Final, NoReturn
 from ekiden.errors import MissingCapability, NonDeterminismError, UsageError
 from ekiden.rounds.asks import PREFIXES, Ask, MalformedAnswer, UnfitAnswer, declares
 from ekiden.rounds.eagerly import EagerTask
-from ekiden.rounds.journal import Entry, Journal
+from ekiden.rounds.journal import Entry
 from ekiden.rounds.ledger import RoundMemory
 from ekiden.rounds.running import Ended, Restart, Running, Step, Suspended, malformed
 
@@ -43,68 +43,38 @@ current_step: ContextVar[str] = ContextVar("current_step")
 """The key of the step that the current task performs."""
 
 
-class Leg(Running):
+class Leg(Running, kw_only=True):
     """One run of one handler. `run` it once; a parked one can be `resume`d."""
 
-    __slots__ = (
-        "_capabilities",
-        "_clock",
-        "_counts",
-        "_deaf",
-        "_drawn",
-        "_flow",
-        "_memory",
-        "can_background",
-        "fresh",
-        "on_fresh",
-        "style",
-        "trace",
-        "wishes",
-    )
-
-    def __init__(
-        self,
-        handler: str,
-        journal: Journal,
-        *,
-        responses: Mapping[str, Any],
-        asked: Mapping[str, str] | None = None,
-        fresh: bool = True,
-        capabilities: Mapping[str, Any],
-        clock: Callable[[], float],
-        flow: str = "",
-        memory: RoundMemory | None = None,
-        parked: bool = False,
-        unwind_seconds: float = 5.0,
-    ) -> None:
-        super().__init__(handler, journal, responses, asked, parked, unwind_seconds)
-        self.fresh = fresh
-        """Whether the handler is beyond what earlier legs did. Before that, its progress is no news."""
-        self.on_fresh: Callable[[], None] | None = None
-        self.can_background = False
-        """Whether the call can become a task."""
-        self.wishes: tuple[float | None, float | None] = (None, None)
-        """The time to live and the poll interval that the handler wants for its task."""
-        self.trace: list[str] | None = None
-        """If a list, every effect notes its name here."""
-        self.style: str | None = None
-        """How the handler asks: with effects (`asks`), or by itself (`manual`)."""
-        self._deaf = 0
-        self._capabilities = capabilities
-        self._clock = clock
-        self._flow = flow
-        self._memory = memory
-        self._counts: dict[str, tuple[int, asyncio.Task[Any] | None]] = {}
-        self._drawn: dict[str, Entry] = {}
-        """Draws of this leg that the memory does not know yet."""
+    capabilities: Mapping[str, Any]
+    """What the client is capable of."""
+    now: Callable[[], float]
+    flow: str = ""
+    """The call of which this is a leg."""
+    memory: RoundMemory | None = None
+    fresh: bool = True
+    """Whether the handler is beyond what earlier legs did. Before that, its progress is no news."""
+    on_fresh: Callable[[], None] | None = None
+    can_background: bool = False
+    """Whether the call can become a task."""
+    wishes: tuple[float | None, float | None] = (None, None)
+    """The time to live and the poll interval that the handler wants for its task."""
+    trace: list[str] | None = None
+    """If a list, every effect notes its name here."""
+    style: str | None = None
+    """How the handler asks: with effects (`asks`), or by itself (`manual`)."""
+    _deaf: int = 0
+    _counts: dict[str, tuple[int, asyncio.Task[Any] | None]] = {}
+    _drawn: dict[str, Entry] = {}
+    """Draws of this leg that the memory does not know yet."""
 
     def clock(self) -> float:
         """What time it is."""
-        return self._clock()
+        return self.now()
 
     async def go_on(self, values: Mapping[str, Any], capabilities: Mapping[str, Any]) -> Any:
         """Go on with a parked handler; the client says again what it is capable of."""
-        self._capabilities = capabilities
+        self.capabilities = capabilities
         return await self.resume(values)
 
     async def _wind_up(self, main: EagerTask) -> None:
@@ -131,16 +101,17 @@ class Leg(Running):
         self._enter("ask", "asks")
         name = self._name("a:", key, f"{PREFIXES[ask.method]}-{ask.digest}")
         wire_key = name[2:]
-        if name in self.journal.entries or wire_key in self._responses:
+        if name in self.journal.entries or wire_key in self.responses:
             answer = self._known_answer(name, ask)
             if answer is not _UNANSWERED:
                 return answer
-        if not declares(self._capabilities, ask.needs):
+        if not declares(self.capabilities, ask.needs):
             self._fail(MissingCapability(ask.needs))
         future: asyncio.Future[Any] = self._loop.create_future()
         self._asks[wire_key] = (ask, future)
         self._latest = future
-        self._stir()
+        if self._main is not None:
+            self._stir()
         try:
             return await future
         except asyncio.CancelledError:
@@ -158,9 +129,9 @@ class Leg(Running):
                 except (UnfitAnswer, MalformedAnswer):
                     pass  # Not read before, or by validators of the author's own, who changed their mind.
         wire_key = name[2:]
-        raw = self._responses.get(wire_key, _UNANSWERED)
+        raw = self.responses.get(wire_key, _UNANSWERED)
         # Without a token nobody can tell whether an answer was given to this very question.
-        if raw is _UNANSWERED or (self._asked is not None and self._asked.get(wire_key) != ask.digest):
+        if raw is _UNANSWERED or (self.asked is not None and self.asked.get(wire_key) != ask.digest):
             return _UNANSWERED
         try:
             value = ask.read(raw)
@@ -222,8 +193,8 @@ class Leg(Running):
         if task.cancelled():
             entry = Entry("cut", step.digest, None, in_order)
             self.journal.add(name, entry)
-            if self._memory is not None:
-                await self._memory.commit({**self._drawn, name: entry})
+            if self.memory is not None:
+                await self.memory.commit({**self._drawn, name: entry})
 
     def _step_done(self, task: asyncio.Task[Entry]) -> None:
         self._steps.discard(task)
@@ -232,21 +203,21 @@ class Leg(Running):
             _log.debug("%s: a step ended after its leg: %r", self.handler, error)
 
     async def _perform(self, step: Step, name: str, in_order: bool) -> Entry:
-        entry = await self._recall(name) if self._memory is not None else None
+        entry = await self._recall(name) if self.memory is not None else None
         if entry is None:
-            current_step.set(f"{self._flow}:{name[2:]}")
+            current_step.set(f"{self.flow}:{name[2:]}")
             entry = await step.perform()
             entry.in_order = in_order
-            if self._memory is not None:
-                await self._memory.commit({**self._drawn, name: entry})
+            if self.memory is not None:
+                await self.memory.commit({**self._drawn, name: entry})
                 self._drawn.clear()
         self.journal.add(name, entry)
         return entry
 
     async def _recall(self, name: str) -> Entry | None:
         """What an earlier attempt at this round made of a step, and of the draws that led to it."""
-        assert self._memory is not None
-        known = await self._memory.recall()
+        assert self.memory is not None
+        known = await self.memory.recall()
         draws = {key: entry for key, entry in known.items() if entry.kind == "draw"}
         if any(key in draws and draws[key].value != entry.value for key, entry in self._drawn.items()):
             raise Restart(draws)

@@ -72,68 +72,44 @@ class Restart(Exception):
         self.draws = draws
 
 
-class Running:
+class Running(msgspec.Struct, eq=False):
     """One run of one handler, and what of it waits for the other side."""
 
-    __slots__ = (
-        "_afterwards",
-        "_asked",
-        "_asks",
-        "_busy",
-        "_eager",
-        "_ending",
-        "_late",
-        "_latest",
-        "_loop",
-        "_main",
-        "_over",
-        "_parked",
-        "_pauses",
-        "_quiet",
-        "_responses",
-        "_settled",
-        "_steps",
-        "_thread",
-        "_unfit",
-        "_unwind_seconds",
-        "_watching",
-        "handler",
-        "journal",
-    )
+    handler: str
+    """The handler in words, for logs and errors."""
+    journal: Journal
+    responses: Mapping[str, Any]
+    """What came with the request."""
+    asked: Mapping[str, str] | None
+    """What the answers were asked for; None in the first leg."""
+    parked: bool = False
+    unwind_seconds: float = 5.0
+    """How long a handler that is cancelled may take to end."""
+    _busy: int = 0
+    """Steps that run right now."""
+    _quiet: int = 0
+    """Passes of the loop since the last effect."""
+    _watching: bool = False
+    _over: bool = False
+    """Whether the leg has ended, whatever the handler is at."""
+    _ending: Suspended | BaseException | None = None
+    _main: asyncio.Task[Any] | None = None
+    _eager: EagerTask | None = None
+    _late: asyncio.TimerHandle | None = None
+    _latest: asyncio.Future[Any] | None = None
+    """What the newest question or pause waits for."""
+    _asks: dict[str, tuple[Ask, asyncio.Future[Any]]] = {}
+    _pauses: dict[str, asyncio.Future[None]] = {}
+    _unfit: set[str] = set()
+    _afterwards: list[Step] = []
+    _steps: set[asyncio.Task[Entry]] = set()
+    # Set when it runs:
+    _loop: asyncio.AbstractEventLoop = None  # type: ignore[assignment]
+    _thread: int = 0
+    _settled: asyncio.Future[None] = None  # type: ignore[assignment]
 
-    def __init__(
-        self,
-        handler: str,
-        journal: Journal,
-        responses: Mapping[str, Any],
-        asked: Mapping[str, str] | None,
-        parked: bool,
-        unwind_seconds: float,
-    ) -> None:
-        self.handler = handler
-        self.journal = journal
-        self._responses = responses
-        self._asked = asked
-        self._parked = parked
-        self._unwind_seconds = unwind_seconds
-        self._busy = 0
-        """Steps that run right now."""
-        self._quiet = 0
-        """Passes of the loop since the last effect."""
-        self._watching = False
-        self._over = False
-        """Whether the leg has ended, whatever the handler is at."""
-        self._ending: Suspended | BaseException | None = None
-        self._main: asyncio.Task[Any] | None = None
-        self._eager: EagerTask | None = None
-        self._late: asyncio.TimerHandle | None = None
-        self._latest: asyncio.Future[Any] | None = None
-        """What the newest question or pause waits for."""
-        self._asks: dict[str, tuple[Ask, asyncio.Future[Any]]] = {}
-        self._pauses: dict[str, asyncio.Future[None]] = {}
-        self._unfit: set[str] = set()
-        self._afterwards: list[Step] = []
-        self._steps: set[asyncio.Task[Entry]] = set()
+    def __repr__(self) -> str:
+        return f"<leg of {self.handler}>"
 
     # Running
 
@@ -150,7 +126,7 @@ class Running:
         if not main.done:
             if self._over:
                 self._end()  # The handler has caught what ended the leg, and goes on.
-                self._late = loop.call_later(self._unwind_seconds, self._abandon)
+                self._late = loop.call_later(self.unwind_seconds, self._abandon)
             elif main.alone and self._latest is not None and main.waits_for is self._latest:
                 self._rest_at_once(main)
             else:
@@ -159,9 +135,10 @@ class Running:
             if self._afterwards or self._steps:
                 await self._wind_up(main)
             return self._conclude()
-        self._settled: asyncio.Future[None] = loop.create_future()
+        main.keep(main.task)
+        self._settled = loop.create_future()
         self._main.add_done_callback(self._on_done)
-        if self._parked and self._ending is not None:
+        if self.parked and self._ending is not None:
             return self._ending
         return await self._until_settled()
 
@@ -204,19 +181,19 @@ class Running:
         main, ending = self._eager, self._ending
         assert main is not None
         if type(ending) is Suspended:
-            if not self._parked:
+            if not self.parked:
                 self._forget(main)
             return ending
         if ending is not None:
             raise ending  # type: ignore[misc]  # what is no Suspended is an exception
-        error = main.exception()
+        error = main.error if main.done else main.exception()
         try:
             if error is not None:
                 raise _escaped(error)
             if len(self.journal.seen) != len(self.journal.entries):
                 for key in self.journal.missing_steps():
                     raise self._vanished(key, "it returned without it")
-            return main.result()
+            return main.waits_for if main.done else main.result()
         finally:
             self._over = True
             if self._asks or self._pauses:
@@ -240,7 +217,7 @@ class Running:
         if self._steps:
             await asyncio.wait(set(self._steps))
         if self._main is not None:
-            await asyncio.wait({self._main}, timeout=self._unwind_seconds)
+            await asyncio.wait({self._main}, timeout=self.unwind_seconds)
 
     def _on_done(self, main: asyncio.Task[Any]) -> None:
         if self._late is not None:
@@ -280,39 +257,39 @@ class Running:
     def _rest(self) -> None:
         """Nothing can go on before the other side has answered."""
         self._suspend()
-        if self._parked:
+        if self.parked:
             self._settle()
         else:
             self._end()
-            self._late = self._loop.call_later(self._unwind_seconds, self._abandon)
+            self._late = self._loop.call_later(self.unwind_seconds, self._abandon)
 
     def _rest_at_once(self, main: EagerTask) -> None:
         """The same, where nobody but the handler's own task runs, and that waits here and now."""
         self._suspend()
-        if not self._parked:
+        if not self.parked:
             self._close()
             main.cancel()
             if not main.done:
-                self._late = self._loop.call_later(self._unwind_seconds, self._abandon)
+                self._late = self._loop.call_later(self.unwind_seconds, self._abandon)
             elif not isinstance(main.error, asyncio.CancelledError):
                 self._dropped(main.error)
 
     def _suspend(self) -> None:
-        if self._asked:
+        if self.asked:
             self._keep_unread()
         asks: dict[str, Ask] = {}
         for key, (ask, _) in self._asks.items():
             asks[key] = ask
         self._ending = Suspended(asks, list(self._pauses))
-        if self.journal.entries and not self._parked and (step := self.journal.overtaken_step()) is not None:
+        if self.journal.entries and not self.parked and (step := self.journal.overtaken_step()) is not None:
             self._ending = self._vanished(step, "it went on beyond it")
 
     def _keep_unread(self) -> None:
         """Answers that the handler has not come to in this leg are kept for the next."""
-        assert self._asked is not None
-        for key, digest in self._asked.items():
-            if key in self._responses and key not in self._unfit and f"a:{key}" not in self.journal.entries:
-                self.journal.entries[f"a:{key}"] = Entry("answer", digest, self._responses[key], False)
+        assert self.asked is not None
+        for key, digest in self.asked.items():
+            if key in self.responses and key not in self._unfit and f"a:{key}" not in self.journal.entries:
+                self.journal.entries[f"a:{key}"] = Entry("answer", digest, self.responses[key], False)
 
     def _close(self) -> None:
         """No effect counts any more: cancel whoever waits for one."""

@@ -45,7 +45,6 @@ from ekiden.server.subscriptions import read_filter
 from ekiden.transports.port import Stream
 from ekiden.wire import versions
 from ekiden.wire.headers import check_mirrored_params
-from ekiden.wire.json import is_object
 from ekiden.wire.meta import SUBSCRIPTION_ID
 from ekiden.wire.modern import Request
 
@@ -275,7 +274,7 @@ def _direct(ended: Outcome | InputRequired, title: str) -> Outcome:
 
 def _arguments(request: Request) -> dict[str, Any]:
     arguments: Any = request.params.get("arguments", {})
-    if not is_object(arguments):
+    if arguments.__class__ is not dict:
         raise InvalidParams("Invalid params: `arguments` must be an object")
     return arguments
 

@@ -31,7 +31,6 @@ from ekiden.telemetry.counts import record
 from ekiden.telemetry.spans import link_to
 from ekiden.transports.port import Stream
 from ekiden.wire import versions
-from ekiden.wire.json import is_object
 from ekiden.wire.modern import Request
 
 if TYPE_CHECKING:
@@ -83,29 +82,30 @@ class Flows:
         """One round of a call."""
         params = call.request.params
         responses: Any = params.get("inputResponses", _NONE)
-        if not is_object(responses):
+        if responses.__class__ is not dict:
             raise InvalidParams("Invalid params: `inputResponses` must be an object")
         if "requestState" in params:
             return self._go_on(call, responses)
         claims = self._sealer.first(call.request)
+        asked: dict[str, str] | None = {} if call.handler.once is True else None
         if self.tasks is not None and call.handler.task in ("optional", "required"):
-            return self._first_or_task(self.tasks, call, claims, responses)
-        return self._first(call, claims, responses)
-
-    def _first(
-        self, call: Call, claims: Claims, responses: Mapping[str, Any]
-    ) -> Coroutine[Any, Any, Outcome]:
-        """The first round. It has no token that a repeat could bring again: nothing to remember it by."""
-        return self._end(call, claims, responses, {} if call.handler.once is True else None, None)
+            return self._first_or_task(self.tasks, call, claims, responses, asked)
+        # A first round has no token that a repeat could bring again: there is nothing to remember it by.
+        return self._end(call, claims, responses, asked, None)
 
     async def _first_or_task(
-        self, tasks: "Tasks", call: Call, claims: Claims, responses: Mapping[str, Any]
+        self,
+        tasks: "Tasks",
+        call: Call,
+        claims: Claims,
+        responses: Mapping[str, Any],
+        asked: dict[str, str] | None,
     ) -> Outcome:
         if call.request.meta.protocol_version == versions.MODERN:
             task = await tasks.from_start(call.request, claims, required=call.handler.task == "required")
             if task is not None:
                 return task
-        return await self._first(call, claims, responses)
+        return await self._end(call, claims, responses, asked, None)
 
     async def legacy_task(self, call: Call) -> Outcome | None:
         """The task that a client with a handshake wants its call to become."""
@@ -158,7 +158,7 @@ class Flows:
             asked=asked,
             fresh=not claims.round,
             capabilities=request.meta.capabilities,
-            clock=self._clock,
+            now=self._clock,
             flow=claims.flow,
             memory=memory,
             parked=handler.parked,

@@ -6,7 +6,6 @@ the owner recorded.
 """
 
 import asyncio
-import functools
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -59,26 +58,24 @@ class Once:
             await self.ledger.purge(now=now)
 
 
-class RoundClaim:
+class RoundClaim(msgspec.Struct, eq=False):
     """Implements `ekiden.rounds.ledger.RoundMemory` for one round."""
 
-    def __init__(self, once: Once, round_id: str, responses: Mapping[str, Any]) -> None:
-        self._once = once
-        self._round_id = round_id
-        self._responses = responses
-        self._single: asyncio.Lock | None = None
-        self.claimed: Claimed | None = None
-        """What makes the round ours: it is claimed when a step first needs it."""
-        self._renewal: asyncio.Task[None] | None = None
+    _once: Once
+    _round_id: str
+    _responses: Mapping[str, Any]
+    claimed: Claimed | None = None
+    """What makes the round ours: it is claimed when a step first needs it."""
+    _single: asyncio.Lock | None = None
+    _renewal: asyncio.Task[None] | None = None
 
-    @functools.cached_property
     def _answers(self) -> str:
         return fingerprint(canonical(self._responses))
 
     def recorded(self) -> Outcome | None:
         """How the round ended before, where that is known at once."""
         known = self._once.ledger.peek(self._round_id)
-        return None if known is None or known[0] != self._answers else decode_outcome(known[1])
+        return None if known is None or known[0] != self._answers() else decode_outcome(known[1])
 
     async def recorded_for_certain(self) -> Outcome | None:
         """How the round ended before; if it has not, it is ours now."""
@@ -111,7 +108,7 @@ class RoundClaim:
         now = once.clock()
         claiming = asyncio.ensure_future(
             once.ledger.claim(
-                self._round_id, self._answers, now=now, lease=once.lease, expires=now + once.keep
+                self._round_id, self._answers(), now=now, lease=once.lease, expires=now + once.keep
             )
         )
         try:

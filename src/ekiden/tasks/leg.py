@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from ekiden.errors import InternalError, MissingCapability
 from ekiden.rounds.asks import PREFIXES, Ask, MalformedAnswer, UnfitAnswer, declares
@@ -44,12 +44,8 @@ class TaskCancelled(Ended):
 class TaskJournal(Journal):
     """A journal that knows what of it the store does not know yet."""
 
-    __slots__ = ("committed", "unsaved")
-
-    def __init__(self, entries: dict[str, Entry]) -> None:
-        super().__init__(entries)
-        self.unsaved: dict[str, Entry] = {}
-        self.committed: dict[str, Entry] = {}
+    unsaved: dict[str, Entry] = {}
+    committed: dict[str, Entry] = {}
 
     def add(self, key: str, entry: Entry) -> None:
         """Remember an effect; one that was committed before it was remembered needs no saving."""
@@ -58,13 +54,24 @@ class TaskJournal(Journal):
             self.unsaved[key] = entry
 
 
-class TaskLeg(Leg):
+class TaskLeg(Leg, kw_only=True):
     """One run of a task's handler."""
 
-    journal: TaskJournal
+    seen: set[str]
+    """Keys of the answers that this leg knows of."""
+    cancelling: bool = False
+    _on_news: Callable[[], None]
+    _attempts: dict[str, int]
+    _current: dict[str, Question]
+    _new: dict[str, Question] = {}
+    _read: set[str] = set()
+    _withdrawn: set[str] = set()
+    _timers: dict[str, float] = {}
+    _sleeps: int = 0
 
-    def __init__(
-        self,
+    @classmethod
+    def of(
+        cls,
         handler: str,
         held: Held,
         journal: TaskJournal,
@@ -73,29 +80,24 @@ class TaskLeg(Leg):
         clock: Callable[[], float],
         memory: RoundMemory,
         on_news: Callable[[], None],
-    ) -> None:
-        super().__init__(
+    ) -> Self:
+        """The next run of a task that is held."""
+        questions = held.record.questions
+        return cls(
             handler,
             journal,
             responses={},
             asked={},
             fresh=not held.entries,
             capabilities=capabilities,
-            clock=clock,
+            now=clock,
             flow=held.record.flow,
             memory=memory,
+            seen={key for key, question in questions.items() if question.answered},
+            _on_news=on_news,
+            _attempts=dict(held.record.asked),
+            _current={question.name: question for question in questions.values()},
         )
-        self.cancelling = False
-        self.seen = {key for key, question in held.record.questions.items() if question.answered}
-        """Keys of the answers that this leg knows of."""
-        self._on_news = on_news
-        self._attempts = dict(held.record.asked)
-        self._current = {question.name: question for question in held.record.questions.values()}
-        self._new: dict[str, Question] = {}
-        self._read: set[str] = set()
-        self._withdrawn: set[str] = set()
-        self._timers: dict[str, float] = {}
-        self._sleeps = 0
 
     # What it leaves behind
 
@@ -215,7 +217,7 @@ class TaskLeg(Leg):
         if entry is not None and entry.digest == ask.digest:
             with contextlib.suppress(UnfitAnswer, MalformedAnswer):
                 return ask.read(entry.value)
-        if not declares(self._capabilities, ask.needs):
+        if not declares(self.capabilities, ask.needs):
             self._fail(MissingCapability(ask.needs))
         while True:
             question = self._put(name[2:], ask)
@@ -303,8 +305,8 @@ class TaskLeg(Leg):
         name = self._name("p:", key, "checkpoint")
         if self.journal.find(name) is None:
             self._remember(name, Entry("pause", "", None, self._in_order()))
-            assert self._memory is not None
-            await self._memory.commit({})
+            assert self.memory is not None
+            await self.memory.commit({})
 
     async def background(self, ttl: float | None = None, poll: float | None = None) -> None:
         """It is in the background already."""
@@ -324,7 +326,7 @@ class TaskLeg(Leg):
     async def _perform(self, step: Step, name: str, in_order: bool) -> Entry:
         if step.retry is None:
             return await super()._perform(step, name, in_order)
-        current_step.set(f"{self._flow}:{name[2:]}")
+        current_step.set(f"{self.flow}:{name[2:]}")
         entry, again = await step.attempt()
         entry.in_order = in_order
         tries = f"r:{name[2:]}"
@@ -334,8 +336,8 @@ class TaskLeg(Leg):
         if again and failures < step.retry.attempts:
             until = self.clock() + step.retry.delay(failures)
             key, entry = tries, Entry("again", step.digest, [failures, until], False)
-        assert self._memory is not None
-        await self._memory.commit({**self._drawn, key: entry})
+        assert self.memory is not None
+        await self.memory.commit({**self._drawn, key: entry})
         self._drawn.clear()
         self.journal.add(key, entry)
         return entry

@@ -84,7 +84,7 @@ class Run:
             await self._run_leg(work)
 
     async def _run_leg(self, work: Work) -> None:
-        leg = self._leg = TaskLeg(
+        leg = self._leg = TaskLeg.of(
             work.title,
             self._held,
             self._journal,

@@ -5,6 +5,8 @@ import logging
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from ekiden.transports.reply import Event, Incoming
 
 if TYPE_CHECKING:
@@ -21,31 +23,18 @@ STATUS_LINES: Final = {
 CLOSE: Final = b"connection: close\r\n"
 
 
-class Exchange:
+class Exchange(msgspec.Struct, eq=False):
     """One request and its response, as the application sees them: ASGI's `receive` and `send`."""
 
-    __slots__ = (
-        "_chunked",
-        "_complete",
-        "_connection",
-        "_gone",
-        "_left",
-        "_started",
-        "_streaming",
-        "incoming",
-        "keep_alive",
-    )
-
-    def __init__(self, connection: "Connection", incoming: Incoming, keep_alive: bool) -> None:
-        self._connection = connection
-        self.incoming = incoming
-        self.keep_alive = keep_alive
-        self._left: asyncio.Future[None] | None = None
-        self._gone = False
-        self._started: Event | None = None
-        self._streaming = False
-        self._chunked = False
-        self._complete = False
+    _connection: "Connection"
+    incoming: Incoming
+    keep_alive: bool
+    _left: asyncio.Future[None] | None = None
+    _gone: bool = False
+    _started: Event | None = None
+    _streaming: bool = False
+    _chunked: bool = False
+    _complete: bool = False
 
     async def run(self, application: "StreamableHTTP") -> None:
         """Have the application answer."""

@@ -148,41 +148,26 @@ async def respond_json(send: Send, status: int, body: bytes) -> None:
     await respond(send, status, body, JSON)
 
 
-class Reply:
+class Reply(msgspec.Struct, eq=False):
     """The response to one request. Implements `ekiden.transports.port.Stream`."""
 
-    __slots__ = (
-        "_accept",
-        "_ended",
-        "_respond_at_once",
-        "_send",
-        "_stall_seconds",
-        "_streaming",
-        "_writing",
-        "on_stalled",
-        "spoke_at",
-    )
-
-    def __init__(
-        self, send: Send, headers: Headers, stall_seconds: float, respond: Respond | None = None
-    ) -> None:
-        self._send = send
-        self._respond_at_once = respond
-        self._accept = headers.get(b"accept")
-        self._stall_seconds = stall_seconds
-        self._writing: asyncio.Lock | None = None
-        self._streaming = False
-        self._ended = False
-        self.on_stalled: Callable[[], None] = _nothing
-        self.spoke_at = -1e9
-        """When the stream last carried anything, by the loop's clock."""
+    _send: Send
+    _headers: Headers
+    _stall_seconds: float
+    _respond_at_once: Respond | None = None
+    _writing: asyncio.Lock | None = None
+    _streaming: bool = False
+    _ended: bool = False
+    on_stalled: Callable[[], None] = _nothing
+    spoke_at: float = -1e9
+    """When the stream last carried anything, by the loop's clock."""
 
     @property
     def can_notify(self) -> bool:
         """Whether the client takes a stream, and still waits for its answer."""
         if self._ended:
             return False
-        return takes_stream(self._accept)
+        return takes_stream(self._headers.get(b"accept"))
 
     async def notify(self, method: str, params: dict[str, Any]) -> None:
         """Send a notification; a client that accepts no stream, or has its answer, does without."""
