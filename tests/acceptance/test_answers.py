@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from ekiden import Context, InputRequired, Server
 from ekiden.testing import CallFailed
@@ -600,3 +600,97 @@ def test_any_json_is_refused_asked_again_or_taken_for_what_it_is(
             assert key in played.requests, "a question that was not answered must be asked again"
 
     runner.run(play())
+
+
+# What a handler makes of an answer is its own
+
+
+class Loose(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    name: str
+
+
+TAGS = {
+    "type": "object",
+    "properties": {"tags": {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}}},
+}
+
+
+async def _by_schema(ctx: Context) -> list[str]:
+    data: dict[str, list[str]] = (await ctx.elicit("first?", TAGS, key="first")).data or {}
+    return data["tags"]
+
+
+async def _by_model(ctx: Context) -> list[str]:
+    answer = await ctx.elicit("first?", Loose, key="first")
+    assert answer.data is not None
+    tags: list[str] = answer.data.model_extra["tags"]  # type: ignore[index]
+    return tags
+
+
+async def _by_sampling(ctx: Context) -> list[str]:
+    sampled = await ctx.sample("first?", max_tokens=9, key="first")
+    used: Any = sampled.content[0] if isinstance(sampled.content, list) else sampled.content
+    tags: list[str] = used.input["tags"]
+    return tags
+
+
+TOOL_USE = {
+    "role": "assistant",
+    "model": "m",
+    "content": [{"type": "tool_use", "id": "1", "name": "tag", "input": {"tags": ["a"]}}],
+}
+
+
+@pytest.mark.parametrize(
+    ("hear", "answer"),
+    [
+        (_by_schema, accept(tags=["a"])),
+        (_by_model, accept(name="x", tags=["a"])),
+        (_by_sampling, TOOL_USE),
+    ],
+)
+async def test_what_a_handler_does_to_an_answer_reaches_no_later_round(hear: Any, answer: Any) -> None:
+    server = new_server()
+
+    @server.tool
+    async def tool(ctx: Context) -> str:
+        tags = await hear(ctx)
+        tags.append("b")
+        for question in ("second?", "third?"):
+            await ctx.elicit(f"{question} {tags}", bool, key=question)
+        return str(tags)
+
+    client = Client(server)
+    asked = await client.ask("tool")
+    asked = await client.retry(asked, {"first": answer})
+    assert messages(asked) == ["second? ['a', 'b']"]
+    asked = await client.retry(asked, {"second?": accept(True)})
+    assert messages(asked) == ["third? ['a', 'b']"]
+    assert text(await client.retry(asked, {"third?": accept(True)})) == "['a', 'b']"
+
+
+async def test_what_a_handler_does_to_an_answer_by_hand_reaches_no_later_round() -> None:
+    server = new_server()
+
+    @server.tool
+    async def tool(ctx: Context) -> str | InputRequired:
+        heard = ctx.input_responses
+        if "first" not in heard:
+            return InputRequired({"first": only_tags()})
+        tags = heard["first"].content["tags"]  # type: ignore[union-attr,index]
+        tags.append("b")  # type: ignore[union-attr]
+        if "second" not in heard:
+            return InputRequired({"second": only_tags()})
+        return str(tags)
+
+    def only_tags() -> Any:
+        return {
+            "method": "elicitation/create",
+            "params": {"mode": "form", "message": "?", "requestedSchema": TAGS},
+        }
+
+    client = Client(server)
+    asked = await client.ask("tool")
+    asked = await client.retry(asked, {"first": accept(tags=["a"])})
+    assert text(await client.retry(asked, {"second": accept(tags=[])})) == "['a', 'b']"

@@ -20,7 +20,7 @@ from ekiden.errors import UsageError
 from ekiden.rounds.asks import ELICIT, Ask, MalformedAnswer, UnfitAnswer
 from ekiden.rounds.journal import fingerprint, framed
 from ekiden.server.schemas import explain, json_validator, lean_schema, type_adapter
-from ekiden.wire.json import canonical, is_array, is_object
+from ekiden.wire.json import canonical, copied, encode, is_array, is_object
 
 __all__ = ["Accepted", "Answer", "Cancelled", "Declined", "Form", "form_for", "read_elicitation"]
 
@@ -140,7 +140,7 @@ def _form_of_type(hint: Any) -> Form:
     single = _is_single(hint)
     adapter = type_adapter(_one_field(hint) if single else hint, what)
     schema = _restricted(lean_schema(adapter, "validation", what), what, _labels(hint))
-    return _form(schema, _reader(adapter, schema, hint))
+    return _form(schema, _reader(adapter, schema, single))
 
 
 def _is_single(hint: Any) -> bool:
@@ -156,36 +156,26 @@ def _one_field(hint: Any) -> Any:
     return make_typed_dict("Form", {_WRAPPED: hint})
 
 
-def _has_builtin_fields(hint: Any) -> bool:
-    """Whether its fields are of types that JSON's values have already: there is nothing to convert."""
-    kinds = [hint] if _is_single(hint) else typing.get_type_hints(hint, include_extras=True).values()
-    return all(kind in (str, int, float, bool) for kind in kinds)
-
-
-def _reader(adapter: TypeAdapter[Any], schema: dict[str, Any], hint: Any) -> Callable[[dict[str, Any]], Any]:
+def _reader(
+    adapter: TypeAdapter[Any], schema: dict[str, Any], single: bool
+) -> Callable[[dict[str, Any]], Any]:
     problems = _lazy_validator(schema)
-    validate, validate_value = adapter.validator.validate_json, adapter.validator.validate_python
-    single = _is_single(hint)
+    validate = adapter.validator.validate_json
     plain = all(_PLAIN_KEYS.issuperset(field) for field in schema["properties"].values())
-    builtin = plain and _has_builtin_fields(hint)
 
     def read(content: dict[str, Any]) -> Any:
         if plain:
             # Where the schema says nothing but types, strictness says the same; what fails is told below.
             try:
-                if builtin:
-                    value = validate_value({**content}, strict=True)
-                else:
-                    value = validate(canonical(content), strict=True)
+                value = validate(encode(content), strict=True)
             except ValidationError:
                 pass
             else:
                 return value[_WRAPPED] if single else value
-        spelled = canonical(content)
         if (found := problems(content)) is not None:
             raise UnfitAnswer(found)
         try:
-            value = validate(spelled)
+            value = validate(canonical(content))
         except ValidationError as error:
             raise UnfitAnswer(explain(error)) from None
         return value[_WRAPPED] if single else value
@@ -216,7 +206,8 @@ def _explicit_form(schema: Mapping[str, Any]) -> Form:
     def read(content: dict[str, Any]) -> dict[str, Any]:
         if (found := problems(content)) is not None:
             raise UnfitAnswer(found)
-        return content
+        own: dict[str, Any] = copied(content)
+        return own
 
     return _form(given, read)
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from ekiden.errors import InvalidParams, UsageError
 from ekiden.rounds.asks import ELICIT, LIST_ROOTS, SAMPLE
 from ekiden.server.content import dump
-from ekiden.wire.json import is_object
+from ekiden.wire.json import copied, is_object
 
 if TYPE_CHECKING:
     from mcp_types import InputRequest
@@ -72,7 +72,7 @@ def read_response(key: str, raw: Any, method: str | None) -> Any:
     if kind is None:
         return None
     try:
-        return models[kind].model_validate(raw, by_name=False)
+        return models[kind].model_validate(copied(raw), by_name=False)
     except ValueError:
         if method is None:
             return None

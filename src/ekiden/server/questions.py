@@ -11,7 +11,7 @@ from ekiden.errors import RegistrationError, UsageError
 from ekiden.rounds.asks import ELICIT, LIST_ROOTS, SAMPLE, Ask, MalformedAnswer, digest_of
 from ekiden.server.content import dump
 from ekiden.server.forms import form_for, read_elicitation
-from ekiden.wire.json import is_object
+from ekiden.wire.json import copied, is_object
 
 if TYPE_CHECKING:
     from mcp_types import SamplingMessage
@@ -103,7 +103,7 @@ def _validated(model: type[Any], raw: Any) -> Any:
     if not is_object(raw):
         raise MalformedAnswer("it must be an object")
     try:
-        return model.model_validate(raw, by_name=False)
+        return model.model_validate(copied(raw), by_name=False)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         raise MalformedAnswer(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}") from None

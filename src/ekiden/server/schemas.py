@@ -18,6 +18,7 @@ from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema
 
 from ekiden.errors import RegistrationError
+from ekiden.wire.json import copied
 from ekiden.wire.schema import MAX_REPORTED, UnusableSchema, path_text
 from ekiden.wire.schema import json_validator as schema_validator
 
@@ -117,9 +118,10 @@ class explicit_parameters:  # noqa: N801  reads as the function it is
         """Validate; the arguments go to the handler as they came, those that it takes."""
         if problems := self._problems(arguments):
             raise ArgumentsInvalid(problems)
+        own: dict[str, Any] = copied(arguments)
         if self._whole is not None:
-            return {self._whole: dict(arguments)}
-        return {name: value for name, value in arguments.items() if name in self._names}
+            return {self._whole: own}
+        return {name: value for name, value in own.items() if name in self._names}
 
 
 def json_validator(

@@ -12,7 +12,17 @@ import msgspec
 
 from ekiden.errors import ParseError
 
-__all__ = ["MAX_DEPTH", "UNSPEAKABLE", "Raw", "canonical", "decode", "encode", "is_array", "is_object"]
+__all__ = [
+    "MAX_DEPTH",
+    "UNSPEAKABLE",
+    "Raw",
+    "canonical",
+    "copied",
+    "decode",
+    "encode",
+    "is_array",
+    "is_object",
+]
 
 MAX_DEPTH: Final = 128
 """Deep enough for any schema we have seen (the deepest had 14 levels), shallow enough that
@@ -52,6 +62,11 @@ def decode(data: bytes) -> Any:
     ):
         raise ParseError(f"Parse error: an integer beyond {_LARGEST.bit_length()} bits")
     return value
+
+
+def copied(value: Any) -> Any:
+    """A value that came as JSON once more: whoever gets it may do to it what he likes."""
+    return _decode(encode(value))
 
 
 UNSPEAKABLE: Final = (TypeError, ValueError, OverflowError, RecursionError)
