@@ -33,7 +33,6 @@ class EagerTask(Coroutine[Any, Any, Any]):
         "_factory",
         "_handed_over",
         "_loop",
-        "_name",
         "alone",
         "done",
         "error",
@@ -56,10 +55,8 @@ class EagerTask(Coroutine[Any, Any, Any]):
         self.done = False
         self.alone = True
         """Whether it has started no other task before its first wait: then nothing else of it can run."""
-        self._name = name
-        task: HandlerTask = asyncio.Task.__new__(_Promised)
-        task.begun = self
-        self.task = task
+        # Not by the loop's factory: one that starts its tasks at once would be ahead of us.
+        self.task: asyncio.Task[Any] = asyncio.Task(self, loop=loop, name=name, context=self._context)
         self._factory = loop.get_task_factory()
         spawn = self._spawn
         loop.set_task_factory(spawn)
@@ -72,13 +69,6 @@ class EagerTask(Coroutine[Any, Any, Any]):
     def cancel(self) -> None:
         """Cancel it here and now: its task has not yet gone on with it, nor its caller with anything else."""
         self._advance(self._coroutine.throw, asyncio.CancelledError)
-
-    def keep(self, task: "HandlerTask") -> None:
-        """Have the task made: the coroutine goes on in it, or somebody looks at it."""
-        if type(task) is _Promised:
-            object.__setattr__(task, "__class__", HandlerTask)
-            # Not by the loop's factory: one that starts its tasks at once would be ahead of us.
-            HandlerTask.__init__(task, self, loop=self._loop, name=self._name, context=self._context)
 
     def _advance(self, resume: Callable[[Any], Any], sent: Any) -> None:
         loop, caller = self._loop, self._caller
@@ -159,28 +149,6 @@ class EagerTask(Coroutine[Any, Any, Any]):
     def result(self) -> Any:
         """What it returned."""
         return self.waits_for if self.done else self.task.result()
-
-
-class HandlerTask(asyncio.Task[Any]):
-    """The task of an `EagerTask`."""
-
-    __slots__ = ("begun",)
-    begun: EagerTask
-
-
-class _Promised(HandlerTask):
-    """A task that is not made yet. Whoever looks at it has it made first, and finds it as any other.
-
-    Most coroutines never look at their task, and end before it would have its turn. They need one only
-    to be somebody: to make it, and have the loop run it, costs as much as the rest of a short leg.
-    """
-
-    __slots__ = ()
-
-    def __getattribute__(self, name: str) -> Any:
-        begun: EagerTask = object.__getattribute__(self, "begun")
-        begun.keep(self)
-        return getattr(self, name)
 
 
 def _harmless(error: BaseException) -> RuntimeError:

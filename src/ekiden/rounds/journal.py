@@ -13,6 +13,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from ekiden.opaque import Opaque
+
 __all__ = ["Entry", "Journal", "Kind", "fingerprint", "framed"]
 
 Kind: TypeAlias = Literal["answer", "step", "failure", "cut", "again", "draw", "pause", "manual"]
@@ -51,7 +53,7 @@ class Entry(msgspec.Struct, array_like=True):
     """Whether the handler's own task did it, rather than a branch: such entries have a total order."""
 
 
-class Journal(msgspec.Struct):
+class Journal(Opaque):
     """The entries in the order in which they were made."""
 
     entries: dict[str, Entry] = {}

@@ -14,6 +14,7 @@ from typing import Any, Final, NoReturn, Protocol
 import msgspec
 
 from ekiden.errors import InvalidParams, NonDeterminismError
+from ekiden.opaque import Opaque
 from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer
 from ekiden.rounds.eagerly import EagerTask
 from ekiden.rounds.journal import Entry, Journal
@@ -72,7 +73,7 @@ class Restart(Exception):
         self.draws = draws
 
 
-class Running(msgspec.Struct, eq=False):
+class Running(Opaque):
     """One run of one handler, and what of it waits for the other side."""
 
     handler: str
@@ -108,9 +109,6 @@ class Running(msgspec.Struct, eq=False):
     _thread: int = 0
     _settled: asyncio.Future[None] = None  # type: ignore[assignment]
 
-    def __repr__(self) -> str:
-        return f"<leg of {self.handler}>"
-
     # Running
 
     async def run(
@@ -135,7 +133,6 @@ class Running(msgspec.Struct, eq=False):
             if self._afterwards or self._steps:
                 await self._wind_up(main)
             return self._conclude()
-        main.keep(main.task)
         self._settled = loop.create_future()
         self._main.add_done_callback(self._on_done)
         if self.parked and self._ending is not None:

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, overload
 
-import msgspec
 from typing_extensions import TypeVar, TypeVarTuple, Unpack
 
 from ekiden.errors import UsageError
@@ -51,21 +50,29 @@ Ts = TypeVarTuple("Ts")
 LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 
 
-class Context(msgspec.Struct, Generic[StateT], eq=False):
+class Context(Generic[StateT]):
     """One call, from the inside of its handler."""
 
-    request: Request
-    """The request as it came: method, params, `_meta`, HTTP headers where there are any."""
-    _stream: Stream
-    state: StateT
-    """What the server's lifespan yielded."""
-    _leg: Interpreter
-    _claims: Claims
-    _responses: Mapping[str, Any]
-    _progress: float | None = None
+    __slots__ = ("_claims", "_leg", "_progress", "_responses", "_stream", "request", "state")
 
-    def __repr__(self) -> str:
-        return f"<Context of {self.request.method} {self.request.name or ''}>"
+    def __init__(
+        self,
+        request: Request,
+        stream: Stream,
+        state: StateT,
+        leg: Interpreter,
+        claims: Claims,
+        responses: Mapping[str, Any],
+    ) -> None:
+        self.request = request
+        """The request as it came: method, params, `_meta`, HTTP headers where there are any."""
+        self.state = state
+        """What the server's lifespan yielded."""
+        self._stream = stream
+        self._leg = leg
+        self._claims = claims
+        self._responses = responses
+        self._progress: float | None = None
 
     def rebind(self, request: Request, stream: Stream) -> None:
         """A parked handler goes on with the next request of its call."""

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from ekiden.errors import InternalError, InvalidParams, ProtocolError
+from ekiden.opaque import Opaque
 from ekiden.rounds.journal import Entry, fingerprint
 from ekiden.rounds.ledger import Busy, Claim, Claimed, Ledger, Recorded, Refused
 from ekiden.rounds.leg import Ended
@@ -58,7 +59,7 @@ class Once:
             await self.ledger.purge(now=now)
 
 
-class RoundClaim(msgspec.Struct, eq=False):
+class RoundClaim(Opaque):
     """Implements `ekiden.rounds.ledger.RoundMemory` for one round."""
 
     _once: Once

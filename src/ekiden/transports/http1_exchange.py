@@ -5,8 +5,7 @@ import logging
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
+from ekiden.opaque import Opaque
 from ekiden.transports.reply import Event, Incoming
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ STATUS_LINES: Final = {
 CLOSE: Final = b"connection: close\r\n"
 
 
-class Exchange(msgspec.Struct, eq=False):
+class Exchange(Opaque):
     """One request and its response, as the application sees them: ASGI's `receive` and `send`."""
 
     _connection: "Connection"

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from ekiden.errors import InvalidRequest, ProtocolError, TransportError
+from ekiden.opaque import Opaque
 from ekiden.rounds.outcome import Dialect, Failed, Outcome
 from ekiden.transports.eager import Started
 from ekiden.wire import jsonrpc, sse
@@ -148,7 +149,7 @@ async def respond_json(send: Send, status: int, body: bytes) -> None:
     await respond(send, status, body, JSON)
 
 
-class Reply(msgspec.Struct, eq=False):
+class Reply(Opaque):
     """The response to one request. Implements `ekiden.transports.port.Stream`."""
 
     _send: Send
