@@ -64,7 +64,7 @@ def _read(source: str) -> str:
 
 
 def _opened(token: str) -> "Claims":
-    from ekiden.rounds.claims import StateRefused, decode_claims
+    from ekiden.rounds.claims import decode_claims
     from ekiden.server.keys import find_keys
 
     if not has_keys():
@@ -78,8 +78,8 @@ def _opened(token: str) -> "Claims":
         )
     try:
         return decode_claims(data)
-    except StateRefused as error:
-        raise EkidenError(f"the token was opened, but {error}") from None
+    except msgspec.MsgspecError as error:
+        raise EkidenError(f"the token was opened, but its content does not decode: {error}") from None
 
 
 def _origin(token: str) -> str:

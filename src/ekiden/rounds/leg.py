@@ -333,7 +333,9 @@ class Leg(Running, kw_only=True):
 
     def _remember(self, name: str, entry: Entry) -> None:
         if not self.fresh:
-            self._freshen()
+            self.fresh = True
+            if self.on_fresh is not None:
+                self.on_fresh()
         self.journal.add(name, entry)
 
     def _freshen(self) -> None:

@@ -127,6 +127,8 @@ class Sealer:
             verify(claims, self._about(request), now=self._clock(), max_age=self.limits.flow_seconds)
         except StateRefused as refused:
             raise _refusal(request, refused) from None
+        except msgspec.MsgspecError as error:
+            raise _refusal(request, StateRefused(f"the content does not decode: {error}")) from None
         return claims
 
     async def fetch(self, claims: Claims, request: Request) -> None:
