@@ -101,7 +101,7 @@ async def _run_leg(handler: Handler, count: int, entries: dict[str, Entry], resp
         Journal(entries),
         responses=responses,
         capabilities={"elicitation": {"form": {}}},
-        clock=time.time,
+        now=time.time,
     )
     nothing: Any = None  # A handler that only asks and steps looks at nothing of its request.
     ctx = Context(nothing, nothing, nothing, leg, nothing, responses)

@@ -70,5 +70,5 @@ def verify(claims: Claims, about: About, *, now: float, max_age: float, skew: fl
     if claims.issued > now + skew:
         raise StateRefused("issued in the future")
     if (claims.audience, claims.method, claims.target, claims.arguments, claims.principal) != about:
-        different = (name for name, now in zip(_BOUND, about, strict=True) if getattr(claims, name) != now)
+        different = (name for name, is_ in zip(_BOUND, about, strict=True) if getattr(claims, name) != is_)
         raise StateRefused(f"issued for another {next(different)}")

@@ -333,9 +333,7 @@ class Leg(Running, kw_only=True):
 
     def _remember(self, name: str, entry: Entry) -> None:
         if not self.fresh:
-            self.fresh = True
-            if self.on_fresh is not None:
-                self.on_fresh()
+            self._freshen()
         self.journal.add(name, entry)
 
     def _freshen(self) -> None:

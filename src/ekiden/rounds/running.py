@@ -81,7 +81,7 @@ class Running(Opaque):
     journal: Journal
     responses: Mapping[str, Any]
     """What came with the request."""
-    asked: Mapping[str, str] | None
+    asked: Mapping[str, str] | None = None
     """What the answers were asked for; None in the first leg."""
     parked: bool = False
     unwind_seconds: float = 5.0
