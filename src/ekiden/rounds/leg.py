@@ -110,7 +110,7 @@ class Leg(Running, kw_only=True):
         future: asyncio.Future[Any] = self._loop.create_future()
         self._asks[wire_key] = (ask, future)
         self._latest = future
-        if self._main is not None:
+        if self._main is not None:  # Else the handler is just beginning, and whoever began it looks.
             self._stir()
         try:
             return await future

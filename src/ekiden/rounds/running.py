@@ -183,14 +183,14 @@ class Running(Opaque):
             return ending
         if ending is not None:
             raise ending  # type: ignore[misc]  # what is no Suspended is an exception
-        error = main.error if main.done else main.exception()
+        error = main.exception()
         try:
             if error is not None:
                 raise _escaped(error)
             if len(self.journal.seen) != len(self.journal.entries):
                 for key in self.journal.missing_steps():
                     raise self._vanished(key, "it returned without it")
-            return main.waits_for if main.done else main.result()
+            return main.result()
         finally:
             self._over = True
             if self._asks or self._pauses:
