@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from ekiden import Context, InputRequired, Server
 from ekiden.testing import CallFailed
@@ -668,6 +668,33 @@ async def test_what_a_handler_does_to_an_answer_reaches_no_later_round(hear: Any
     asked = await client.retry(asked, {"second?": accept(True)})
     assert messages(asked) == ["third? ['a', 'b']"]
     assert text(await client.retry(asked, {"third?": accept(True)})) == "['a', 'b']"
+
+
+class Taking(BaseModel):
+    name: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def take(cls, data: dict[str, Any]) -> dict[str, Any]:
+        return {"name": data.pop("name")}
+
+
+async def test_what_a_validator_does_to_an_answer_reaches_no_later_round() -> None:
+    server = new_server()
+
+    @server.tool
+    async def tool(ctx: Context) -> str:
+        first = await ctx.elicit("first?", Taking, key="first")
+        await ctx.elicit("second?", bool, key="second")
+        await ctx.elicit("third?", bool, key="third")
+        return str(first.data)
+
+    client = Client(server)
+    asked = await client.retry(await client.ask("tool"), {"first": accept(name="x")})
+    assert messages(asked) == ["second?"]
+    asked = await client.retry(asked, {"second": accept(True)})
+    assert messages(asked) == ["third?"]
+    assert text(await client.retry(asked, {"third": accept(True)})) == "name='x'"
 
 
 async def test_what_a_handler_does_to_an_answer_by_hand_reaches_no_later_round() -> None:

@@ -10,6 +10,7 @@ import enum
 import functools
 import typing
 from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -55,7 +56,7 @@ _NEEDS: Final[Mapping[str, Any]] = {"elicitation": {"form": {}}}
 _WRAPPED: Final = "value"
 """The name of the one field that a single type becomes."""
 
-_REMEMBERED: Final = 32
+_REMEMBERED: Final = 128
 """Questions that a form remembers, and the length of those that are worth it."""
 _SHORT: Final = 500
 
@@ -64,6 +65,8 @@ _STRING_KEYS: Final = frozenset({"minLength", "maxLength", "format", "pattern"})
 _COMMON_KEYS: Final = frozenset({"type", "title", "description", "default"})
 _PLAIN_KEYS: Final = _COMMON_KEYS
 """What a field may say without asking more of a value than its type."""
+_SCALARS: Final = frozenset({str, int, float, bool})
+"""Values that nobody can change: they need not be copied."""
 _NUMBER_KEYS: Final = frozenset({"minimum", "maximum"})
 _CHOICE_KEYS: Final = frozenset({"enum", "oneOf", "enumNames"})
 _LIST_KEYS: Final = frozenset({"items", "minItems", "maxItems"})
@@ -140,7 +143,7 @@ def _form_of_type(hint: Any) -> Form:
     single = _is_single(hint)
     adapter = type_adapter(_one_field(hint) if single else hint, what)
     schema = _restricted(lean_schema(adapter, "validation", what), what, _labels(hint))
-    return _form(schema, _reader(adapter, schema, single))
+    return _form(schema, _reader(adapter, schema, single, takes_dicts=not is_dataclass(hint)))
 
 
 def _is_single(hint: Any) -> bool:
@@ -157,17 +160,20 @@ def _one_field(hint: Any) -> Any:
 
 
 def _reader(
-    adapter: TypeAdapter[Any], schema: dict[str, Any], single: bool
+    adapter: TypeAdapter[Any], schema: dict[str, Any], single: bool, *, takes_dicts: bool
 ) -> Callable[[dict[str, Any]], Any]:
     problems = _lazy_validator(schema)
-    validate = adapter.validator.validate_json
+    validate, validate_dict = adapter.validator.validate_json, adapter.validator.validate_python
     plain = all(_PLAIN_KEYS.issuperset(field) for field in schema["properties"].values())
 
     def read(content: dict[str, Any]) -> Any:
         if plain:
             # Where the schema says nothing but types, strictness says the same; what fails is told below.
             try:
-                value = validate(encode(content), strict=True)
+                if takes_dicts and _SCALARS.issuperset(map(type, content.values())):
+                    value = validate_dict(content.copy(), strict=True)
+                else:
+                    value = validate(encode(content), strict=True)
             except ValidationError:
                 pass
             else:
