@@ -16,7 +16,7 @@ import msgspec
 from ekiden.errors import InvalidParams, NonDeterminismError
 from ekiden.opaque import Opaque
 from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer
-from ekiden.rounds.eagerly import EagerTask
+from ekiden.rounds.eagerly import EagerTask, begin
 from ekiden.rounds.journal import Entry, Journal
 from ekiden.rounds.outcome import Outcome
 from ekiden.rounds.retry import Retry
@@ -119,7 +119,7 @@ class Running(Opaque):
             loop = asyncio.get_running_loop()
         self._loop = loop
         self._thread = get_ident()
-        main = self._eager = EagerTask(loop, handler, self.handler)
+        main = self._eager = begin(loop, handler, self.handler)
         self._main = main.task
         if not main.done:
             if self._over:
@@ -131,8 +131,10 @@ class Running(Opaque):
                 self._stir()
         if main.done:
             if self._afterwards or self._steps:
+                main.hand_over()
                 await self._wind_up(main)
             return self._conclude()
+        main.hand_over()
         self._settled = loop.create_future()
         self._main.add_done_callback(self._on_done)
         if self.parked and self._ending is not None:
@@ -181,10 +183,11 @@ class Running(Opaque):
             if not self.parked:
                 self._forget(main)
             return ending
-        if ending is not None:
-            raise ending  # type: ignore[misc]  # what is no Suspended is an exception
-        error = main.exception()
+        error = None
         try:
+            if ending is not None:
+                raise ending  # type: ignore[misc]  # what is no Suspended is an exception
+            error = main.exception()
             if error is not None:
                 raise _escaped(error)
             if len(self.journal.seen) != len(self.journal.entries):
@@ -200,8 +203,8 @@ class Running(Opaque):
 
     def _forget(self, main: EagerTask) -> None:
         """Let go of what refers back to us, so that nothing of a leg is left to the garbage collector."""
-        main.error = self._eager = self._main = self._latest = None
-        del main.task
+        self._eager = self._main = self._latest = None
+        main.let_go()
         self._asks.clear()
 
     async def _wind_up(self, main: EagerTask) -> None:
