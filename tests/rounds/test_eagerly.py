@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
-from ekiden.rounds.eagerly import EagerTask, begin
+from ekiden.rounds.eagerly import EagerTask, eager_task
 
 
 async def _nothing() -> None:
@@ -22,7 +22,8 @@ async def _nothing() -> None:
 
 def _begin(function: Callable[[], Any]) -> EagerTask:
     """As a leg does it."""
-    begun = begin(asyncio.get_running_loop(), function(), "a tool")
+    begun = eager_task(asyncio.get_running_loop())
+    begun.begin(function(), "a tool")
     if not begun.done:
         begun.hand_over()
     return begun

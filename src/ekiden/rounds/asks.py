@@ -14,14 +14,14 @@ import msgspec
 from ekiden.rounds.journal import fingerprint, framed
 from ekiden.wire.json import canonical
 
-__all__ = ["PREFIXES", "Ask", "MalformedAnswer", "UnfitAnswer", "declares"]
+__all__ = ["Ask", "MalformedAnswer", "UnfitAnswer", "declares"]
 
 ELICIT: Final = "elicitation/create"
 SAMPLE: Final = "sampling/createMessage"
 LIST_ROOTS: Final = "roots/list"
 
-PREFIXES: Final = {ELICIT: "elicit", SAMPLE: "sample", LIST_ROOTS: "roots"}
-"""The readable part of a derived key, by method."""
+_PREFIXES: Final = {ELICIT: "elicit", SAMPLE: "sample", LIST_ROOTS: "roots"}
+"""The readable part of a name, by method."""
 
 
 _FORM_MODE: Final[Mapping[str, Any]] = {"form": {}}
@@ -45,6 +45,11 @@ class Ask(msgspec.Struct, frozen=True):
     read: Callable[[Any], Any]
     digest: str
     """Fingerprint of the question as it is rendered: a reworded question is another question."""
+    name: str = ""
+    """What it is called where the author has no name for it."""
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "name", f"{_PREFIXES[self.method]}-{self.digest}")
 
     def request(self) -> dict[str, Any]:
         """The question as an input request."""

@@ -21,7 +21,7 @@ from weakref import getweakrefcount
 
 from asyncio.tasks import _enter_task, _leave_task  # pyright: ignore[reportPrivateUsage]  # isort: skip
 
-__all__ = ["EagerTask", "Rest", "begin"]
+__all__ = ["EagerTask", "Rest", "eager_task"]
 
 _RENEWS: Final = sys.version_info < (3, 12) and sys.implementation.name == "cpython"
 """Whether a task can serve a second coroutine. Later ones tell whoever asks their context, and cost less."""
@@ -44,7 +44,6 @@ class EagerTask(Coroutine[Any, Any, Any]):
     """
 
     __slots__ = (
-        "_caller",
         "_context",
         "_coroutine",
         "_factory",
@@ -85,7 +84,6 @@ class EagerTask(Coroutine[Any, Any, Any]):
         """Run a coroutine, up to its first wait."""
         loop = self._loop
         self._coroutine: Any = coroutine
-        self._caller = asyncio.current_task(loop)
         self._context: Any = copy_context()
         self._handed_over = self.done = False
         self.error = self.waits_for = None
@@ -100,23 +98,12 @@ class EagerTask(Coroutine[Any, Any, Any]):
         self._factory = loop.get_task_factory()
         spawn = self._spawn
         loop.set_task_factory(spawn)
-        try:
-            self._advance(coroutine.send, None)
-        finally:
-            if loop.get_task_factory() is spawn:  # Else the handler has set one of its own.
-                loop.set_task_factory(self._factory)
-
-    def cancel(self) -> None:
-        """Cancel it here and now: its task has not yet gone on with it, nor its caller with anything else."""
-        self._advance(self._coroutine.throw, asyncio.CancelledError)
-
-    def _advance(self, resume: Callable[[Any], Any], sent: Any) -> None:
-        loop, caller = self._loop, self._caller
+        caller = asyncio.current_task(loop)
         if caller is not None:
             _leave_task(loop, caller)
         _enter_task(loop, self.task)
         try:
-            self.waits_for = self._context.run(resume, sent)
+            self.waits_for = self._context.run(coroutine.send, None)
         except StopIteration as stop:
             self.done, self.waits_for = True, stop.value
         except BaseException as error:
@@ -125,6 +112,8 @@ class EagerTask(Coroutine[Any, Any, Any]):
             _leave_task(loop, self.task)
             if caller is not None:
                 _enter_task(loop, caller)
+            if loop.get_task_factory() is spawn:  # Else the handler has set one of its own.
+                loop.set_task_factory(self._factory)
 
     def _spawn(self, loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
         self.alone = False
@@ -232,7 +221,7 @@ class EagerTask(Coroutine[Any, Any, Any]):
             and not (task.cancelling() if idle is None else idle.done())
             and len(spares := _spares.free) < _MOST
         ):
-            self._coroutine = self._context = self._caller = self._factory = None
+            self._coroutine = self._context = self._factory = None
             self.waits_for = self.error = None
             if not self._renewed:
                 self._renewed = True
@@ -254,13 +243,10 @@ class _Spares(threading.local):
 _spares = _Spares()
 
 
-def begin(loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], name: str) -> EagerTask:
-    """Begin a coroutine, in a task of its own."""
-    eager = _spares.free.pop() if _spares.free else None
-    if eager is None or not eager.is_spare(loop):
-        eager = EagerTask(loop)
-    eager.begin(coroutine, name)
-    return eager
+def eager_task(loop: asyncio.AbstractEventLoop) -> EagerTask:
+    """A task that is to `begin` a coroutine: one that served before, or a new one."""
+    spare = _spares.free.pop() if _spares.free else None
+    return spare if spare is not None and spare.is_spare(loop) else EagerTask(loop)
 
 
 def _harmless(error: BaseException) -> RuntimeError:

@@ -21,7 +21,7 @@ from threading import get_ident
 from typing import Any, Final, NoReturn
 
 from ekiden.errors import MissingCapability, NonDeterminismError, UsageError
-from ekiden.rounds.asks import PREFIXES, Ask, MalformedAnswer, UnfitAnswer, declares
+from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer, declares
 from ekiden.rounds.eagerly import EagerTask
 from ekiden.rounds.journal import Entry
 from ekiden.rounds.ledger import RoundMemory
@@ -99,7 +99,7 @@ class Leg(Running, kw_only=True):
         if self._over:
             await self._refuse()
         self._enter("ask", "asks")
-        name = self._name("a:", key, f"{PREFIXES[ask.method]}-{ask.digest}")
+        name = self._name("a:", key, ask.name)
         wire_key = name[2:]
         if name in self.journal.entries or wire_key in self.responses:
             answer = self._known_answer(name, ask)
@@ -107,11 +107,10 @@ class Leg(Running, kw_only=True):
                 return answer
         if not declares(self.capabilities, ask.needs):
             self._fail(MissingCapability(ask.needs))
+        self._rest_here({wire_key: ask}, [])
         future: asyncio.Future[Any] = self._loop.create_future()
         self._asks[wire_key] = (ask, future)
-        self._latest = future
-        if self._main is not None:  # Else the handler is just beginning, and whoever began it looks.
-            self._stir()
+        self._stir()
         try:
             return await future
         except asyncio.CancelledError:
@@ -121,13 +120,12 @@ class Leg(Running, kw_only=True):
 
     def _known_answer(self, name: str, ask: Ask) -> Any:
         """What was answered to a question: in an earlier leg, or with this request."""
-        if name in self.journal.entries:
-            entry = self.journal.find(name)
-            if entry is not None and entry.digest == ask.digest:
-                try:
-                    return ask.read(entry.value)
-                except (UnfitAnswer, MalformedAnswer):
-                    pass  # Not read before, or by validators of the author's own, who changed their mind.
+        entry = self.journal.find(name)
+        if entry is not None and entry.digest == ask.digest:
+            try:
+                return ask.read(entry.value)
+            except (UnfitAnswer, MalformedAnswer):
+                pass  # Not read before, or by validators of the author's own, who changed their mind.
         wire_key = name[2:]
         raw = self.responses.get(wire_key, _UNANSWERED)
         # Without a token nobody can tell whether an answer was given to this very question.
@@ -248,7 +246,8 @@ class Leg(Running, kw_only=True):
         self._enter("end its round", "asks")
         name = self._name("p:", key, "checkpoint")
         if self.journal.find(name) is None:
-            future = self._latest = self._pauses[name] = self._loop.create_future()
+            self._rest_here({}, [name])
+            future = self._pauses[name] = self._loop.create_future()
             self._stir()
             try:
                 await future
@@ -263,8 +262,9 @@ class Leg(Running, kw_only=True):
             await self._refuse()
         self._enter("become a task")
         if self.can_background:
-            future = self._latest = self._pauses[BACKGROUND] = self._loop.create_future()
             self.wishes = (ttl, poll)
+            self._rest_here({}, [BACKGROUND])
+            future = self._pauses[BACKGROUND] = self._loop.create_future()
             self._stir()
             await future
 

@@ -16,7 +16,7 @@ import msgspec
 from ekiden.errors import InvalidParams, NonDeterminismError
 from ekiden.opaque import Opaque
 from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer
-from ekiden.rounds.eagerly import EagerTask, begin
+from ekiden.rounds.eagerly import EagerTask, eager_task
 from ekiden.rounds.journal import Entry, Journal
 from ekiden.rounds.outcome import Outcome
 from ekiden.rounds.retry import Retry
@@ -97,8 +97,6 @@ class Running(Opaque):
     _main: asyncio.Task[Any] | None = None
     _eager: EagerTask | None = None
     _late: asyncio.TimerHandle | None = None
-    _latest: asyncio.Future[Any] | None = None
-    """What the newest question or pause waits for."""
     _asks: dict[str, tuple[Ask, asyncio.Future[Any]]] = {}
     _pauses: dict[str, asyncio.Future[None]] = {}
     _unfit: set[str] = set()
@@ -119,17 +117,12 @@ class Running(Opaque):
             loop = asyncio.get_running_loop()
         self._loop = loop
         self._thread = get_ident()
-        main = self._eager = begin(loop, handler, self.handler)
+        main = self._eager = eager_task(loop)
+        main.begin(handler, self.handler)
         self._main = main.task
-        if not main.done:
-            if self._over:
-                self._end()  # The handler has caught what ended the leg, and goes on.
-                self._late = loop.call_later(self.unwind_seconds, self._abandon)
-            elif main.alone and self._latest is not None and main.waits_for is self._latest:
-                self._rest_at_once(main)
-            else:
-                self._stir()
         if main.done:
+            if self._ending is not None and not isinstance(main.error, asyncio.CancelledError):
+                self._dropped(main.error)
             if self._afterwards or self._steps:
                 main.hand_over()
                 await self._wind_up(main)
@@ -137,8 +130,12 @@ class Running(Opaque):
         main.hand_over()
         self._settled = loop.create_future()
         self._main.add_done_callback(self._on_done)
-        if self.parked and self._ending is not None:
-            return self._ending
+        if self._over:
+            if type(self._ending) is not Suspended:
+                self._end()  # The handler has caught what ended the leg, and goes on.
+            self._late = loop.call_later(self.unwind_seconds, self._abandon)
+        else:
+            self._stir()
         return await self._until_settled()
 
     def read(self, responses: Mapping[str, Any]) -> dict[str, Any]:
@@ -203,7 +200,7 @@ class Running(Opaque):
 
     def _forget(self, main: EagerTask) -> None:
         """Let go of what refers back to us, so that nothing of a leg is left to the garbage collector."""
-        self._eager = self._main = self._latest = None
+        self._eager = self._main = None
         main.let_go()
         self._asks.clear()
 
@@ -256,31 +253,25 @@ class Running(Opaque):
 
     def _rest(self) -> None:
         """Nothing can go on before the other side has answered."""
-        self._suspend()
+        self._suspend({key: ask for key, (ask, _) in self._asks.items()}, list(self._pauses))
         if self.parked:
             self._settle()
         else:
             self._end()
             self._late = self._loop.call_later(self.unwind_seconds, self._abandon)
 
-    def _rest_at_once(self, main: EagerTask) -> None:
-        """The same, where nobody but the handler's own task runs, and that waits here and now."""
-        self._suspend()
-        if not self.parked:
-            self._close()
-            main.cancel()
-            if not main.done:
-                self._late = self._loop.call_later(self.unwind_seconds, self._abandon)
-            elif not isinstance(main.error, asyncio.CancelledError):
-                self._dropped(main.error)
+    def _rest_here(self, asks: dict[str, Ask], pauses: list[str]) -> None:
+        """The same, in the effect that is to wait, if nobody but the handler runs: it unwinds from there."""
+        eager = self._eager
+        if self._main is None and eager is not None and eager.alone and not self.parked:
+            self._suspend(asks, pauses)
+            self._over = True
+            raise asyncio.CancelledError
 
-    def _suspend(self) -> None:
+    def _suspend(self, asks: dict[str, Ask], pauses: list[str]) -> None:
         if self.asked:
             self._keep_unread()
-        asks: dict[str, Ask] = {}
-        for key, (ask, _) in self._asks.items():
-            asks[key] = ask
-        self._ending = Suspended(asks, list(self._pauses))
+        self._ending = Suspended(asks, pauses)
         if self.journal.entries and not self.parked and (step := self.journal.overtaken_step()) is not None:
             self._ending = self._vanished(step, "it went on beyond it")
 

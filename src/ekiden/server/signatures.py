@@ -156,7 +156,7 @@ class HintedParameters:
                 if plain.get(name) is not type(value):
                     break
             else:
-                if all(map(arguments.__contains__, self.required)):
+                if len(arguments) == len(plain) or all(map(arguments.__contains__, self.required)):
                     return dict(arguments)
         try:
             bound: dict[str, Any] = self._validate_json(encode(arguments), strict=True)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Self
 
 from ekiden.errors import InternalError, MissingCapability
-from ekiden.rounds.asks import PREFIXES, Ask, MalformedAnswer, UnfitAnswer, declares
+from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer, declares
 from ekiden.rounds.eagerly import EagerTask
 from ekiden.rounds.journal import Entry, Journal
 from ekiden.rounds.ledger import RoundMemory
@@ -212,7 +212,7 @@ class TaskLeg(Leg, kw_only=True):
         if self._over:
             await self._refuse()
         self._enter("ask", "asks")
-        name = self._name("a:", key, f"{PREFIXES[ask.method]}-{ask.digest}")
+        name = self._name("a:", key, ask.name)
         entry = self.journal.find(name)
         if entry is not None and entry.digest == ask.digest:
             with contextlib.suppress(UnfitAnswer, MalformedAnswer):
@@ -253,7 +253,6 @@ class TaskLeg(Leg, kw_only=True):
     async def _answer_to(self, question: Question, ask: Ask) -> Any:
         future: asyncio.Future[Any] = self._loop.create_future()
         self._asks[question.key] = (ask, future)
-        self._latest = future
         self._stir()
         self._loop.call_later(_PUT_AFTER, self._on_news)
         try:
@@ -279,7 +278,7 @@ class TaskLeg(Leg, kw_only=True):
             return
         self._sleeps += 1
         name = f"t:{self._sleeps}"
-        future = self._latest = self._pauses[name] = self._loop.create_future()
+        future = self._pauses[name] = self._loop.create_future()
         self._timers[name] = until
         timer = self._loop.call_later(remaining, self._ring, name)
         self._stir()
