@@ -2,11 +2,24 @@
 
 import logging
 from datetime import date, datetime
+from decimal import Decimal
 from enum import Enum, IntEnum
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import AnyUrl, BaseModel, ConfigDict, Field, SecretBytes, SecretStr, field_validator
+from pydantic import (
+    AnyUrl,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetPydanticSchema,
+    SecretBytes,
+    SecretStr,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
+from pydantic_core import core_schema
 
 from ekiden import Context, RegistrationError, Server
 from ekiden.testing import CANCEL, DECLINE
@@ -483,3 +496,52 @@ async def test_a_json_schema_beyond_the_restricted_kind_is_refused(
     with caplog.at_level(logging.WARNING):
         result = await Client(server).call_tool("tool")
     assert error_text(result)
+
+
+# What pydantic makes of JSON may differ from what it makes of the same in Python: an answer came as JSON
+
+
+class Moded(BaseModel):
+    name: str
+
+    @field_validator("name")
+    @classmethod
+    def tell(cls, value: str, info: ValidationInfo) -> str:
+        return f"{value} by {info.mode}"
+
+
+_number = core_schema.chain_schema(
+    [core_schema.str_schema(), core_schema.no_info_plain_validator_function(int)]
+)
+Identity = Annotated[
+    Any,
+    GetPydanticSchema(
+        lambda source, handler: core_schema.json_or_python_schema(core_schema.str_schema(), _number)
+    ),
+    WithJsonSchema({"type": "string"}),
+]
+
+
+class Either(BaseModel):
+    when: Annotated[
+        date | str, Field(union_mode="left_to_right"), WithJsonSchema({"type": "string", "title": "When"})
+    ]
+
+
+class Loose(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    name: str
+
+
+@pytest.mark.parametrize(
+    ("schema", "content", "expected"),
+    [
+        (Moded, {"name": "x"}, Moded.model_construct(name="x by json")),
+        (Identity, {"value": "5"}, "5"),
+        (Annotated[Decimal, WithJsonSchema({"type": "number"})], {"value": "5"}, Decimal(5)),
+        (Either, {"when": "2026-01-02"}, Either(when=date(2026, 1, 2))),
+        (Loose, {"name": "x", "age": 3}, Loose(name="x", age=3)),  # type: ignore[call-arg]
+    ],
+)
+async def test_an_answer_is_read_as_json(schema: Any, content: dict[str, Any], expected: Any) -> None:
+    assert await _answered(schema, content) == expected

@@ -121,6 +121,25 @@ async def test_a_handler_that_cancels_itself_before_its_first_wait_can_catch_it(
     assert seen == ["unwound", "unwound"]
 
 
+async def test_calls_that_wait_for_one_and_the_same_thing_all_get_it() -> None:
+    server = Server("legs", version="1", keys=KEYS)
+    loading: list[asyncio.Task[str]] = []
+
+    async def load() -> str:
+        await asyncio.sleep(0.01)
+        return "loaded"
+
+    @server.tool
+    async def fetch(ctx: Context) -> str:
+        """Load once, whoever asks."""
+        if not loading:
+            loading.append(asyncio.create_task(load()))
+        return await loading[0]
+
+    said = await soon(asyncio.gather(*(call_tool(server, "fetch") for _ in range(5))))
+    assert [one["content"][0]["text"] for one in said] == ["loaded"] * 5
+
+
 async def test_a_task_factory_that_a_handler_sets_stays() -> None:
     server = Server("legs", version="1", keys=KEYS)
     loop = asyncio.get_running_loop()

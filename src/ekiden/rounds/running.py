@@ -16,7 +16,7 @@ import msgspec
 from ekiden.errors import InvalidParams, NonDeterminismError
 from ekiden.opaque import Opaque
 from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer
-from ekiden.rounds.eagerly import EagerTask, eager_task
+from ekiden.rounds.eagerly import EagerTask
 from ekiden.rounds.journal import Entry, Journal
 from ekiden.rounds.outcome import Outcome
 from ekiden.rounds.retry import Retry
@@ -117,17 +117,15 @@ class Running(Opaque):
             loop = asyncio.get_running_loop()
         self._loop = loop
         self._thread = get_ident()
-        main = self._eager = eager_task(loop)
-        main.begin(handler, self.handler)
+        main = self._eager = EagerTask(loop, handler, self.handler)
+        main.begin()
         self._main = main.task
         if main.done:
             if self._ending is not None and not isinstance(main.error, asyncio.CancelledError):
                 self._dropped(main.error)
             if self._afterwards or self._steps:
-                main.hand_over()
                 await self._wind_up(main)
             return self._conclude()
-        main.hand_over()
         self._settled = loop.create_future()
         self._main.add_done_callback(self._on_done)
         if self._over:
@@ -200,8 +198,8 @@ class Running(Opaque):
 
     def _forget(self, main: EagerTask) -> None:
         """Let go of what refers back to us, so that nothing of a leg is left to the garbage collector."""
-        self._eager = self._main = None
-        main.let_go()
+        main.error = self._eager = self._main = None
+        del main.task
         self._asks.clear()
 
     async def _wind_up(self, main: EagerTask) -> None:

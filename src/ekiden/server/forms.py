@@ -10,7 +10,6 @@ import enum
 import functools
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import is_dataclass
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -143,7 +142,7 @@ def _form_of_type(hint: Any) -> Form:
     single = _is_single(hint)
     adapter = type_adapter(_one_field(hint) if single else hint, what)
     schema = _restricted(lean_schema(adapter, "validation", what), what, _labels(hint))
-    return _form(schema, _reader(adapter, schema, single, takes_dicts=not is_dataclass(hint)))
+    return _form(schema, _reader(adapter, schema, single))
 
 
 def _is_single(hint: Any) -> bool:
@@ -160,18 +159,19 @@ def _one_field(hint: Any) -> Any:
 
 
 def _reader(
-    adapter: TypeAdapter[Any], schema: dict[str, Any], single: bool, *, takes_dicts: bool
+    adapter: TypeAdapter[Any], schema: dict[str, Any], single: bool
 ) -> Callable[[dict[str, Any]], Any]:
     problems = _lazy_validator(schema)
     validate, validate_dict = adapter.validator.validate_json, adapter.validator.validate_python
     plain = all(_PLAIN_KEYS.issuperset(field) for field in schema["properties"].values())
+    bare = plain and _is_bare(adapter.core_schema)
 
     def read(content: dict[str, Any]) -> Any:
         if plain:
             # Where the schema says nothing but types, strictness says the same; what fails is told below.
             try:
-                if takes_dicts and _SCALARS.issuperset(map(type, content.values())):
-                    value = validate_dict(content.copy(), strict=True)
+                if bare and _SCALARS.issuperset(map(type, content.values())):
+                    value = validate_dict(content, strict=True)
                 else:
                     value = validate(encode(content), strict=True)
             except ValidationError:
@@ -187,6 +187,19 @@ def _reader(
         return value[_WRAPPED] if single else value
 
     return read
+
+
+def _is_bare(schema: Any) -> bool:
+    """Whether a type holds values as they are, none of them made or looked at by anybody but pydantic.
+
+    Then there is no difference between what came as JSON and the same in Python.
+    """
+    kind = schema["type"]
+    if kind in ("model", "default", "nullable"):
+        return not schema.get("custom_init") and _is_bare(schema["schema"])
+    if kind in ("model-fields", "typed-dict"):
+        return all(_is_bare(field["schema"]) for field in schema["fields"].values())
+    return kind in ("str", "int", "float", "bool")
 
 
 def _lazy_validator(schema: dict[str, Any]) -> Callable[[Any], str | None]:
