@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import sys
+import threading
 from collections import Counter
 from contextvars import ContextVar
 from typing import Any
@@ -138,6 +139,21 @@ async def test_calls_that_wait_for_one_and_the_same_thing_all_get_it() -> None:
 
     said = await soon(asyncio.gather(*(call_tool(server, "fetch") for _ in range(5))))
     assert [one["content"][0]["text"] for one in said] == ["loaded"] * 5
+
+
+def test_a_server_whose_first_loop_has_moved_to_another_thread_serves_in_this_one() -> None:
+    server = _server()
+    first = asyncio.new_event_loop()
+    first.run_until_complete(ScriptedClient(server).call_tool("speak"))
+    elsewhere = threading.Thread(target=first.run_forever)
+    elsewhere.start()
+    try:
+        said = asyncio.run(ScriptedClient(server).call_tool("speak"))
+        assert said["content"][0]["text"] == "something, then nothing"
+    finally:
+        first.call_soon_threadsafe(first.stop)
+        elsewhere.join(10)
+        first.close()
 
 
 async def test_a_task_factory_that_a_handler_sets_stays() -> None:

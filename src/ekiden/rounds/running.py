@@ -109,13 +109,9 @@ class Running(Opaque):
 
     # Running
 
-    async def run(
-        self, handler: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop | None = None
-    ) -> Any:
-        """Run the handler: its value, what it raised, or `Suspended`. `loop` is the one that runs."""
-        if loop is None:
-            loop = asyncio.get_running_loop()
-        self._loop = loop
+    async def run(self, handler: Coroutine[Any, Any, Any]) -> Any:
+        """Run the handler: its value, what it raised, or `Suspended`."""
+        loop = self._loop = asyncio.get_running_loop()
         self._thread = get_ident()
         main = self._eager = EagerTask(loop, handler, self.handler)
         main.begin()

@@ -21,7 +21,6 @@ from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome
 from ekiden.server.context import Context
 from ekiden.server.endings import Ending
 from ekiden.server.handlers import Handler
-from ekiden.server.loops import running_loop
 from ekiden.server.manual import InputRequired, capabilities_for, spelled_requests
 from ekiden.server.once import Once, RoundClaim
 from ekiden.server.parked import ParkingLot
@@ -172,7 +171,7 @@ class Flows:
         context = Context(request, call.stream, call.state, leg, claims, responses)
         if handler.context is not None:
             call.arguments[handler.context] = context
-        return leg, context, leg.run(handler.call(**call.arguments), running_loop())
+        return leg, context, leg.run(handler.call(**call.arguments))
 
     async def _resume(self, call: Call, claims: Claims, responses: Mapping[str, Any]) -> Outcome:
         ticket, claims.parked = claims.parked or "", None
