@@ -12,8 +12,8 @@ from ekiden.rounds.eagerly import EagerTask
 
 
 def _begin(function: Callable[[], Any]) -> EagerTask:
-    begun = EagerTask(asyncio.get_running_loop(), function(), "a tool")
-    begun.begin()
+    begun = EagerTask(asyncio.get_running_loop(), function())
+    begun.begin("a tool")
 
     return begun
 

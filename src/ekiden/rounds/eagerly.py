@@ -11,6 +11,8 @@ from collections.abc import Callable, Coroutine, Generator
 from contextvars import copy_context
 from typing import Any, Final, NoReturn
 
+from ekiden.opaque import Opaque
+
 from asyncio.tasks import _enter_task, _leave_task  # pyright: ignore[reportPrivateUsage]  # isort: skip
 
 __all__ = ["EagerTask", "Rest"]
@@ -23,48 +25,35 @@ def _passed_on(name: str) -> Any:
     return property(lambda task: getattr(task._coroutine, name))  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
-class EagerTask(Coroutine[Any, Any, Any]):
-    """A coroutine in a task of its own, begun already. If `done`, it has ended without a wait.
+class EagerTask(Opaque):
+    """A coroutine in a task of its own, which is to `begin` at once. If it is `done` then, it never waited.
 
     It is itself the coroutine that the task runs: what is left of the one that was begun.
     """
 
-    __slots__ = (
-        "_context",
-        "_coroutine",
-        "_factory",
-        "_handed_over",
-        "_loop",
-        "_marked",
-        "alone",
-        "done",
-        "error",
-        "task",
-        "waits_for",
-    )
+    _loop: asyncio.AbstractEventLoop
+    _coroutine: Coroutine[Any, Any, Any]
+    _handed_over: bool = False
+    """Whether the task has come to its turn."""
+    _marked: bool = False
+    """Whether what it waits for was marked as awaited."""
+    _factory: Any = None
+    """The loop's task factory, meanwhile."""
+    done: bool = False
+    alone: bool = True
+    """Whether it has started no other task before its first wait: then nothing else of it can run."""
+    error: BaseException | None = None
+    waits_for: Any = None
+    """What it waits for; once it is done, its value."""
+    task: asyncio.Task[Any] = None  # type: ignore[assignment]  # It has one as soon as it begins.
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, Any], name: str
-    ) -> None:
-        self._loop = loop
-        self._coroutine = coroutine
-        self._context = copy_context()
-        self._handed_over = False
-        """Whether the task has come to its turn."""
-        self._marked = False
-        self._factory: Any = None
-        self.error: BaseException | None = None
-        self.waits_for: Any = None
-        """What it waits for; once it is done, its value."""
-        self.done = False
-        self.alone = True
-        """Whether it has started no other task before its first wait: then nothing else of it can run."""
+    def begin(self, name: str) -> None:
+        """Run the coroutine up to its first wait, in a task of this name."""
+        loop = self._loop
+        context = copy_context()
+        whole: Any = self
         # Not by the loop's factory: one that starts its tasks at once would be ahead of us.
-        self.task: asyncio.Task[Any] = asyncio.Task(self, loop=loop, name=name, context=self._context)
-
-    def begin(self) -> None:
-        """Run the coroutine up to its first wait."""
-        loop, task = self._loop, self.task
+        task = self.task = asyncio.Task(whole, loop=loop, name=name, context=context)
         self._factory = loop.get_task_factory()
         spawn = self._spawn
         loop.set_task_factory(spawn)
@@ -73,7 +62,7 @@ class EagerTask(Coroutine[Any, Any, Any]):
             _leave_task(loop, caller)
         _enter_task(loop, task)
         try:
-            self.waits_for = self._context.run(self._coroutine.send, None)
+            self.waits_for = context.run(self._coroutine.send, None)
         except StopIteration as stop:
             self.done, self.waits_for = True, stop.value
         except BaseException as error:

@@ -309,14 +309,14 @@ class Leg(Running, kw_only=True):
         name = space + (derived if key is None else key)
         if self.trace is not None:
             self.trace.append(name if key is None else f"{name} ({derived})")
-        count, first = self._counts.get(name, (0, None))
         # In its first moments a handler is alone, and its task has no name yet.
-        task = None if self._main is None else asyncio.current_task()
-        if task is self._main:
-            task = None
-        self._counts[name] = (count + 1, first if count else task)
-        if not count:
+        task = None if self._main is None or (current := asyncio.current_task()) is self._main else current
+        known = self._counts.get(name)
+        if known is None:
+            self._counts[name] = (1, task)
             return name
+        count, first = known
+        self._counts[name] = (count + 1, first)
         if key is not None:
             self._fail(UsageError(f"{self.handler} uses key={key!r} twice in one call"))
         if task is not first and count == 1:

@@ -113,8 +113,8 @@ class Running(Opaque):
         """Run the handler: its value, what it raised, or `Suspended`."""
         loop = self._loop = asyncio.get_running_loop()
         self._thread = get_ident()
-        main = self._eager = EagerTask(loop, handler, self.handler)
-        main.begin()
+        main = self._eager = EagerTask(loop, handler)
+        main.begin(self.handler)
         self._main = main.task
         if main.done:
             if self._ending is not None and not isinstance(main.error, asyncio.CancelledError):

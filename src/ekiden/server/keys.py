@@ -27,6 +27,8 @@ __all__ = ["KeyRing", "new_key"]
 _log = logging.getLogger("ekiden.keys")
 
 _VERSION: Final = "ek1"
+_HEAD: Final = 13
+"""Characters of a token that say how it is sealed: the version, and the key's id."""
 _LEAST: Final = 32
 
 
@@ -51,7 +53,7 @@ class KeyRing:
         if not ring:
             raise UsageError("keys= is empty: give at least one key, or leave it out")
         self._first = ring[0]
-        self._by_id = {key.bound: key for key in ring}
+        self._by_head = {key.bound.decode(): key for key in ring}
 
     def seal(self, data: bytes) -> str:
         """A token that only a holder of the key can open or make."""
@@ -63,14 +65,13 @@ class KeyRing:
     def open(self, token: str) -> bytes | None:
         """What was sealed, or None if the token is not ours, not whole, or of a key that is gone."""
         try:
-            head, text = token[:13].encode(), token[13:]
+            key, text = self._by_head[token[:_HEAD]], token[_HEAD:]
             body = binascii.a2b_base64(text, strict_mode=True)
             end = body[-(len(body) % 3 or 3) :]
             if binascii.b2a_base64(end, newline=False) != text[-4:].encode():
                 return None  # The same bytes, spelled otherwise: of the last character not all bits count.
-            key = self._by_id[head]
-            return key.cipher.decrypt(body[:SIZE], body[SIZE:], head)
-        except (KeyError, UnicodeError, binascii.Error, ValueError, InvalidTag):
+            return key.cipher.decrypt(body[:SIZE], body[SIZE:], key.bound)
+        except (KeyError, ValueError, InvalidTag):
             return None
 
 
