@@ -31,6 +31,8 @@ def _begin(function: Callable[[], Any]) -> EagerTask:
         (lambda task: type(task) is asyncio.Task, True),
         (lambda task: asyncio.Task.get_coro(task).cr_code.co_name, "handler"),
         (lambda task: asyncio.Task.get_name(task), "a tool"),
+        (lambda task: asyncio.iscoroutine(task.get_coro()), True),
+        (lambda task: weakref.ref(task.get_coro())() is task.get_coro(), True),
     ],
 )
 async def test_whoever_looks_at_the_task_finds_one(look: Callable[[Any], Any], expected: object) -> None:

@@ -25,7 +25,7 @@ def _passed_on(name: str) -> Any:
     return property(lambda task: getattr(task._coroutine, name))  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
-class EagerTask(Opaque):
+class EagerTask(Opaque, weakref=True):
     """A coroutine in a task of its own, which is to `begin` at once. If it is `done` then, it never waited.
 
     It is itself the coroutine that the task runs: what is left of the one that was begun.

@@ -218,8 +218,10 @@ class Running(Opaque):
         self._settle()
 
     def _dropped(self, error: BaseException | None) -> None:
-        what = "returned a value" if error is None else f"raised {error!r}"
-        _log.warning("%s %s while its round was ending; that is dropped", self.handler, what)
+        if error is None:
+            _log.warning("%s returned a value while its round was ending; that is dropped", self.handler)
+        else:
+            _log.warning("%s raised %r while its round was ending; that is dropped", self.handler, error)
 
     def _settle(self) -> None:
         if not self._settled.done():
