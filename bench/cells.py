@@ -110,7 +110,10 @@ def _discovers(result: dict[str, Any]) -> bool:
     return VERSION in result.get("supportedVersions", []) and "tools" in result.get("capabilities", {})
 
 
-_TASKS: Final = {"elicitation": {"form": {}}, "extensions": {"io.modelcontextprotocol/tasks": {}}}
+_TASKS: Final[dict[str, Any]] = {
+    "elicitation": {"form": {}},
+    "extensions": {"io.modelcontextprotocol/tasks": {}},
+}
 
 
 def _waiting_task(ask: Ask) -> Call:

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 

@@ -10,7 +10,7 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from statistics import median
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ _RUNS: Final = 20
 """Runs of the handler whose time is taken together."""
 _ACCEPT: Final = {"action": "accept", "content": {"ok": True}}
 
-Handler = Callable[[int, Any], Awaitable[str]]
+Handler = Callable[[int, Any], Coroutine[Any, Any, str]]
 
 
 def double(number: int) -> int:

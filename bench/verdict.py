@@ -1,6 +1,6 @@
 """What every part of the report is made of: floors that are judged, and tables."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Protocol
@@ -43,7 +43,7 @@ def spread(ratios: list[float]) -> str:
     return f"{middle} ({low} to {high})"
 
 
-def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     """A Markdown table."""
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
     lines = [_row(head, widths), _row(tuple("-" * width for width in widths), widths)]

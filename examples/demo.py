@@ -15,6 +15,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from mcp_types import CallToolResult, TextContent
 from rich.console import Console
 from rich.table import Table
 
@@ -74,7 +75,8 @@ async def call(url: str, server: asyncio.subprocess.Process, log: Path) -> None:
             console.print(f"The answer: {response.get('content') or response['action']}")
         async with Client(url, elicit=responder.elicit) as client:
             ended = await client.resume(ended, responses)
-    text = "".join(block.text for block in ended.content if block.type == "text")
+    assert isinstance(ended, CallToolResult)
+    text = "".join(block.text for block in ended.content if isinstance(block, TextContent))
     console.print(f"\nRound {len(ends) + 1}: {text}\n")
     show(log, [*ends, "answered"])
 

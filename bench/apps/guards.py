@@ -17,7 +17,7 @@ _SCHEMA: Final[dict[str, Any]] = {
 }
 
 
-def guards(context: type) -> tuple[Tool, Tool]:
+def guards(context: Any) -> tuple[Tool, Tool]:
     """The tools that ask; `context` is the SDK's own, which it finds by the annotation."""
 
     async def confirm(name: str, ctx: context) -> str | InputRequiredResult:
@@ -45,4 +45,6 @@ def _question(message: str, state: str) -> InputRequiredResult:
 
 def _agreed(ctx: Any) -> bool:
     answer = (ctx.input_responses or {}).get("ok")
-    return isinstance(answer, ElicitResult) and answer.action == "accept" and bool(answer.content["ok"])
+    if not isinstance(answer, ElicitResult) or answer.content is None:
+        return False
+    return answer.action == "accept" and bool(answer.content["ok"])

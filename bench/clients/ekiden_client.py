@@ -6,7 +6,7 @@ from typing import Any
 
 from mcp_types import ElicitRequestFormParams, ElicitResult
 
-from bench.clients.timing import MOST_ROUNDS, Call, measure
+from bench.clients.timing import MOST_ROUNDS, Call, measure, text_of
 from ekiden import Client
 
 
@@ -20,7 +20,7 @@ async def connect(url: str) -> AsyncIterator[Call]:
 
         async def call(tool: str, arguments: dict[str, Any]) -> str:
             result = await client.call_tool(tool, arguments)
-            return result.content[0].text
+            return text_of(result.content)
 
         yield call
 

@@ -5,12 +5,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from mcp import Client
-from mcp_types import ElicitRequestFormParams, ElicitResult
+from mcp_types import ElicitRequestParams, ElicitResult
 
-from bench.clients.timing import MOST_ROUNDS, Call, measure
+from bench.clients.timing import MOST_ROUNDS, Call, measure, text_of
 
 
-async def agree(context: Any, params: ElicitRequestFormParams) -> ElicitResult:
+async def agree(context: Any, params: ElicitRequestParams) -> ElicitResult:
     return ElicitResult(action="accept", content={"ok": True})
 
 
@@ -20,7 +20,7 @@ async def connect(url: str) -> AsyncIterator[Call]:
 
         async def call(tool: str, arguments: dict[str, Any]) -> str:
             result = await client.call_tool(tool, arguments)
-            return result.content[0].text
+            return text_of(result.content)
 
         yield call
 

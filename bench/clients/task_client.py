@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from bench.exchange import Call
 
-_CAPABILITIES: Final = {
+_CAPABILITIES: Final[dict[str, Any]] = {
     "elicitation": {"form": {}},
     "extensions": {"io.modelcontextprotocol/tasks": {}},
 }

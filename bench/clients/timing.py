@@ -9,7 +9,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +21,12 @@ MOST_ROUNDS: Final = 200
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _WARM_UP: Final = 0.2
 """The part of the calls that is made before, and not counted."""
+
+
+def text_of(content: Sequence[Any]) -> str:
+    """The text of a result that is one text."""
+    text: str = content[0].text
+    return text
 
 
 def measure(connect: Callable[[str], AbstractAsyncContextManager[Call]]) -> None:

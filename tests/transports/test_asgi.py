@@ -664,6 +664,16 @@ class Connection:
         self.sent.append(event)
 
 
+async def test_receive_may_give_any_awaitable(probe: Probe) -> None:
+    connection = Connection(request("server/discover"))
+
+    def receive() -> asyncio.Future[dict[str, Any]]:
+        return asyncio.ensure_future(connection.events.get())
+
+    await soon(probe.server.asgi()(connection.scope, receive, connection.send))
+    assert connection.sent[0]["status"] == 200
+
+
 async def test_an_answer_during_a_blocked_keep_alive_is_still_a_whole_response(probe: Probe) -> None:
     connection = Connection(call("hold"))
     connection.writable.clear()

@@ -88,7 +88,7 @@ class StreamableHTTP:
             method, path, headers, refusal, b"", None if len(headers) == len(pairs) else pairs
         )
         if refusal is None:
-            first: Started[Event] = Started(receive())
+            first = Started(_coroutine(receive()))
             body = self._whole_body(first) if first.done else None
             if body is None:
                 reply = Reply(send, headers, self.limits.stall_seconds)
@@ -257,6 +257,15 @@ class StreamableHTTP:
             outcome = await Attendant(receive, reply, self.limits.silence_seconds).attend(run)
         if outcome is not None:
             await reply.finish(outcome, self._dialect, request.id)
+
+
+def _coroutine(event: Awaitable[Event]) -> Coroutine[Any, Any, Event]:
+    """What `receive` gave as a coroutine, which it is nearly always."""
+    return event if isinstance(event, Coroutine) else _awaited(event)  # pyright: ignore[reportUnknownVariableType]
+
+
+async def _awaited(event: Awaitable[Event]) -> Event:
+    return await event
 
 
 class _TooLarge(Exception):

@@ -6,7 +6,7 @@ left, and keeps the proxies in between awake.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -38,8 +38,8 @@ __all__ = [
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Event: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Coroutine[Any, Any, Event]]
-Send: TypeAlias = Callable[[Event], Coroutine[Any, Any, None]]
+Receive: TypeAlias = Callable[[], Awaitable[Event]]
+Send: TypeAlias = Callable[[Event], Awaitable[None]]
 Respond: TypeAlias = Callable[[int, bytes], None]
 """Sends status and body of a response that is JSON and no stream."""
 
