@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
+import pytest
 
 PATIENCE = 30.0
 
@@ -28,6 +29,12 @@ def binaries() -> Path | None:
         return found[0].parent
     named = shutil.which("initdb")
     return None if named is None else Path(named).resolve().parent
+
+
+needs_postgres = pytest.mark.skipif(
+    binaries() is None and not os.environ.get("CI"),
+    reason="there is no Postgres on this machine, which only continuous integration must have",
+)
 
 
 def _user() -> str | None:
@@ -125,7 +132,7 @@ class Postgres:
 def running_postgres(*, fsync: bool = False) -> Generator[Postgres, None, None]:
     """A server of our own. What tests kill is a process, never the machine: so nothing waits for the disk."""
     found = binaries()
-    assert found is not None
+    assert found is not None, "there is no Postgres on this machine"
     folder = Path(tempfile.mkdtemp(prefix="ekiden-postgres-"))
     try:
         server = Postgres(found, folder, fsync=fsync)

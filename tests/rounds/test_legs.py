@@ -6,7 +6,7 @@ import gc
 import sys
 import threading
 from collections import Counter
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from ekiden import Context, Server
 from ekiden.testing import ScriptedClient
+from ekiden.transports.eager import Started
 from tests.serving import ask, call_tool, soon
 
 KEYS = [b"a key of thirty-two bytes or more."]
@@ -176,10 +177,24 @@ async def test_a_task_factory_that_a_handler_sets_stays() -> None:
         loop.set_task_factory(None)
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="such a factory came with Python 3.12")
-async def test_tasks_that_begin_at_once_by_themselves_do_no_harm() -> None:
+def _at_once(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> "asyncio.Task[Any]":
+    """What asyncio's own eager factory does, which came with Python 3.12."""
+    context = copy_context()
+    begun: Started[Any] = context.run(Started, coroutine)
+
+    async def rest() -> Any:
+        return await begun
+
+    return asyncio.Task(rest(), loop=loop, **{**options, "context": context})
+
+
+_FACTORIES = [_at_once, *filter(None, [getattr(asyncio, "eager_task_factory", None)])]
+
+
+@pytest.mark.parametrize("factory", _FACTORIES)
+async def test_tasks_that_begin_at_once_by_themselves_do_no_harm(factory: Any) -> None:
     loop = asyncio.get_running_loop()
-    loop.set_task_factory(getattr(asyncio, "eager_task_factory"))  # noqa: B009
+    loop.set_task_factory(factory)
     try:
         client = ScriptedClient(_server(), _yes)
         for tool in ("twice", "after_a_step", "speak"):

@@ -20,7 +20,6 @@ def test_threads_never_get_the_same() -> None:
     assert len(set(drawn)) == 20_000
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_process_draws_its_own() -> None:
     next_nonce()

@@ -12,13 +12,13 @@ import pytest
 from ekiden.stores.memory import MemoryStore
 from ekiden.stores.postgres import PostgresStore
 from ekiden.stores.sqlite import SQLiteStore
-from tests.postgres import Postgres, binaries, running_postgres
+from tests.postgres import Postgres, needs_postgres, running_postgres
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Generator[Postgres, None, None]:
-    if binaries() is None:
-        pytest.skip("there is no Postgres on this machine")
+    if needs_postgres.args[0]:
+        pytest.skip(needs_postgres.kwargs["reason"])
     with running_postgres() as server:
         yield server
 

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
 import pytest
 
@@ -28,20 +29,10 @@ def tool_of(server: Server) -> None:
 
 
 def open_files(path: Path) -> list[str]:
-    """The descriptors of this process that lead to a store's files."""
-    found: list[str] = []
-    for number in os.listdir("/proc/self/fd"):
-        try:
-            found.append(os.readlink(f"/proc/self/fd/{number}"))
-        except FileNotFoundError:
-            continue  # The one that listed them.
-    return [target for target in found if target.startswith(str(path))]
+    """What of a store's files this process has open."""
+    return [file.path for file in psutil.Process().open_files() if file.path.startswith(str(path))]
 
 
-needs_proc = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="descriptors are seen in /proc")
-
-
-@needs_proc
 async def test_a_store_opened_by_its_name_is_closed_when_the_server_stops(tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
     server = new_server(f"sqlite:///{path}")
@@ -54,7 +45,6 @@ async def test_a_store_opened_by_its_name_is_closed_when_the_server_stops(tmp_pa
         assert open_files(path) == []
 
 
-@needs_proc
 async def test_a_store_that_was_handed_in_stays_open(tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
     store = SQLiteStore(path)
@@ -89,7 +79,6 @@ async def test_the_connections_to_postgres_are_closed_when_the_server_stops(data
                 await asyncio.sleep(0.01)  # A backend ends a moment after its connection.
 
 
-@needs_proc
 async def test_the_store_is_closed_although_the_lifespan_fails(tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
 
@@ -108,7 +97,6 @@ async def test_the_store_is_closed_although_the_lifespan_fails(tmp_path: Path) -
     assert open_files(path) == []
 
 
-@needs_proc
 async def test_a_store_that_is_forgotten_closes_its_connections(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "tasks.db")
     await store.migrate()

@@ -16,7 +16,7 @@ from ekiden.stores.postgres_database import PostgresDatabase
 from ekiden.stores.sqlite import SQLiteStore
 from ekiden.testing import CallFailed
 from ekiden.testing.task_contract import new_record
-from tests.postgres import Postgres, binaries, running_postgres
+from tests.postgres import Postgres, needs_postgres, running_postgres
 from tests.tasks.driving import TaskClient, accept, new_server
 
 
@@ -219,7 +219,7 @@ async def passes(of_the_loop: int) -> None:
         await asyncio.sleep(0)
 
 
-@pytest.mark.skipif(binaries() is None, reason="there is no Postgres on this machine")
+@needs_postgres
 async def test_postgres_is_stopped_and_started_in_the_middle() -> None:
     ran: list[str] = []
     go = asyncio.Event()
