@@ -123,7 +123,7 @@ def _claims(claims: "Claims", *, show_values: bool) -> dict[str, Any]:
 
 def _entry(key: str, claims: "Claims", *, show_values: bool) -> dict[str, Any]:
     entry = claims.journal[key]
-    order = "in order" if entry.in_order else "in a branch"
+    order = "in order" if entry.branch == 0 else f"in branch {entry.branch}"
     value = _value(entry.value, show=show_values)
     return {"entry": key, "kind": entry.kind, "digest": entry.digest, "done": order, "value": value}
 

@@ -43,7 +43,7 @@ class Interpreter(Protocol):
         """Wait until a moment that is the same however often the handler is run."""
         ...
 
-    def afterwards(self, step: Step) -> None:
+    def afterwards(self, step: Step, key: str | None = None) -> None:
         """Have a step run when the handler has returned."""
         ...
 

@@ -1,9 +1,10 @@
-"""What a handler has done so far, addressed by content.
+"""What a handler has done so far: addressed by content, and kept in the order in which it was done.
 
-An entry is found by what the effect *is* (its method and parameters, or its name and arguments,
-and which of several identical ones), never by when it came. So concurrent branches find their own
-entries in whatever order they run, and a new version of the handler that asks one question more
-keeps the answers to all the others.
+An entry is found by what the effect *is* (its method and parameters, or its function and arguments,
+and which of several identical ones), so a new version of the handler that asks one question more keeps
+the answers to all the others. The order of the entries is the order in which the handler was told of
+them, and a replay tells it of them in the same order: whoever came first in the first run comes first
+in every later one.
 """
 
 from binascii import b2a_base64
@@ -15,17 +16,18 @@ import msgspec
 
 from ekiden.opaque import Opaque
 
-__all__ = ["Entry", "Journal", "Kind", "fingerprint", "framed"]
+__all__ = ["STEP", "Entry", "Journal", "Kind", "fingerprint", "framed"]
 
-Kind: TypeAlias = Literal["answer", "step", "failure", "cut", "again", "draw", "pause", "manual"]
-"""`failure` is a step that raised, `cut` one that its handler cut short, `again` one that is to be tried
-again; `draw` a time, an id or a random number; `pause` a checkpoint that was passed; `manual` what a
-handler in a task keeps by itself."""
+Kind: TypeAlias = Literal["answer", "step", "failure", "cut", "again", "draw", "pause", "slept", "manual"]
+"""`failure` is a step that raised; `cut` an effect that its handler cut short; `again` a step that is to be
+tried again; `draw` a time, an id or a random number; `pause` a checkpoint that was passed; `slept` a sleep
+that is over; `manual` what a handler in a task keeps by itself."""
 
-_STEPS: Final = ("step", "failure", "cut")
+STEP: Final = "s:"
+"""How the keys of steps begin."""
 
 _DIGEST_BYTES: Final = 9
-"""72 bits: an author's effects never collide by chance, and nobody gains by a collision of his own making."""
+"""72 bits: enough against accidents. A forged collision only harms the forger's own call."""
 
 
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
@@ -47,18 +49,28 @@ class Entry(msgspec.Struct, array_like=True):
 
     kind: Kind
     digest: str
-    """Fingerprint of the question, or of the step's arguments: the entry counts only for these."""
+    """Fingerprint of the question, or of the step's function and arguments: it counts only for these."""
     value: Any
-    in_order: bool
-    """Whether the handler's own task did it, rather than a branch: such entries have a total order."""
+    """Of an effect that was cut: the seconds after which it was."""
+    branch: int = 0
+    """Which of the handler's tasks did it: 0 is the handler itself."""
+    about: str = ""
+    """A step in words, for the log."""
 
 
 class Journal(Opaque):
-    """The entries in the order in which they were made."""
+    """The entries in order."""
 
     entries: dict[str, Entry] = {}
     seen: set[str] = set()
     """Keys of the entries that came up in this leg."""
+    backlog: dict[str, None] = {}
+    """Keys of the entries of earlier legs that the handler was not told of yet in this one, in order."""
+    unsaved: dict[str, Entry] = {}
+    """Entries of this leg that no store knows yet, in order."""
+
+    def __post_init__(self) -> None:
+        self.backlog = dict.fromkeys(self.entries)
 
     def find(self, key: str) -> Entry | None:
         """The entry for `key`, which has now come up."""
@@ -68,26 +80,32 @@ class Journal(Opaque):
         return entry
 
     def add(self, key: str, entry: Entry) -> None:
-        """Remember an effect that was done just now."""
-        self.entries.pop(key, None)  # A question that was reworded and answered anew moves to the end.
+        """Remember an effect that was done just now; what was known under its key moves to the end."""
+        self.entries.pop(key, None)
         self.entries[key] = entry
+        self.unsaved.pop(key, None)
+        self.unsaved[key] = entry
+        self.backlog.pop(key, None)
         self.seen.add(key)
+
+    def save(self) -> dict[str, Entry]:
+        """What is to be saved now; whoever takes it sees to it that it is."""
+        taken, self.unsaved = self.unsaved, {}
+        return taken
 
     def missing_steps(self) -> Iterator[str]:
         """Steps that were done in an earlier leg and have not come up in this one."""
-        for key, entry in self.entries.items():
-            if entry.kind in _STEPS and key not in self.seen:
+        for key in self.backlog:
+            if key.startswith(STEP) and key not in self.seen:
                 yield key
 
     def overtaken_step(self) -> str | None:
-        """A step of the handler's own task that has not come up, although a later entry of it has."""
-        missing: str | None = None
+        """A step that has not come up, although a later entry of the same branch has."""
+        missing: dict[int, str] = {}
         for key, entry in self.entries.items():
-            if not entry.in_order:
-                continue
             if key in self.seen:
-                if missing is not None:
-                    return missing
-            elif missing is None and entry.kind in _STEPS:
-                missing = key
+                if entry.branch in missing:
+                    return missing[entry.branch]
+            elif key.startswith(STEP):
+                missing.setdefault(entry.branch, key)
         return None

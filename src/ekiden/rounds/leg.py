@@ -2,32 +2,35 @@
 
 The laws:
 
-1. An effect that the journal knows is answered from it, at once, without a wait.
-2. All asks that are pending together end the leg together, once no step is running and the loop
-   has made a few passes in which no branch came to another effect.
-3. A running step is never cut short by that. It ends, it is remembered, and then the leg looks again.
-4. The end of a leg unwinds the handler as a cancellation does. From then on every effect raises and
-   remembers nothing, and whatever the handler returns or raises is dropped.
-5. A step that was done before and does not come up again is an error, never a silence.
+1. Once. A step's function is begun at most once in a call, unless its process died between its beginning and
+   its record. Whatever ends a leg waits for its running steps, and remembers them.
+2. Equal. What the handler was told in the first run, values, exceptions and its own timeouts, it is told in
+   every replay, in the same order over all its branches (`turns`).
+3. Accounted for. No new step begins while a step of the journal has not come up that it could stand for.
+4. One owner. Nothing begins without the claim on the round, nor after the leg is over.
+5. Uncatchable. What ends a leg unwinds the handler as a cancellation does. From then on every effect raises
+   and remembers nothing, and whatever the handler returns or raises is dropped.
+6. All asks that are pending together end the leg together.
 
-How a leg comes to rest and ends is in `running`; what the handler does, effect by effect, is here.
+How a leg begins and ends is in `running`; what the handler does, effect by effect, is here.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextvars import ContextVar
+from functools import partial
 from threading import get_ident
 from typing import Any, Final, NoReturn
 
 from ekiden.errors import MissingCapability, NonDeterminismError, UsageError
 from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer, declares
-from ekiden.rounds.eagerly import EagerTask
 from ekiden.rounds.journal import Entry
 from ekiden.rounds.ledger import RoundMemory
 from ekiden.rounds.running import Ended, Restart, Running, Step, Suspended, malformed
+from ekiden.rounds.turns import Waiter
 
-__all__ = ["BACKGROUND", "Ended", "Leg", "Restart", "Step", "Suspended", "current_step"]
+__all__ = ["BACKGROUND", "Ended", "Leg", "Restart", "Step", "Suspended", "check_key", "current_step"]
 
 _log = logging.getLogger("ekiden.rounds")
 
@@ -37,9 +40,15 @@ BACKGROUND: Final = "b:background"
 _UNANSWERED: Final = object()
 
 _PATIENCE: Final = 100
-"""Effects that an ended handler may try before it is taken to be deaf, and put to sleep."""
+"""A handler that swallows cancellation and goes on calling effects is blocked for ever after this many."""
 
-current_step: ContextVar[str] = ContextVar("current_step")
+_LONGEST_KEY: Final = 1000
+"""Bytes. Databases do not index much longer ones."""
+
+_HOLD_SECONDS: Final = 3.0
+"""How long a new step waits for another branch to come to a step of the journal. It may be busy with I/O."""
+
+current_step: ContextVar[str | None] = ContextVar("current_step", default=None)
 """The key of the step that the current task performs."""
 
 
@@ -55,18 +64,30 @@ class Leg(Running, kw_only=True):
     fresh: bool = True
     """Whether the handler is beyond what earlier legs did. Before that, its progress is no news."""
     on_fresh: Callable[[], None] | None = None
-    can_background: bool = False
-    """Whether the call can become a task."""
+    frontier: Collection[str] = ()
+    """The pauses that the last leg ended with: beyond them the handler is fresh."""
+    can_background: bool | None = False
+    """Whether the call can become a task; None if its handler was not registered for that."""
     wishes: tuple[float | None, float | None] = (None, None)
     """The time to live and the poll interval that the handler wants for its task."""
     trace: list[str] | None = None
     """If a list, every effect notes its name here."""
+    given: Mapping[str, Any] = {}
+    """Values for draws that would otherwise be new; for tests."""
     style: str | None = None
     """How the handler asks: with effects (`asks`), or by itself (`manual`)."""
+    _afterwards: list[tuple[Step, str | None]] = []
     _deaf: int = 0
     _counts: dict[str, tuple[int, asyncio.Task[Any] | None]] = {}
-    _drawn: dict[str, Entry] = {}
-    """Draws of this leg that the memory does not know yet."""
+    _branches: dict[asyncio.Task[Any] | None, int] = {}
+    _held: list[tuple[Step, str, int]] = []
+    """New steps that wait for other branches to come to what they did before."""
+    _holding: asyncio.TimerHandle | None = None
+    _performing: dict[str, asyncio.Task[Any]] = {}
+    """Steps whose functions run right now."""
+    _unwinding: dict[str, asyncio.Future[None]] = {}
+    """Those of them that were cut short and have not ended yet."""
+    _saving: asyncio.Lock | None = None
 
     def clock(self) -> float:
         """What time it is."""
@@ -77,20 +98,30 @@ class Leg(Running, kw_only=True):
         self.capabilities = capabilities
         return await self.resume(values)
 
-    async def _wind_up(self, main: EagerTask) -> None:
-        """If the handler returned: do what it wanted done then. An exception as its value is no end yet."""
-        if self._ending is None and main.exception() is None and not isinstance(main.result(), Exception):
-            try:
-                for step in self._afterwards:
-                    await self.step(step)
-            except asyncio.CancelledError:
-                self._raise_ending()
-                raise
+    async def _whole(self, handler: Coroutine[Any, Any, Any]) -> Any:
+        """The handler, and then what it wanted done when it has returned."""
+        self._main = asyncio.current_task()
+        if current_step.get() is not None:
+            current_step.set(None)  # A step has called this server: its handlers are not in that step.
+        try:
+            value = await handler
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise RuntimeError(
+                f"the handler raised {type(error).__name__}, which is not an Exception"
+            ) from error
+        if self._afterwards and not isinstance(value, Exception):  # One that asks by itself is not done.
+            await self._wind_up()
+        return value
 
-    def _raise_ending(self) -> None:
-        """If an effect ended the leg with an error, that is the one to hear of, not its cancellation."""
-        if isinstance(self._ending, Exception):
-            raise self._ending from None
+    async def _wind_up(self) -> None:
+        """Run the `on_complete` steps. What they raise does not undo what the handler did."""
+        for missing in self.journal.missing_steps():
+            self._fail(self._vanished(missing, "it returned without it"))
+        for step, key in self._afterwards:
+            try:
+                await self.step(step, key)
+            except Exception as error:
+                _log.error("%s has ended well, but its on_complete step failed: %r", self.handler, error)
 
     # Effects
 
@@ -100,36 +131,50 @@ class Leg(Running, kw_only=True):
             await self._refuse()
         self._enter("ask", "asks")
         name = self._name("a:", key, ask.name)
-        wire_key = name[2:]
-        if name in self.journal.entries or wire_key in self.responses:
-            answer = self._known_answer(name, ask)
-            if answer is not _UNANSWERED:
-                return answer
+        entry = self.journal.find(name)
+        if entry is not None:
+            if entry.digest == ask.digest:
+                if entry.kind == "cut":
+                    return await self._turn(name, ask.digest, None)
+                value = _read(ask, entry)
+                if value is not _UNANSWERED:
+                    if not self._stretch.alone:
+                        return await self._turn(name, ask.digest, None, value)
+                    self.journal.backlog.pop(name, None)
+                    return value
+            self.journal.backlog.pop(name, None)  # It was answered when it was another question.
+        if self._ends_here():
+            value = self._fresh_answer(ask, name, 0)
+            return self._suspend_with(ask, name) if value is _UNANSWERED else value
+        return await self._turn(name, ask.digest, partial(self._begin_ask, ask, name))
+
+    def _ends_here(self) -> bool:
+        """Whether an effect that cannot go on ends the leg on the spot: nobody else could go on either."""
+        return self._stretch.alone and not self.parked
+
+    def _suspend_with(self, ask: Ask, name: str) -> NoReturn:
         if not declares(self.capabilities, ask.needs):
             self._fail(MissingCapability(ask.needs))
-        self._rest_here({wire_key: ask}, [])
-        future: asyncio.Future[Any] = self._loop.create_future()
-        self._asks[wire_key] = (ask, future)
-        self._stir()
-        try:
-            return await future
-        except asyncio.CancelledError:
-            if not self._over:
-                self._asks.pop(wire_key, None)  # The handler does not want to know any more.
-            raise
+        self._rest_here({name[2:]: ask}, [])
 
-    def _known_answer(self, name: str, ask: Ask) -> Any:
-        """What was answered to a question: in an earlier leg, or with this request."""
-        entry = self.journal.find(name)
-        if entry is not None and entry.digest == ask.digest:
-            try:
-                return ask.read(entry.value)
-            except (UnfitAnswer, MalformedAnswer):
-                pass  # Not read before, or by validators of the author's own, who changed their mind.
+    def _begin_ask(self, ask: Ask, name: str, branch: int) -> None:
+        try:
+            value = self._fresh_answer(ask, name, branch)
+        except asyncio.CancelledError:
+            return  # The leg has ended with an error.
+        if value is not _UNANSWERED:
+            self._my_turns().arrive(name, value)
+        elif declares(self.capabilities, ask.needs):
+            self._asks[name[2:]] = ask
+        else:
+            self._break(MissingCapability(ask.needs))
+
+    def _fresh_answer(self, ask: Ask, name: str, branch: int) -> Any:
+        """What was answered with this request, if it was to this very question."""
         wire_key = name[2:]
         raw = self.responses.get(wire_key, _UNANSWERED)
         # Without a token nobody can tell whether an answer was given to this very question.
-        if raw is _UNANSWERED or (self.asked is not None and self.asked.get(wire_key) != ask.digest):
+        if raw is _UNANSWERED or (self.asked is not None and self.asked.get(wire_key) != ask.name):
             return _UNANSWERED
         try:
             value = ask.read(raw)
@@ -139,7 +184,7 @@ class Leg(Running, kw_only=True):
             self._unfit.add(wire_key)
             _log.info("%s: the answer to %r is asked for again: %s", self.handler, wire_key, problem)
             return _UNANSWERED
-        self._remember(name, Entry("answer", ask.digest, raw, self._in_order()))
+        self._remember(name, Entry("answer", ask.digest, raw, branch))
         return value
 
     async def step(self, step: Step, key: str | None = None) -> Any:
@@ -150,93 +195,181 @@ class Leg(Running, kw_only=True):
         name = self._name("s:", key, f"{step.name}-{step.digest}")
         entry = self.journal.find(name)
         if entry is None:
-            entry = await self._first_time(step, name)
+            entry = await self._turn(
+                name, step.digest, partial(self._begin_step, step, name), None, step.about
+            )
         elif entry.digest != step.digest:
             self._fail(
                 NonDeterminismError(
-                    f"{self.handler}: step {name[2:]!r} has other arguments than in an earlier round",
-                    before=f"arguments {entry.digest}",
-                    now=f"arguments {step.digest}",
+                    f"{self.handler}: step {name[2:]!r} is another function, or has other arguments",
+                    before=entry.about,
+                    now=step.about,
                 )
             )
-        if entry.kind == "cut":
-            raise TimeoutError(f"step {step.name} was cut short in an earlier round")
+        elif entry.kind == "cut" or not self._stretch.alone:
+            entry = await self._turn(name, step.digest, None, entry, step.about)
+        else:
+            self.journal.backlog.pop(name, None)
         return step.recall(entry)
 
-    async def _first_time(self, step: Step, name: str) -> Entry:
-        in_order = self._in_order()
-        if not self.fresh:
-            self._freshen()
-        self._busy += 1
+    async def _turn(
+        self,
+        name: str,
+        digest: str,
+        begin: Callable[[int], None] | None,
+        value: Any = None,
+        about: str = "",
+    ) -> Any:
+        """Wait until this effect is told its value. If the handler cuts it short, that is remembered."""
+        waiter = self._my_turns().wait(name, self._branch_of(name), begin, value)
+        if self._held:
+            self._look_at_held()
         try:
-            task = self._loop.create_task(self._perform(step, name, in_order))
-            self._steps.add(task)
-            task.add_done_callback(self._step_done)
-            try:
-                return await asyncio.shield(task)
-            except asyncio.CancelledError:
-                if not self._over and not task.done():
-                    await self._cut(task, step, name, in_order)
-                raise
-            except (Ended, Restart) as ended:
-                self._fail(ended)
-        finally:
-            self._busy -= 1
-            self._stir()
+            return await waiter.future
+        except asyncio.CancelledError:
+            if not self._over:
+                self._cut(waiter, digest, about)
+            raise
 
-    async def _cut(self, task: asyncio.Task[Entry], step: Step, name: str, in_order: bool) -> None:
-        """The handler's own timeout cuts a step short. That is remembered: it does not start once more."""
-        task.cancel()
-        await asyncio.wait({task})
-        if task.cancelled():
-            entry = Entry("cut", step.digest, None, in_order)
-            self.journal.add(name, entry)
-            if self.memory is not None:
-                await self.memory.commit({**self._drawn, name: entry})
+    def _cut(self, waiter: Waiter, digest: str, about: str) -> None:
+        """The handler does not wait any more: it was cancelled by its timeout, a sibling, or itself."""
+        name = waiter.name
+        known = self.journal.entries.get(name)
+        self._asks.pop(name[2:], None)
+        self._pauses.pop(name, None)
+        self._held = [held for held in self._held if held[1] != name]
+        self._my_turns().drop(name)
+        if known is None or known.kind != "cut":
+            seconds = self._loop.time() - waiter.since
+            self._remember(name, Entry("cut", digest, seconds, waiter.branch, about))
+        if (task := self._performing.get(name)) is not None:
+            self._unwinding[name] = self._loop.create_future()
+            task.cancel()
 
-    def _step_done(self, task: asyncio.Task[Entry]) -> None:
+    # Steps that run
+
+    def _begin_step(self, step: Step, name: str, branch: int) -> None:
+        """Begin a new step, unless it could stand for one that the journal knows and that has not come up."""
+        missing = list(self.journal.missing_steps())
+        changed = next((key for key in missing if self.journal.entries[key].branch == branch), None)
+        if changed is not None:
+            self._break(self._vanished(changed, f"it is about to do step {name[2:]!r} ({step.about})"))
+        elif missing:
+            self._held.append((step, name, branch))
+            if self._holding is None:
+                self._holding = self._loop.call_later(_HOLD_SECONDS, self._held_too_long)
+        else:
+            if not self.fresh:
+                self._freshen()
+            self._run_beside(self._perform(step, name, branch))
+
+    def _run_beside(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run what the leg must not end before."""
+        task = self._loop.create_task(work)
+        self._steps.add(task)
+        task.add_done_callback(self._step_done)
+
+    def _look_at_held(self) -> None:
+        if next(self.journal.missing_steps(), None) is None:
+            held, self._held = self._held, []
+            for step, name, branch in held:
+                self._begin_step(step, name, branch)
+
+    def _held_too_long(self) -> None:
+        self._holding = None
+        missing = next(self.journal.missing_steps(), None)
+        if self._held and missing is not None and not self._over:
+            step, name, _ = self._held[0]
+            self._break(self._vanished(missing, f"it is about to do step {name[2:]!r} ({step.about})"))
+
+    def _step_done(self, task: asyncio.Task[None]) -> None:
         self._steps.discard(task)
-        # A step that nobody waits for any more may still find that its round has ended elsewhere.
-        if not task.cancelled() and isinstance(error := task.exception(), Exception) and self._over:
-            _log.debug("%s: a step ended after its leg: %r", self.handler, error)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._break(error)
+        elif self._turns is not None:
+            self._turns.go_on()
 
-    async def _perform(self, step: Step, name: str, in_order: bool) -> Entry:
-        entry = await self._recall(name) if self.memory is not None else None
-        if entry is None:
-            current_step.set(f"{self.flow}:{name[2:]}")
-            entry = await step.perform()
-            entry.in_order = in_order
-            if self.memory is not None:
-                await self.memory.commit({**self._drawn, name: entry})
-                self._drawn.clear()
-        self.journal.add(name, entry)
-        return entry
+    async def _perform(self, step: Step, name: str, branch: int) -> None:
+        """Run a step to its end and remember it, whatever becomes of the leg meanwhile."""
+        if not await self._may_begin(name):
+            return
+        current_step.set(f"{self.flow}:{name[2:]}")
+        self._performing[name] = _current_task()
+        try:
+            entry = await self._performed(step, name)
+        except asyncio.CancelledError as error:
+            entry = step.failure(error)  # Unless it was cut, its function has cancelled itself.
+        finally:
+            del self._performing[name]
+            if (unwound := self._unwinding.pop(name, None)) is not None:
+                unwound.set_result(None)
+        if entry is not None and unwound is None:
+            entry.branch, entry.about = branch, step.about
+            await self._record(name, entry)
+        else:
+            await self._save()  # That it was cut is its record, whatever its function made of it.
+        if step.running is not None:
+            await asyncio.wait({step.running})  # A thread cannot be cut: it ends, and its value is dropped.
 
-    async def _recall(self, name: str) -> Entry | None:
-        """What an earlier attempt at this round made of a step, and of the draws that led to it."""
-        assert self.memory is not None
-        known = await self.memory.recall()
-        draws = {key: entry for key, entry in known.items() if entry.kind == "draw"}
-        if any(key in draws and draws[key].value != entry.value for key, entry in self._drawn.items()):
-            raise Restart(draws)
-        for key, entry in draws.items():
-            self.journal.entries.setdefault(key, entry)
-        return known.get(name)
+    async def _record(self, name: str, entry: Entry) -> None:
+        self._remember(name, entry)
+        if self._turns is None or self._over:
+            await self._save()
+            return
+        arrival = self._turns.arrive(name, entry, ready=self.memory is None)
+        if self.memory is not None:
+            await self._save()
+            arrival.ready = True
+            self._turns.go_on()
+            if self.journal.entries[name] is not entry:
+                await self._save()  # It was cut in the last moment.
+
+    async def _performed(self, step: Step, name: str) -> Entry | None:
+        return await step.perform()
+
+    async def _may_begin(self, name: str) -> bool:
+        """Claim the round, and wait for steps that are being cut short: these two must not overlap."""
+        if self.memory is not None:
+            known = await self.memory.recall()
+            if not known.keys() <= self.journal.entries.keys():
+                self._break(Restart(known))
+        if self._unwinding:
+            await asyncio.wait(set(self._unwinding.values()))
+        entry = self.journal.entries.get(name)
+        return not self._over and (entry is None or entry.kind != "cut")
+
+    async def _save(self) -> None:
+        """Have the memory remember all that it does not know yet, in order."""
+        if self.memory is not None:
+            async with self.saving:
+                if self.journal.unsaved:
+                    await self.memory.commit(self.journal.save())
+
+    @property
+    def saving(self) -> asyncio.Lock:
+        """Held while entries are saved, so that they are saved in order."""
+        if self._saving is None:
+            self._saving = asyncio.Lock()
+        return self._saving
+
+    # Effects that need nobody
 
     def draw(self, what: str, make: Callable[[], Any], key: str | None = None) -> Any:
         """A value that must be the same in every leg: a time, an id, a random number."""
-        if current_step.get(None) is not None:
+        if current_step.get() is not None:
             return make()  # A step runs once: what it draws needs no memory of its own.
         if self._over:
             raise asyncio.CancelledError
         if get_ident() != self._thread:
             raise _in_a_thread()
-        self._quiet = 0
         name = self._name("d:", None if key is None else f"{what}:{key}", what)
         entry = self.journal.find(name)
         if entry is None:
-            entry = self._drawn[name] = Entry("draw", "", make(), self._in_order())
+            value = self.given[name] if name in self.given else make()
+            entry = Entry("draw", "", value, self._branch_of(name))
             self._remember(name, entry)
+        else:
+            self.journal.backlog.pop(name, None)
         return entry.value
 
     async def pause(self, key: str | None = None) -> None:
@@ -244,44 +377,70 @@ class Leg(Running, kw_only=True):
         if self._over:
             await self._refuse()
         self._enter("end its round", "asks")
-        name = self._name("p:", key, "checkpoint")
-        if self.journal.find(name) is None:
-            self._rest_here({}, [name])
-            future = self._pauses[name] = self._loop.create_future()
-            self._stir()
-            try:
-                await future
-            except asyncio.CancelledError:
-                if not self._over:
-                    self._pauses.pop(name, None)
-                raise
+        await self._pause(self._name("p:", key, "checkpoint"))
 
     async def background(self, ttl: float | None = None, poll: float | None = None) -> None:
         """Go on as a task, once nothing is asked any more; where there are no tasks, just go on."""
         if self._over:
             await self._refuse()
         self._enter("become a task")
+        if self.can_background is None:
+            self._fail(not_for_tasks(self.handler))
         if self.can_background:
             self.wishes = (ttl, poll)
-            self._rest_here({}, [BACKGROUND])
-            future = self._pauses[BACKGROUND] = self._loop.create_future()
-            self._stir()
-            await future
+            await self._pause(BACKGROUND)
+
+    async def _pause(self, name: str) -> None:
+        if await self._passed(name, partial(self._begin_pause, name)):
+            return
+        self._rest_here({}, [name])
+
+    async def _passed(self, name: str, begin: Callable[[int], None]) -> bool:
+        """Wait for an effect without a value; False if it is new and would end the leg on the spot."""
+        entry = self.journal.find(name)
+        if entry is None:
+            if self._ends_here():
+                return False
+            await self._turn(name, "", begin)
+        elif entry.kind == "cut" or not self._stretch.alone:
+            await self._turn(name, "", None)
+        self.journal.backlog.pop(name, None)
+        if name in self.frontier and not self.fresh:
+            self._freshen()
+        return True
+
+    def _begin_pause(self, name: str, branch: int) -> None:
+        self._pauses[name] = None
 
     async def sleep(self, seconds: float, key: str | None = None) -> None:
         """Wait until a moment that is the same in every leg."""
+        if current_step.get() is not None:
+            await asyncio.sleep(seconds)
+            return
+        if self._over:
+            await self._refuse()
+        self._enter("sleep")
         until: float = self.draw("sleep", lambda: self.clock() + seconds, key)
-        if (remaining := until - self.clock()) > 0:
-            await asyncio.sleep(remaining)
+        name = self._name("z:", key, "sleep")
+        begin = partial(self._begin_sleep, name, until)
+        if not await self._passed(name, begin):
+            await self._turn(name, "", begin)
 
-    def afterwards(self, step: Step) -> None:
+    def _begin_sleep(self, name: str, until: float, branch: int) -> None:
+        self._loop.call_later(max(0.0, until - self.clock()), self._awake, name, branch)
+
+    def _awake(self, name: str, branch: int) -> None:
+        if self._turns is not None and not self._over and name in self._turns.waiting:
+            self._remember(name, Entry("slept", "", None, branch))
+            self._turns.arrive(name, None)
+
+    def afterwards(self, step: Step, key: str | None = None) -> None:
         """Have a step run when the handler has returned."""
         if not self._over:
-            self._afterwards.append(step)
+            self._afterwards.append((step, key))
 
     def use(self, style: str) -> None:
         """A call either asks in its body or returns `InputRequired` itself; it cannot do both."""
-        self._quiet = 0
         if self.style is None:
             self.style = style
         elif self.style != style:
@@ -291,45 +450,55 @@ class Leg(Running, kw_only=True):
         """An effect begins: it must not be within a step, and fit the way in which the handler asks."""
         if get_ident() != self._thread:
             raise _in_a_thread()
-        self._quiet = 0
-        if current_step.get(None) is not None:
+        if current_step.get() is not None:
             raise UsageError(f"{self.handler}: a step cannot {what}; do it before or after the step")
         if style is not None and self.style != style:
             if self.style is not None:
                 self._fail(mixed_styles(self.handler))
             self.style = style
 
-    # Names, order, and what is new
+    # Names, branches, and what is new
 
     def _name(self, space: str, key: str | None, derived: str) -> str:
         """The name of an effect: the author's, or its content and which of several identical ones it is.
 
         Each kind of effect has a name space of its own, so that no client-chosen answer meets a step.
         """
+        if key is not None:
+            check_key(key)
         name = space + (derived if key is None else key)
         if self.trace is not None:
             self.trace.append(name if key is None else f"{name} ({derived})")
-        # In its first moments a handler is alone, and its task has no name yet.
-        task = None if self._main is None or (current := asyncio.current_task()) is self._main else current
-        known = self._counts.get(name)
-        if known is None:
-            self._counts[name] = (1, task)
-            return name
-        count, first = known
+        task = None if self._stretch.alone else asyncio.current_task()
+        count, first = self._counts.get(name, (0, task))
         self._counts[name] = (count + 1, first)
+        if not count:
+            return name
         if key is not None:
             self._fail(UsageError(f"{self.handler} uses key={key!r} twice in one call"))
-        if task is not first and count == 1:
+        if task is not first and count == 1 and self._main not in (task, first):
             _log.warning(
                 "%s does the same thing (%s) in several branches at once; give each a key=, "
-                "or a replay may swap their results",
+                "or a replay may swap their results if what they do in between takes another time",
                 self.handler,
                 derived,
             )
         return f"{name}-{count + 1}"
 
-    def _in_order(self) -> bool:
-        return self._main is None or asyncio.current_task() is self._main
+    def _branch_of(self, name: str) -> int:
+        """Which of the handler's tasks this is: the one that did the first thing which it does again, too."""
+        if self._stretch.alone or (task := asyncio.current_task()) is self._main:
+            return 0
+        branch = self._branches.get(task)
+        if branch is None:
+            entry = self.journal.entries.get(name)
+            branch = self._next_branch() if entry is None else entry.branch
+            self._branches[task] = branch
+        return branch
+
+    def _next_branch(self) -> int:
+        known = [entry.branch for entry in self.journal.entries.values()]
+        return 1 + max((*known, *self._branches.values()), default=0)
 
     def _remember(self, name: str, entry: Entry) -> None:
         if not self.fresh:
@@ -342,12 +511,54 @@ class Leg(Running, kw_only=True):
         if self.on_fresh is not None:
             self.on_fresh()
 
+    def _forget(self) -> None:
+        super()._forget()
+        self._counts.clear()
+        self._branches.clear()
+        self._afterwards.clear()
+        if self._holding is not None:
+            self._holding.cancel()
+
+    def _not_cut(self, name: str) -> None:
+        entry = self.journal.entries[name]
+        what = entry.about or name[2:]
+        before = f"it cut {what} short after {entry.value or 0.0:.3g} s"
+        self._break(NonDeterminismError(f"{self.handler} does not replay", before=before, now="it does not"))
+
     async def _refuse(self) -> NoReturn:
         """An effect after the end. A handler that catches even this is put to sleep, or it would spin."""
         self._deaf += 1
         if self._deaf > _PATIENCE:
             await self._loop.create_future()
         raise asyncio.CancelledError
+
+
+def _read(ask: Ask, entry: Entry) -> Any:
+    try:
+        return ask.read(entry.value)
+    except (UnfitAnswer, MalformedAnswer):
+        return _UNANSWERED  # Not read before, or by validators of the author's own, who changed their mind.
+
+
+def _current_task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task
+
+
+def check_key(key: str) -> None:
+    """Refuse a `key=` that some store or client could not carry."""
+    try:
+        fits = 0 < len(key.encode()) <= _LONGEST_KEY and "\0" not in key
+    except (AttributeError, UnicodeError):
+        fits = False
+    if not fits:
+        raise UsageError(f"key= must be a string of 1 to {_LONGEST_KEY} bytes, without NUL characters")
+
+
+def not_for_tasks(handler: str) -> UsageError:
+    """The complaint about a handler that wants to be a task without having said so."""
+    return UsageError(f'{handler} calls ctx.background(): register it with task="deferred"')
 
 
 def _in_a_thread() -> UsageError:

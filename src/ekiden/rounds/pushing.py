@@ -6,15 +6,19 @@ asked, so concurrent branches wait for nobody but themselves.
 """
 
 import asyncio
+import contextlib
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final, TypeAlias
 
 from ekiden.errors import ToolError, UsageError
 from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer, declares
 from ekiden.rounds.journal import Entry
-from ekiden.rounds.leg import Step, current_step, mixed_styles
+from ekiden.rounds.leg import Step, current_step, mixed_styles, not_for_tasks
 
 __all__ = ["CannotAsk", "Push", "SendAsk"]
+
+_log = logging.getLogger("ekiden.rounds")
 
 _TRIES: Final = 10
 """How often an answer that breaks the rules of its question is asked for again."""
@@ -42,6 +46,7 @@ class Push:
         capabilities: Mapping[str, Any],
         clock: Callable[[], float],
         flow: str,
+        can_background: bool = False,
     ) -> None:
         self.handler = handler
         self.clock = clock
@@ -49,10 +54,11 @@ class Push:
         self._send = send
         self._capabilities = capabilities
         self._flow = flow
-        self._afterwards: list[Step] = []
+        self._afterwards: list[tuple[Step, str | None]] = []
         self._steps: set[asyncio.Task[Entry]] = set()
         self._counts: dict[str, int] = {}
         self._over = False
+        self._can_background = can_background
 
     async def run(self, handler: Coroutine[Any, Any, Any]) -> Any:
         """Run the handler to its end, and then what it wanted done afterwards.
@@ -73,13 +79,20 @@ class Push:
             raise
 
     async def _whole(self, handler: Coroutine[Any, Any, Any]) -> Any:
+        if current_step.get() is not None:
+            current_step.set(None)  # A step has called this server: its handlers are not in that step.
         try:
             value = await handler
         except (SystemExit, KeyboardInterrupt) as error:
-            raise RuntimeError(f"the handler raised {type(error).__name__}, which is no Exception") from error
+            raise RuntimeError(
+                f"the handler raised {type(error).__name__}, which is not an Exception"
+            ) from error
         if not isinstance(value, Exception):  # One that asks by itself is not done.
-            for step in self._afterwards:
-                await self.step(step)
+            for step, key in self._afterwards:
+                try:
+                    await self.step(step, key)
+                except Exception as error:
+                    _log.error("%s has ended well, but its on_complete step failed: %r", self.handler, error)
         return value
 
     async def ask(self, ask: Ask, key: str | None = None) -> Any:
@@ -112,9 +125,9 @@ class Push:
         try:
             entry = await asyncio.shield(task)
         except asyncio.CancelledError:
-            if not self._over and not task.done():
+            if not self._over:
                 task.cancel()
-                await asyncio.wait({task})
+                await _ended(task)
             raise
         return step.recall(entry)
 
@@ -133,14 +146,16 @@ class Push:
 
     async def background(self, ttl: float | None = None, poll: float | None = None) -> None:
         """Nothing: the client waits for the end of the call."""
+        if not self._can_background:
+            raise not_for_tasks(self.handler)
 
     async def sleep(self, seconds: float, key: str | None = None) -> None:
         """Wait."""
         await asyncio.sleep(seconds)
 
-    def afterwards(self, step: Step) -> None:
+    def afterwards(self, step: Step, key: str | None = None) -> None:
         """Have a step run when the handler has returned."""
-        self._afterwards.append(step)
+        self._afterwards.append((step, key))
 
     def use(self, style: str) -> None:
         """A call either asks in its body or returns `InputRequired` itself; it cannot do both."""
@@ -148,6 +163,13 @@ class Push:
             self.style = style
         elif self.style != style:
             raise mixed_styles(self.handler)
+
+
+async def _ended(task: asyncio.Task[Any]) -> None:
+    """Wait for a step that is cut short, however often its handler is cancelled meanwhile."""
+    while not task.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait({task})
 
 
 def undeclared(needs: Mapping[str, Any]) -> str:
@@ -163,5 +185,5 @@ def _not_in_a_step(handler: str, what: str) -> None:
         asyncio.get_running_loop()
     except RuntimeError:
         raise UsageError("a plain `def` handler has no effects; make it `async def`") from None
-    if current_step.get(None) is not None:
+    if current_step.get() is not None:
         raise UsageError(f"{handler}: a step cannot {what}; do it before or after the step")

@@ -1,33 +1,32 @@
-"""The handler's task in a leg: begun, brought to rest, unwound.
+"""A leg from its beginning to its end: the handler's task is started, brought to rest, and unwound.
 
-The handler runs in a task of its own: it can be cancelled without its request, and abandoned if
-it will not be cancelled. A leg is at rest when something waits for the other side, no step is
-running, and the loop has made a few passes in which no branch came to another effect.
+The handler runs in a task of its own: it can be cancelled without its request, and left behind if it
+will not be cancelled. A leg ends when something waits for the other side and nothing else can go on; when
+the handler returns or raises; when an effect cannot be had; or when nobody wants its outcome any more.
+Whatever the reason, its running steps end first, and are remembered.
 """
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Coroutine, Mapping
 from threading import get_ident
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 import msgspec
 
 from ekiden.errors import InvalidParams, NonDeterminismError
 from ekiden.opaque import Opaque
 from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer
-from ekiden.rounds.eagerly import EagerTask
+from ekiden.rounds.handler_task import BEGINS_AT_ONCE, FirstStretch
 from ekiden.rounds.journal import Entry, Journal
 from ekiden.rounds.outcome import Outcome
 from ekiden.rounds.retry import Retry
+from ekiden.rounds.turns import Turns
 
 __all__ = ["Ended", "Restart", "Running", "Step", "Suspended", "malformed"]
 
 _log = logging.getLogger("ekiden.rounds")
-
-_IDLE_PASSES: Final = 4
-"""Passes of the event loop without an effect after which a leg is at rest. A branch that is started
-in a task group inside a task group inside a gather comes to its first effect within three."""
 
 
 class Step(Protocol):
@@ -35,7 +34,12 @@ class Step(Protocol):
 
     name: str
     digest: str
+    """Fingerprint of its function and arguments."""
+    about: str
+    """The step in words: function, arguments, module and line."""
     retry: Retry | None
+    running: asyncio.Future[Any] | None
+    """The thread that goes on although its step was cut short, if there is one."""
 
     async def perform(self) -> Entry:
         """Run it, as often as its policy says; what it raised is an entry too."""
@@ -43,6 +47,10 @@ class Step(Protocol):
 
     async def attempt(self) -> tuple[Entry, bool]:
         """Run it once; whether what it raised is worth another try."""
+        ...
+
+    def failure(self, error: BaseException) -> Entry:
+        """The entry of a step that raised."""
         ...
 
     def recall(self, entry: Entry) -> Any:
@@ -66,11 +74,11 @@ class Ended(Exception):
 
 
 class Restart(Exception):
-    """An earlier attempt at the round drew other values: run the handler again, with those."""
+    """An earlier attempt at the round went further: run the handler again, over what that one did."""
 
-    def __init__(self, draws: dict[str, Entry]) -> None:
+    def __init__(self, entries: Mapping[str, Entry]) -> None:
         super().__init__()
-        self.draws = draws
+        self.entries = entries
 
 
 class Running(Opaque):
@@ -86,26 +94,23 @@ class Running(Opaque):
     parked: bool = False
     unwind_seconds: float = 5.0
     """How long a handler that is cancelled may take to end."""
-    _busy: int = 0
-    """Steps that run right now."""
-    _quiet: int = 0
-    """Passes of the loop since the last effect."""
-    _watching: bool = False
     _over: bool = False
     """Whether the leg has ended, whatever the handler is at."""
     _ending: Suspended | BaseException | None = None
     _main: asyncio.Task[Any] | None = None
-    _eager: EagerTask | None = None
-    _late: asyncio.TimerHandle | None = None
-    _asks: dict[str, tuple[Ask, asyncio.Future[Any]]] = {}
-    _pauses: dict[str, asyncio.Future[None]] = {}
-    _unfit: set[str] = set()
-    _afterwards: list[Step] = []
-    _steps: set[asyncio.Task[Entry]] = set()
-    # Set when it runs:
+    _stretch: FirstStretch = None  # type: ignore[assignment]  # This and the next are set when it runs.
     _loop: asyncio.AbstractEventLoop = None  # type: ignore[assignment]
+    _turns: Turns | None = None
+    _late: asyncio.TimerHandle | None = None
+    _asks: dict[str, Ask] = {}
+    """The questions that wait for an answer, by key."""
+    _pauses: dict[str, float | None] = {}
+    """What else waits for the next leg, by name, and until when."""
+    _unfit: set[str] = set()
+    _steps: set[asyncio.Task[None]] = set()
+    """The steps that run right now."""
     _thread: int = 0
-    _settled: asyncio.Future[None] = None  # type: ignore[assignment]
+    _settled: asyncio.Future[None] | None = None
 
     # Running
 
@@ -113,29 +118,52 @@ class Running(Opaque):
         """Run the handler: its value, what it raised, or `Suspended`."""
         loop = self._loop = asyncio.get_running_loop()
         self._thread = get_ident()
-        main = self._eager = EagerTask(loop, handler)
-        main.begin(self.handler)
-        self._main = main.task
-        if main.done:
-            if self._ending is not None and not isinstance(main.error, asyncio.CancelledError):
-                self._dropped(main.error)
-            if self._afterwards or self._steps:
-                await self._wind_up(main)
-            return self._conclude()
-        self._settled = loop.create_future()
-        self._main.add_done_callback(self._on_done)
-        if self._over:
+        self._stretch = FirstStretch(loop)
+        main = self._main = self._stretch.run(self._whole(handler), self.handler)
+        if not main.done():
+            main.add_done_callback(self._on_done)
+            if BEGINS_AT_ONCE:
+                self._after_first_stretch()
+            else:
+                loop.call_soon(self._after_first_stretch)
+            try:
+                await self._until_settled()
+            except asyncio.CancelledError:
+                if inspect.getcoroutinestate(handler) == inspect.CORO_CREATED:
+                    handler.close()  # It was cancelled before it began.
+                raise
+        elif self._ending is not None and not main.cancelled():
+            self._dropped(main.exception())
+        return await self._conclude() if self._steps else self._concluded()
+
+    def _after_first_stretch(self) -> None:
+        """If the handler has caught what ended its leg, and goes on: it has some time to end by itself."""
+        if self._over and self._main is not None and not self._main.done():
             if type(self._ending) is not Suspended:
-                self._end()  # The handler has caught what ended the leg, and goes on.
-            self._late = loop.call_later(self.unwind_seconds, self._abandon)
-        else:
-            self._stir()
-        return await self._until_settled()
+                self._end()
+            self._unwind()
+
+    async def _whole(self, handler: Coroutine[Any, Any, Any]) -> Any:
+        """The handler, and what is to be done in its task."""
+        return await handler
+
+    def _task(self) -> asyncio.Task[Any]:
+        assert self._main is not None
+        return self._main
+
+    def _my_turns(self) -> Turns:
+        """Made when first needed: a handler that is alone has no need of turns."""
+        if self._turns is None:
+            self._turns = Turns(self._loop, self.journal, self._at_rest, self._not_cut)
+        return self._turns
+
+    def _not_cut(self, name: str) -> None:
+        raise NotImplementedError
 
     def read(self, responses: Mapping[str, Any]) -> dict[str, Any]:
-        """The answers to what a parked handler waits for; one that is none at all is an error."""
+        """The answers to what a parked handler waits for; one that does not answer it at all is an error."""
         values: dict[str, Any] = {}
-        for key, (ask, _) in self._asks.items():
+        for key, ask in self._asks.items():
             if key in responses:
                 try:
                     values[key] = ask.read(responses[key])
@@ -147,65 +175,73 @@ class Running(Opaque):
 
     async def resume(self, values: Mapping[str, Any]) -> Any:
         """Go on with a parked handler: deliver what `read` read, and run on to its next end."""
-        self._ending = None
-        self._settled = self._loop.create_future()
-        for key, value in values.items():
-            self._asks.pop(key)[1].set_result(value)
-        for future in self._pauses.values():
-            future.set_result(None)
-        self._pauses.clear()
-        self._stir()
-        return await self._until_settled()
+        if type(self._ending) is Suspended:
+            self._ending = None
+        if not self._task().done():
+            self._settled = None
+            turns = self._my_turns()
+            for key, value in values.items():
+                if self._asks.pop(key, None) is not None:
+                    turns.arrive(f"a:{key}", value)
+            for name in self._pauses:
+                turns.arrive(name, None)
+            self._pauses.clear()
+            turns.stir()
+            await self._until_settled()
+        return await self._conclude()
 
-    async def _until_settled(self) -> Any:
+    async def _until_settled(self) -> None:
+        if self._settled is None:
+            self._settled = self._loop.create_future()
         try:
             await self._settled
         except asyncio.CancelledError:
             await self.stop()
             raise
-        if (self._afterwards or self._steps) and self._eager is not None:
-            await self._wind_up(self._eager)
-        return self._conclude()
 
-    def _conclude(self) -> Any:
-        main, ending = self._eager, self._ending
-        assert main is not None
+    async def _conclude(self) -> Any:
+        try:
+            while self._steps and not (self.parked and type(self._ending) is Suspended):
+                await asyncio.wait(set(self._steps))  # They end and are remembered before the leg does.
+        except asyncio.CancelledError:
+            await self.stop()
+            raise
+        return self._concluded()
+
+    def _concluded(self) -> Any:
+        main, ending = self._task(), self._ending
         if type(ending) is Suspended:
             if not self.parked:
-                self._forget(main)
+                self._forget()
             return ending
-        error = None
+        error: BaseException | None = None
         try:
             if ending is not None:
                 raise ending  # type: ignore[misc]  # what is no Suspended is an exception
+            if main.cancelled():
+                raise RuntimeError("the handler let a cancellation escape that was not its own")
             error = main.exception()
             if error is not None:
                 raise _escaped(error)
-            if len(self.journal.seen) != len(self.journal.entries):
-                for key in self.journal.missing_steps():
-                    raise self._vanished(key, "it returned without it")
+            for key in self.journal.missing_steps():
+                raise self._vanished(key, "it returned without it")
             return main.result()
         finally:
-            self._over = True
-            if self._asks or self._pauses:
-                self._close()
-            self._forget(main)
-            del error
+            self._close()
+            self._forget()
+            del error, ending
 
-    def _forget(self, main: EagerTask) -> None:
+    def _forget(self) -> None:
         """Let go of what refers back to us, so that nothing of a leg is left to the garbage collector."""
-        main.error = self._eager = self._main = None
-        del main.task
+        self._main = self._turns = self._ending = None
         self._asks.clear()
-
-    async def _wind_up(self, main: EagerTask) -> None:
-        """The handler has ended: do what is still to be done."""
 
     async def stop(self) -> None:
         """Nobody waits for the outcome any more: cancel the handler, and let running steps end."""
-        self._ending = self._ending or asyncio.CancelledError()
+        if not isinstance(self._ending, BaseException):
+            self._ending = asyncio.CancelledError()
         self._end()
-        if self._steps:
+        while self._steps:
             await asyncio.wait(set(self._steps))
         if self._main is not None:
             await asyncio.wait({self._main}, timeout=self.unwind_seconds)
@@ -213,7 +249,7 @@ class Running(Opaque):
     def _on_done(self, main: asyncio.Task[Any]) -> None:
         if self._late is not None:
             self._late.cancel()
-        if self._ending is not None and not main.cancelled():
+        if self._ending is not None and not main.cancelled() and not (self.parked and not self._over):
             self._dropped(main.exception())
         self._settle()
 
@@ -224,67 +260,60 @@ class Running(Opaque):
             _log.warning("%s raised %r while its round was ending; that is dropped", self.handler, error)
 
     def _settle(self) -> None:
+        if self._settled is None:
+            self._settled = self._loop.create_future()
         if not self._settled.done():
             self._settled.set_result(None)
 
     # Coming to rest
 
-    def _stir(self) -> None:
-        """Something happened. If anything waits for the other side, look whether all is at rest."""
-        self._quiet = 0
-        if self._main is not None and not self._watching and not self._busy and (self._asks or self._pauses):
-            self._watching = True
-            self._loop.call_soon(self._pass)
-
-    def _pass(self) -> None:
-        if self._over or self._busy or (self._main is not None and self._main.done()):
-            self._watching = False
-        elif self._quiet < _IDLE_PASSES:
-            self._quiet += 1
-            self._loop.call_soon(self._pass)
-        else:
-            self._watching = False
-            if self._asks or self._pauses:
-                self._rest()
-
-    def _rest(self) -> None:
-        """Nothing can go on before the other side has answered."""
-        self._suspend({key: ask for key, (ask, _) in self._asks.items()}, list(self._pauses))
-        if self.parked:
+    def _at_rest(self) -> None:
+        """Nothing can go on by itself. If something waits for the other side, the leg ends."""
+        if self._steps or not (self._asks or self._pauses) or (self._main is not None and self._main.done()):
+            return
+        self._suspend(dict(self._asks), list(self._pauses))
+        if self.parked and type(self._ending) is Suspended:
             self._settle()
         else:
             self._end()
-            self._late = self._loop.call_later(self.unwind_seconds, self._abandon)
+            self._unwind()
 
-    def _rest_here(self, asks: dict[str, Ask], pauses: list[str]) -> None:
-        """The same, in the effect that is to wait, if nobody but the handler runs: it unwinds from there."""
-        eager = self._eager
-        if self._main is None and eager is not None and eager.alone and not self.parked:
-            self._suspend(asks, pauses)
-            self._over = True
-            raise asyncio.CancelledError
+    def _rest_here(self, asks: dict[str, Ask], pauses: list[str]) -> NoReturn:
+        """Suspend in the effect that is to wait, where the handler is alone. It unwinds from there."""
+        self._suspend(asks, pauses)
+        self._over = True
+        raise asyncio.CancelledError
 
     def _suspend(self, asks: dict[str, Ask], pauses: list[str]) -> None:
         if self.asked:
-            self._keep_unread()
+            self._keep_unread(asks)
         self._ending = Suspended(asks, pauses)
-        if self.journal.entries and not self.parked and (step := self.journal.overtaken_step()) is not None:
-            self._ending = self._vanished(step, "it went on beyond it")
+        if self.journal.backlog and not self.parked and (step := self.journal.overtaken_step()) is not None:
+            self._ending = self._vanished(step, "it went on without it")
 
-    def _keep_unread(self) -> None:
+    def _keep_unread(self, asks: Mapping[str, Ask]) -> None:
         """Answers that the handler has not come to in this leg are kept for the next."""
         assert self.asked is not None
-        for key, digest in self.asked.items():
+        new = [key for key in asks if key not in self.asked]
+        for key, name in self.asked.items():
             if key in self.responses and key not in self._unfit and f"a:{key}" not in self.journal.entries:
-                self.journal.entries[f"a:{key}"] = Entry("answer", digest, self.responses[key], False)
+                entry = Entry("answer", name.partition("-")[2], self.responses[key])
+                self.journal.entries[f"a:{key}"] = entry
+                if new:
+                    _log.warning(
+                        "%s: the answer to %r came, and %r was not asked again; %r was. A question that "
+                        "changes with every round is asked for ever",
+                        self.handler,
+                        key,
+                        key,
+                        new[0],
+                    )
 
     def _close(self) -> None:
         """No effect counts any more: cancel whoever waits for one."""
         self._over = True
-        for _, future in self._asks.values():
-            future.cancel()
-        for pause in self._pauses.values():
-            pause.cancel()
+        if self._turns is not None:
+            self._turns.close()
 
     def _end(self) -> None:
         """The leg is over, whatever the handler is at."""
@@ -292,34 +321,44 @@ class Running(Opaque):
         if self._main is not None and not self._main.done():
             self._main.cancel()
 
+    def _unwind(self) -> None:
+        """The handler has some time to end by itself."""
+        if self._late is None:
+            self._late = self._loop.call_later(self.unwind_seconds, self._abandon)
+
     def _abandon(self) -> None:
         _log.warning("%s does not end although its round has; it is left behind", self.handler)
         self._settle()
 
-    def _fail(self, error: BaseException) -> NoReturn:
+    def _break(self, error: BaseException) -> None:
         """End the leg with an error that the handler cannot catch."""
-        if self._ending is None:
+        if not isinstance(self._ending, BaseException):
             self._ending = error
         self._end()
+        if self._main is not None and not self._main.done():
+            self._unwind()
+
+    def _fail(self, error: BaseException) -> NoReturn:
+        """The same, in an effect: the handler unwinds from there."""
+        self._break(error)
         raise asyncio.CancelledError
 
     def _vanished(self, key: str, now: str) -> NonDeterminismError:
+        entry = self.journal.entries[key]
         return NonDeterminismError(
-            f"{self.handler} does not replay", before=f"it did step {key[2:]!r}", now=now
+            f"{self.handler} does not replay", before=f"it did step {key[2:]!r} ({entry.about})", now=now
         )
 
 
 def _escaped(error: BaseException) -> BaseException:
     """What a handler raised, as its caller may see it: never what would end more than the call."""
-    if isinstance(error, asyncio.CancelledError):
-        return RuntimeError("the handler let a cancellation escape that was not its own")
     if not isinstance(error, Exception):
-        wrong = RuntimeError(f"the handler raised {type(error).__name__}, which is no Exception")
+        wrong = RuntimeError(f"the handler raised {type(error).__name__}, which is not an Exception")
         wrong.__cause__ = error
         return wrong
     return error
 
 
 def malformed(key: str, problem: MalformedAnswer) -> InvalidParams:
-    """The error for an answer that is none."""
-    return InvalidParams(f"Invalid params: the response {key!r} is no answer to what was asked: {problem}")
+    """The error for something that is not an answer of the right kind."""
+    return InvalidParams(f"Invalid params: the response {key!r} does not answer what was asked: {problem}")

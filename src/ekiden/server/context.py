@@ -189,14 +189,17 @@ class Context(Generic[StateT]):
     @property
     def step_key(self) -> str:
         """Inside a step: a key that stays the same however often the step is tried, for idempotent calls."""
-        try:
-            return current_step.get()
-        except LookupError:
-            raise UsageError("ctx.step_key exists only inside a function that ctx.step runs") from None
+        key = current_step.get()
+        if key is None:
+            raise UsageError("ctx.step_key exists only inside a function that ctx.step runs")
+        return key
 
-    def on_complete(self, function: Callable[[Unpack[Ts]], Any], *args: *Ts) -> None:
-        """Run a function as a step after the handler has returned, before the reply leaves."""
-        self._leg.afterwards(FunctionStep(function, args))
+    def on_complete(self, function: Callable[[Unpack[Ts]], Any], *args: *Ts, key: str | None = None) -> None:
+        """Run a function as a step after the handler has returned, before the reply leaves.
+
+        What it raises is logged. The handler's result stays as it is.
+        """
+        self._leg.afterwards(FunctionStep(function, args), key)
 
     def now(self, *, key: str | None = None) -> datetime:
         """The time, the same in every round."""

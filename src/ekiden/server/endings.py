@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ekiden.errors import NonDeterminismError, ProtocolError, ToolError
+from ekiden.errors import NonDeterminismError, ProtocolError, StoreUnavailable, ToolError
 from ekiden.rounds.leg import Ended, Restart
 from ekiden.rounds.outcome import Complete, Outcome
 from ekiden.server.manual import InputRequired
@@ -81,7 +81,7 @@ def tool_failure(tool: Tool, error: BaseException) -> Outcome | InputRequired:
         return error
     if isinstance(error, ToolError):
         return tool_error(str(error))
-    if isinstance(error, ProtocolError | NonDeterminismError | Ended | Restart):
+    if isinstance(error, ProtocolError | NonDeterminismError | StoreUnavailable | Ended | Restart):
         raise error
     if ends_more_than_a_call(error):
         raise error

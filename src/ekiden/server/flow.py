@@ -4,6 +4,7 @@ This is where a leg meets the world: keys, the store, the clock, the parking lot
 handler takes no `Context` and brings no state never comes here.
 """
 
+import copy
 import functools
 import logging
 import time
@@ -25,6 +26,7 @@ from ekiden.server.manual import InputRequired, capabilities_for, spelled_reques
 from ekiden.server.once import Once, RoundClaim
 from ekiden.server.parked import ParkingLot
 from ekiden.server.push import PushedCalls
+from ekiden.server.questions import check_answers
 from ekiden.server.sealing import Sealer
 from ekiden.telemetry.counts import record
 from ekiden.telemetry.spans import link_to
@@ -130,13 +132,16 @@ class Flows:
                 return recorded
             if handler.once is True and (recorded := await memory.recorded_for_certain()) is not None:
                 return recorded
+        check_answers(claims.asked, responses)
         for pause in claims.pauses:
-            claims.journal[pause] = Entry("pause", "", None, True)
+            claims.journal[pause] = Entry("pause", "", None)
         while True:
+            arguments = call.arguments if memory is None else _own(call.arguments)
             try:
                 return await self._end(call, claims, responses, claims.asked, memory)
             except Restart as restart:
-                claims.journal.update(restart.draws)
+                claims.journal.update(restart.entries)
+                call.arguments = arguments
 
     def _begin(
         self,
@@ -161,8 +166,11 @@ class Flows:
             flow=claims.flow,
             memory=memory,
             parked=handler.parked,
+            frontier=claims.pauses,
         )
-        if self.tasks is not None and handler.task != "never":
+        if handler.task == "never":
+            leg.can_background = None
+        elif self.tasks is not None:
             leg.can_background = self.tasks.wanted_by(request)
         if claims.round:
             leg.on_fresh = functools.partial(self._arrived, call.title, time.perf_counter())
@@ -248,12 +256,13 @@ class Flows:
             if BACKGROUND in ended.pauses:
                 ended.pauses.remove(BACKGROUND)
                 if not ended.asks and not ended.pauses and self.tasks is not None:
+                    claims.journal[BACKGROUND] = Entry("pause", "", None)
                     return await self.tasks.create(call.request, claims, claims.journal, leg.wishes)
             requests: dict[str, dict[str, Any]] = {}
             claims.asked = {}
             for key, ask in ended.asks.items():
                 requests[key] = ask.request()
-                claims.asked[key] = ask.digest
+                claims.asked[key] = ask.name
             claims.pauses = ended.pauses
             if call.handler.parked:
                 claims.parked, claims.journal = (
@@ -287,6 +296,15 @@ class Flows:
 
     def _warn_of_length(self, handler: str, rounds: int) -> None:
         _log.warning("%s has ended %d rounds; clients give up after %d by default", handler, rounds, _GIVE_UP)
+
+
+def _own(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Arguments for another run of the handler: what the first run does to them must not reach it."""
+    return copy.deepcopy(arguments) if any(map(_is_mutable, arguments.values())) else arguments.copy()
+
+
+def _is_mutable(value: Any) -> bool:
+    return not isinstance(value, str | int | float | bool | None)
 
 
 def _ended(call: Call, value: Any) -> Outcome | Suspended | InputRequired:

@@ -31,6 +31,8 @@ class InputRequired(Exception):
         super().__init__("input required")
         if not input_requests and request_state is None:
             raise UsageError("InputRequired needs input_requests, request_state, or both")
+        if request_state is not None and not isinstance(request_state, str):
+            raise UsageError(f"request_state must be a string, not {type(request_state).__name__}")
         self.input_requests = dict(input_requests or {})
         self.request_state = request_state
 

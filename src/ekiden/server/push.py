@@ -79,6 +79,7 @@ class PushedCalls:
             capabilities=call.request.meta.capabilities,
             clock=self._clock,
             flow=claims.flow,
+            can_background=call.handler.task != "never",
         )
         context: Context[Any] = Context(call.request, call.stream, call.state, push, claims, responses)
         if call.handler.context is not None:

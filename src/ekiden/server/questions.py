@@ -1,7 +1,7 @@
 """The questions that are not forms: a page to open, the client's model, the client's roots."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from ekiden.errors import RegistrationError, UsageError
 from ekiden.rounds.asks import ELICIT, LIST_ROOTS, SAMPLE, Ask, MalformedAnswer, digest_of
+from ekiden.rounds.running import malformed
 from ekiden.server.content import dump
 from ekiden.server.forms import form_for, read_elicitation
 from ekiden.wire.json import copied, is_object
@@ -16,7 +17,7 @@ from ekiden.wire.json import copied, is_object
 if TYPE_CHECKING:
     from mcp_types import SamplingMessage
 
-__all__ = ["NEEDS", "ROOTS", "Askable", "needed_for", "sampling", "url"]
+__all__ = ["NEEDS", "ROOTS", "Askable", "check_answers", "needed_for", "sampling", "url"]
 
 Askable: TypeAlias = Literal["elicitation", "elicitation.url", "sampling", "sampling.tools", "roots"]
 
@@ -108,6 +109,23 @@ def _validated(model: type[Any], raw: Any) -> Any:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         raise MalformedAnswer(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}") from None
 
+
+def check_answers(asked: Mapping[str, str], responses: Mapping[str, Any]) -> None:
+    """Refuse what does not answer its question at all, before anything is run. A form's rules come later."""
+    for key, name in asked.items():
+        if key in responses and (read := _KINDS.get(name.partition("-")[0])) is not None:
+            try:
+                read(responses[key])
+            except MalformedAnswer as problem:
+                raise malformed(key, problem) from None
+
+
+_KINDS: Final[dict[str, Callable[[Any], Any]]] = {
+    "elicit": functools.partial(read_elicitation, _no_content),
+    "sample": _read_sample,
+    "roots": _read_roots,
+}
+"""How an answer is read, by the kind of its question."""
 
 ROOTS: Final = Ask(LIST_ROOTS, None, NEEDS["roots"], _read_roots, digest_of(LIST_ROOTS, None))
 """The question for the client's roots; there is only one."""

@@ -43,6 +43,8 @@ class FunctionStep:
         self._raises = (*raises, ToolError)
         self.retry = retry
         self.digest = _digest(self.name, _all_arguments(function, arguments))
+        self.about = self.name
+        self.running: asyncio.Future[Any] | None = None
 
     async def perform(self) -> Entry:
         """Run the function; what it raises is remembered as well as what it returns."""
@@ -62,8 +64,12 @@ class FunctionStep:
             raise
         except BaseException as error:
             again = self.retry is not None and isinstance(error, self.retry.on)
-            return Entry("failure", self.digest, self._spell_error(error), True), again
-        return Entry("step", self.digest, _codec(self._function).spell(value, self.name), True), False
+            return self.failure(error), again
+        return Entry("step", self.digest, _codec(self._function).spell(value, self.name)), False
+
+    def failure(self, error: BaseException) -> Entry:
+        """The entry of a step that raised."""
+        return Entry("failure", self.digest, self._spell_error(error))
 
     def recall(self, entry: Entry) -> Any:
         """The value as every run sees it, or the exception."""

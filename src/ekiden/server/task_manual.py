@@ -107,7 +107,7 @@ def carried(request: Request, claims: Claims) -> dict[str, Entry]:
     if claims.manual is None and not claims.answers and not (is_manual and new):
         return {}
     kept = ByHand(state=claims.manual, asked=claims.asked, answers=claims.answers or {}, new=new)
-    return {BY_HAND: Entry("manual", "", msgspec.to_builtins(kept), False)}
+    return {BY_HAND: Entry("manual", "", msgspec.to_builtins(kept))}
 
 
 def given_answers(entry: Entry) -> Any:

@@ -5,24 +5,23 @@ without its answer, and an answer that comes meanwhile is delivered; a sleep is 
 cancellation is the client's wish, which the handler may clean up after, with effects too.
 """
 
-import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, Self
 
 from ekiden.errors import InternalError, MissingCapability
 from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer, declares
-from ekiden.rounds.eagerly import EagerTask
 from ekiden.rounds.journal import Entry, Journal
 from ekiden.rounds.ledger import RoundMemory
-from ekiden.rounds.leg import Ended, Leg, Step, Suspended, current_step
+from ekiden.rounds.leg import BACKGROUND, Ended, Leg, Step, Suspended
 from ekiden.rounds.outcome import Failed
+from ekiden.rounds.turns import Waiter
 from ekiden.tasks.moves import Suspension
 from ekiden.tasks.record import Question
 from ekiden.tasks.store import Held
 
-__all__ = ["BY_HAND", "TaskCancelled", "TaskJournal", "TaskLeg"]
+__all__ = ["BY_HAND", "TaskCancelled", "TaskLeg"]
 
 _log = logging.getLogger("ekiden.tasks")
 
@@ -41,19 +40,6 @@ class TaskCancelled(Ended):
         super().__init__(Failed(InternalError("The task was cancelled")))
 
 
-class TaskJournal(Journal):
-    """A journal that knows what of it the store does not know yet."""
-
-    unsaved: dict[str, Entry] = {}
-    committed: dict[str, Entry] = {}
-
-    def add(self, key: str, entry: Entry) -> None:
-        """Remember an effect; one that was committed before it was remembered needs no saving."""
-        super().add(key, entry)
-        if self.committed.pop(key, None) is not entry:
-            self.unsaved[key] = entry
-
-
 class TaskLeg(Leg, kw_only=True):
     """One run of a task's handler."""
 
@@ -66,15 +52,15 @@ class TaskLeg(Leg, kw_only=True):
     _new: dict[str, Question] = {}
     _read: set[str] = set()
     _withdrawn: set[str] = set()
-    _timers: dict[str, float] = {}
-    _sleeps: int = 0
+    _open: dict[str, tuple[Ask, str, int]] = {}
+    """The questions that wait for an answer, by key: each with its effect's name and branch."""
 
     @classmethod
     def of(
         cls,
         handler: str,
         held: Held,
-        journal: TaskJournal,
+        journal: Journal,
         *,
         capabilities: Mapping[str, Any],
         clock: Callable[[], float],
@@ -93,6 +79,7 @@ class TaskLeg(Leg, kw_only=True):
             now=clock,
             flow=held.record.flow,
             memory=memory,
+            frontier=() if held.record.asked else (BACKGROUND,),
             seen={key for key, question in questions.items() if question.answered},
             _on_news=on_news,
             _attempts=dict(held.record.asked),
@@ -102,10 +89,12 @@ class TaskLeg(Leg, kw_only=True):
     # What it leaves behind
 
     def leaves(self, ended: Suspended | None = None, message: str | None = None) -> Suspension:
-        """What the row does not know yet. `leave` forgets it when the row does."""
+        """Changes of this leg that are not stored yet. Call `left(...)` with them once they are."""
         wake = None
         if ended is not None:
-            wake = min((self._timers[name] for name in ended.pauses), default=None)
+            wake = min(
+                (until for name in ended.pauses if (until := self._pauses[name]) is not None), default=None
+            )
         return Suspension(
             asked=tuple(self._new.values()),
             read=tuple(self._read),
@@ -133,14 +122,12 @@ class TaskLeg(Leg, kw_only=True):
         """Answers have come."""
         if self._over:
             return
-        for key, raw in responses.items():
-            self.seen.add(key)
-            if key in self._asks:
-                self._asks.pop(key)[1].set_result(raw)
-        for question in self._current.values():
+        self.seen.update(responses)
+        for question in list(self._current.values()):
             if question.key in responses:
                 question.answered, question.response = True, responses[question.key]
-        self._stir()
+                if (waiting := self._open.pop(question.key, None)) is not None:
+                    self._answer(question, *waiting)
 
     def cancel(self) -> None:
         """The client wants the task to stop: the handler is cancelled, as any coroutine is."""
@@ -150,20 +137,13 @@ class TaskLeg(Leg, kw_only=True):
         if not self._main.done():
             self._main.cancel()
 
-    async def _wind_up(self, main: EagerTask) -> None:
-        if self.cancelling and self._steps:
-            await asyncio.wait(set(self._steps))  # The handler shielded them: they end, and count.
-        await super()._wind_up(main)
-
-    def _conclude(self) -> Any:
-        if self.cancelling and self._eager is not None:
-            cut = isinstance(self._ending, Suspended) or (
-                self._ending is None and isinstance(self._eager.exception(), asyncio.CancelledError)
-            )
-            if cut:
+    def _concluded(self) -> Any:
+        if self.cancelling and self._main is not None:
+            is_cut = isinstance(self._ending, Suspended) or (self._ending is None and self._main.cancelled())
+            if is_cut:
                 self._end()
                 raise TaskCancelled
-        return super()._conclude()
+        return super()._concluded()
 
     # The manual way: the handler ends its leg with questions, and is called again when they are answered
 
@@ -200,37 +180,51 @@ class TaskLeg(Leg, kw_only=True):
         self._current.clear()
         for name, ask in asks.items():
             self._put(name, ask)
-        self.journal.add(BY_HAND, Entry("manual", "", kept, False))
+        self.journal.add(BY_HAND, Entry("manual", "", kept))
         if pause is not None:
-            self._timers[BY_HAND] = self.clock() + pause
+            self._pauses[BY_HAND] = self.clock() + pause
         return Suspended(dict(asks), [] if pause is None else [BY_HAND])
 
     # Effects
 
-    async def ask(self, ask: Ask, key: str | None = None) -> Any:
-        """The answer to a question: read before, here already, or awaited."""
-        if self._over:
-            await self._refuse()
-        self._enter("ask", "asks")
-        name = self._name("a:", key, ask.name)
-        entry = self.journal.find(name)
-        if entry is not None and entry.digest == ask.digest:
-            with contextlib.suppress(UnfitAnswer, MalformedAnswer):
-                return ask.read(entry.value)
+    def _ends_here(self) -> bool:
+        """What a task waits for may come while it is waited for."""
+        return False
+
+    def _begin_ask(self, ask: Ask, name: str, branch: int) -> None:
         if not declares(self.capabilities, ask.needs):
-            self._fail(MissingCapability(ask.needs))
-        while True:
-            question = self._put(name[2:], ask)
-            raw = question.response if question.answered else await self._answer_to(question, ask)
-            self._read.add(question.key)
-            self._current.pop(question.name, None)
-            try:
-                value = ask.read(raw)
-            except (MalformedAnswer, UnfitAnswer) as problem:
-                _log.info("%s: the answer to %r is asked for again: %s", self.handler, question.key, problem)
-            else:
-                self._remember(name, Entry("answer", ask.digest, raw, self._in_order()))
-                return value
+            self._break(MissingCapability(ask.needs))
+            return
+        question = self._put(name[2:], ask)
+        if question.answered:
+            self._answer(question, ask, name, branch)
+        else:
+            self._asks[question.key] = ask
+            self._open[question.key] = (ask, name, branch)
+            self._loop.call_later(_PUT_AFTER, self._on_news)
+
+    def _answer(self, question: Question, ask: Ask, name: str, branch: int) -> None:
+        """An answer is there. One that does not fit is asked for again, under a new key."""
+        self._asks.pop(question.key, None)
+        self._read.add(question.key)
+        self._current.pop(question.name, None)
+        try:
+            value = ask.read(question.response)
+        except (MalformedAnswer, UnfitAnswer) as problem:
+            _log.info("%s: the answer to %r is asked for again: %s", self.handler, question.key, problem)
+            self._begin_ask(ask, name, branch)
+            self._my_turns().stir()
+        else:
+            self._remember(name, Entry("answer", ask.digest, question.response, branch))
+            self._my_turns().arrive(name, value)
+
+    def _cut(self, waiter: Waiter, digest: str, about: str) -> None:
+        for key, (_, name, _) in list(self._open.items()):
+            if name == waiter.name:
+                del self._open[key], self._asks[key]
+                self._withdraw(self._current[name[2:]])
+        self._pauses.pop(_tries(waiter.name), None)
+        super()._cut(waiter, digest, about)
 
     def _put(self, name: str, ask: Ask) -> Question:
         """The question as it stands open, or a new one: a reworded question is another one."""
@@ -250,51 +244,14 @@ class TaskLeg(Leg, kw_only=True):
             self._withdrawn.add(question.key)
             self._on_news()
 
-    async def _answer_to(self, question: Question, ask: Ask) -> Any:
-        future: asyncio.Future[Any] = self._loop.create_future()
-        self._asks[question.key] = (ask, future)
-        self._stir()
-        self._loop.call_later(_PUT_AFTER, self._on_news)
-        try:
-            return await future
-        except asyncio.CancelledError:
-            if not self._over:
-                self._asks.pop(question.key, None)
-                self._withdraw(question)
-            raise
-
-    async def sleep(self, seconds: float, key: str | None = None) -> None:
+    def _begin_sleep(self, name: str, until: float, branch: int) -> None:
         """Wait until a time that the row keeps: when nothing else goes on, the leg ends."""
-        if current_step.get(None) is not None:
-            await asyncio.sleep(seconds)
-            return
-        until: float = self.draw("sleep", lambda: self.clock() + seconds, key)
-        await self._until(until)
+        self._pauses[name] = until
+        super()._begin_sleep(name, until, branch)
 
-    async def _until(self, until: float) -> None:
-        if self._over:
-            await self._refuse()
-        if (remaining := until - self.clock()) <= 0:
-            return
-        self._sleeps += 1
-        name = f"t:{self._sleeps}"
-        future = self._pauses[name] = self._loop.create_future()
-        self._timers[name] = until
-        timer = self._loop.call_later(remaining, self._ring, name)
-        self._stir()
-        try:
-            await future
-        except asyncio.CancelledError:
-            if not self._over:
-                self._pauses.pop(name, None)
-            raise
-        finally:
-            timer.cancel()
-
-    def _ring(self, name: str) -> None:
-        if not self._over and (future := self._pauses.pop(name, None)) is not None:
-            future.set_result(None)
-            self._stir()
+    def _awake(self, name: str, branch: int) -> None:
+        self._pauses.pop(name, None)
+        super()._awake(name, branch)
 
     async def pause(self, key: str | None = None) -> None:
         """A checkpoint commits what has been done so far."""
@@ -302,41 +259,56 @@ class TaskLeg(Leg, kw_only=True):
             await self._refuse()
         self._enter("end its round")
         name = self._name("p:", key, "checkpoint")
-        if self.journal.find(name) is None:
-            self._remember(name, Entry("pause", "", None, self._in_order()))
-            assert self.memory is not None
-            await self.memory.commit({})
+        await self._passed(name, partial(self._begin_commit, name))
+
+    def _begin_commit(self, name: str, branch: int) -> None:
+        self._run_beside(self._record(name, Entry("pause", "", None, branch)))
 
     async def background(self, ttl: float | None = None, poll: float | None = None) -> None:
         """It is in the background already."""
         if self._over:
             await self._refuse()
-        self._quiet = 0
+        self._enter("become a task")
+        if BACKGROUND in self.journal.entries:
+            await self._passed(BACKGROUND, partial(self._begin_pause, BACKGROUND))
 
-    async def _first_time(self, step: Step, name: str) -> Entry:
-        """Run a step until it is done, or until its policy gives up; the waits are durable."""
-        tries = f"r:{name[2:]}"
-        if (failed := self.journal.find(tries)) is not None:
-            await self._until(failed.value[1])
-        while (entry := await super()._first_time(step, name)).kind == "again":
-            await self._until(entry.value[1])
-        return entry
+    # Steps that are tried again
 
-    async def _perform(self, step: Step, name: str, in_order: bool) -> Entry:
+    def _begin_step(self, step: Step, name: str, branch: int) -> None:
+        """Begin a step, or wait until it may be tried again. The time is in the row."""
+        tries = _tries(name)
+        failed = self.journal.find(tries)
+        self.journal.backlog.pop(tries, None)
+        if failed is None or failed.value[1] <= self.clock():
+            super()._begin_step(step, name, branch)
+        else:
+            self._try_at(failed.value[1], step, name, branch)
+
+    def _try_at(self, until: float, step: Step, name: str, branch: int) -> None:
+        self._pauses[_tries(name)] = until
+        self._loop.call_later(max(0.0, until - self.clock()), self._try_again, step, name, branch)
+
+    def _try_again(self, step: Step, name: str, branch: int) -> None:
+        if not self._over and self._pauses.pop(_tries(name), None) is not None:
+            super()._begin_step(step, name, branch)
+
+    async def _performed(self, step: Step, name: str) -> Entry | None:
         if step.retry is None:
-            return await super()._perform(step, name, in_order)
-        current_step.set(f"{self.flow}:{name[2:]}")
+            return await step.perform()
         entry, again = await step.attempt()
-        entry.in_order = in_order
-        tries = f"r:{name[2:]}"
+        tries = _tries(name)
         known = self.journal.entries.get(tries)
         failures = 1 if known is None else known.value[0] + 1
-        key = name
-        if again and failures < step.retry.attempts:
-            until = self.clock() + step.retry.delay(failures)
-            key, entry = tries, Entry("again", step.digest, [failures, until], False)
-        assert self.memory is not None
-        await self.memory.commit({**self._drawn, key: entry})
-        self._drawn.clear()
-        self.journal.add(key, entry)
-        return entry
+        if not again or failures >= step.retry.attempts:
+            return entry
+        until = self.clock() + step.retry.delay(failures)
+        if name not in self._unwinding:
+            self._remember(tries, Entry("again", step.digest, [failures, until]))
+            if not self._over:
+                self._try_at(until, step, name, self._my_turns().waiting[name].branch)
+        return None
+
+
+def _tries(name: str) -> str:
+    """Where the journal counts how often a step has failed."""
+    return f"r:{name[2:]}"

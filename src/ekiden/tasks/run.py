@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ekiden.errors import InternalError, ProtocolError, StoreUnavailable
-from ekiden.rounds.journal import Entry
+from ekiden.rounds.journal import Entry, Journal
 from ekiden.rounds.leg import Ended, Suspended
 from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.tasks import moves
-from ekiden.tasks.leg import TaskCancelled, TaskJournal, TaskLeg
+from ekiden.tasks.leg import TaskCancelled, TaskLeg
 from ekiden.tasks.moves import Ending, LostClaim
 from ekiden.tasks.store import Held
 from ekiden.wire.json import UNSPEAKABLE, encode
@@ -52,7 +52,7 @@ class Run:
         self.fence = held.fence
         self.task: asyncio.Task[None] | None = None
         self._leg: TaskLeg | None = None
-        self._journal = TaskJournal(held.entries)
+        self._journal = Journal(held.entries)
         self._lost = False
         self._look_again = False
         self._looking: asyncio.Task[None] | None = None
@@ -62,7 +62,6 @@ class Run:
         self._told_at = float("-inf")
         self._urgent = asyncio.Event()
         self._quiet = False
-        self._writing = asyncio.Lock()
 
     # Running
 
@@ -108,8 +107,8 @@ class Run:
 
     async def _end(self, leg: TaskLeg, ended: Outcome | Suspended, work: Work) -> None:
         now = self._runner.now()
-        async with self._writing:
-            unsaved, self._journal.unsaved = self._journal.unsaved, {}
+        async with leg.saving:
+            unsaved = self._journal.save()
             if isinstance(ended, Suspended):
                 leaves = leg.leaves(ended, self._message)
                 try:
@@ -162,13 +161,12 @@ class Run:
         self._quieten()
         if self._lost:
             return
-        async with self._writing:
+        async with contextlib.nullcontext() if self._leg is None else self._leg.saving:
             await self._release()
 
     async def _release(self) -> None:
         with contextlib.suppress(LostClaim, StoreUnavailable):
-            unsaved, self._journal.unsaved = self._journal.unsaved, {}
-            if unsaved:
+            if unsaved := self._journal.save():
                 await self._store.append(self.id, self.fence, unsaved)
             await self._store.release(self.id, self.fence, now=self._runner.now())
 
@@ -180,15 +178,10 @@ class Run:
 
     async def commit(self, entries: Mapping[str, Entry]) -> None:
         """Commit a step as it ends, with what led to it."""
-        batch = {**self._journal.unsaved, **entries}
-        if not batch:
-            return
-        self._journal.unsaved = {}
-        state = await self._runner.insist(lambda: self._store.append(self.id, self.fence, batch))
+        state = await self._runner.insist(lambda: self._store.append(self.id, self.fence, entries))
         if state is None:
             self._lost = True
             raise Ended(Failed(InternalError("The task was taken over by another worker")))
-        self._journal.committed.update(entries)
         if state == "stopping" and self._leg is not None:
             self._leg.cancel()
 
@@ -254,11 +247,10 @@ class Run:
         while leg is not None and not self._quiet and (leg.has_news or self._message != self._told):
             if not leg.has_news:
                 await self._turn()
-            async with self._writing:
+            async with leg.saving:
                 self._urgent.clear()
                 self._told_at = asyncio.get_running_loop().time()
-                leaves, batch = leg.leaves(message=self._message), self._journal.unsaved
-                self._journal.unsaved = {}
+                leaves, batch = leg.leaves(message=self._message), self._journal.save()
                 try:
                     await self._store.publish(self.id, self.fence, leaves, batch, now=self._runner.now())
                 except (LostClaim, StoreUnavailable) as problem:
@@ -282,7 +274,7 @@ class Run:
         To cut a statement short would cost the database more than to let it end.
         """
         self._quiet = True
-        if self._telling is not None and not self._writing.locked():
+        if self._telling is not None and (self._leg is None or not self._leg.saving.locked()):
             self._telling.cancel()
 
 

@@ -45,7 +45,7 @@ def new_record(task_id: str = "task", **fields: Any) -> TaskRecord:
 
 
 def _step(value: Any) -> Entry:
-    return Entry("step", "digest", value, True)
+    return Entry("step", "digest", value)
 
 
 def _question(name: str, attempt: int = 1) -> Question:

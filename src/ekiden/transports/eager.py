@@ -12,11 +12,33 @@ from collections.abc import Coroutine, Generator
 from contextvars import copy_context
 from typing import Any, Generic, TypeVar
 
-from ekiden.rounds.eagerly import Rest
-
 __all__ = ["Started", "begin", "into_task"]
 
 T = TypeVar("T")
+
+
+class Rest:
+    """What is left of a coroutine after its first wait."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], waits_for: Any) -> None:
+        self._coroutine = coroutine
+        self._waits_for = waits_for
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        coroutine, waits_for = self._coroutine, self._waits_for
+        try:
+            while True:
+                try:
+                    sent = yield waits_for
+                except GeneratorExit:
+                    coroutine.close()
+                    raise
+                except BaseException as error:
+                    waits_for = coroutine.throw(error)
+                else:
+                    waits_for = coroutine.send(sent)
+        except StopIteration as stop:
+            return stop.value
 
 
 class Started(Generic[T]):

@@ -1,0 +1,205 @@
+"""Who is told next: what a handler waits for reaches it one at a time, and in a replay in the order of old.
+
+A handler may have many branches. If two of their effects are done at the same moment, or lie in the
+journal already, it matters which branch hears of it first: it may put its value into a queue, take a lock, or
+win a race. So there are turns. One effect is told; then every branch comes to rest, which takes
+the loop a few passes in which no branch begins or ends an effect; then the next one is told.
+
+In a replay the turns are those of the journal. What is new begins when the journal has nothing more to tell.
+An effect that the handler itself cut short keeps its turn, too: the others wait until it is cut again.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from ekiden.opaque import Opaque
+from ekiden.rounds.journal import Journal
+
+__all__ = ["Arrival", "Turns", "Waiter"]
+
+_IDLE_PASSES: Final = 12
+"""Passes of the loop without an effect after which a handler is at rest. To come back through a `gather`, a
+task group or a queue takes two each: five of them nested into each other are well within."""
+
+_CUT_AGAIN_SECONDS: Final = 5.0
+"""How much later than at first an effect may be cut in a replay. Longer than that, nobody will do it."""
+
+
+class Waiter(Opaque):
+    """An effect that its branch waits for."""
+
+    name: str
+    branch: int
+    """Which of the handler's tasks waits."""
+    future: asyncio.Future[Any]
+    since: float
+    begin: Callable[[int], None] | None = None
+    """What is to be done for it, and for which branch, once the journal has nothing more to tell; None if
+    that was done."""
+    value: Any = None
+    """What it will be told, where that is known already."""
+
+
+class Arrival(Opaque):
+    """Something that a waiter is to be told when its turn comes."""
+
+    name: str
+    value: Any
+    ready: bool = True
+    """False while the store does not know of it yet; it keeps its place in the meantime."""
+
+
+class Turns(Opaque):
+    """The effects that a handler waits for, and what has arrived for them."""
+
+    _loop: asyncio.AbstractEventLoop
+    _journal: Journal
+    _at_rest: Callable[[], None]
+    """Called when the handler is at rest and there is nothing to tell it."""
+    _not_cut: Callable[[str], None]
+    """Called with an effect that was cut in an earlier round and is not cut in this one."""
+    waiting: dict[str, Waiter] = {}
+    caught_up: bool = False
+    """Whether the journal has told all that the handler asked of it."""
+    _arrived: deque[Arrival] = msgspec.field(default_factory=deque[Arrival])
+    _quiet: int = 0
+    """Passes of the loop since the last effect."""
+    _ticking: bool = False
+    _closed: bool = False
+    _guard: asyncio.TimerHandle | None = None
+    _guarded: str = ""
+
+    def __post_init__(self) -> None:
+        self.caught_up = not self._journal.backlog
+
+    def wait(self, name: str, branch: int, begin: Callable[[int], None] | None, value: Any = None) -> Waiter:
+        """An effect is awaited: one that the journal knows, or a new one, with what is to begin for it."""
+        waiter = Waiter(name, branch, self._loop.create_future(), self._loop.time(), begin, value)
+        self.waiting[name] = waiter
+        if self.caught_up:
+            if begin is not None:
+                self._begin(waiter)
+            elif not self._is_to_be_cut(name):
+                self.arrive(name, value)  # It comes late: another branch went ahead of it.
+        self.stir()
+        return waiter
+
+    def _is_to_be_cut(self, name: str) -> bool:
+        entry = self._journal.entries.get(name)
+        return entry is not None and entry.kind == "cut"
+
+    def arrive(self, name: str, value: Any, *, ready: bool = True) -> Arrival:
+        """Something is to be told to the effect of this name, after all that arrived before."""
+        arrival = Arrival(name, value, ready)
+        self._arrived.append(arrival)
+        if ready:
+            self.go_on()
+        return arrival
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing has arrived that was not told yet."""
+        return not self._arrived
+
+    def drop(self, name: str) -> None:
+        """The handler has cut this effect short."""
+        self.waiting.pop(name, None)
+        self._journal.backlog.pop(name, None)
+        self._drop_guard()
+        self.stir()
+
+    def stir(self) -> None:
+        """An effect has begun or ended: whoever is next waits until the handler is at rest again."""
+        self._quiet = 0
+        if not self._ticking and not self._closed:
+            self._ticking = True
+            self._loop.call_soon(self._tick)
+
+    def go_on(self) -> None:
+        """Something new may be told. If the handler is at rest, it is told at once."""
+        if not self._ticking and not self._closed:
+            self._next()
+
+    def close(self) -> None:
+        """The leg is over: nobody is told anything any more."""
+        self._closed = True
+        self._drop_guard()
+        for waiter in self.waiting.values():
+            waiter.future.cancel()
+        self.waiting.clear()
+        self._arrived.clear()
+
+    def _tick(self) -> None:
+        if self._closed:
+            self._ticking = False
+        elif self._quiet < _IDLE_PASSES:
+            self._quiet += 1
+            self._loop.call_soon(self._tick)
+        else:
+            self._ticking = False
+            self._next()
+
+    def _next(self) -> None:
+        """The handler is at rest: whose turn is it?"""
+        if not self.caught_up:
+            for name in self._journal.backlog:
+                if (waiter := self.waiting.get(name)) is not None and waiter.begin is None:
+                    self._tell_known(waiter)
+                    return
+            self._catch_up()
+            return
+        while self._arrived:
+            if not self._arrived[0].ready:
+                return
+            arrival = self._arrived.popleft()
+            if self._tell(arrival.name, arrival.value):
+                return
+        for name in self.waiting:
+            if self._is_to_be_cut(name):
+                self._await_cut(name)
+                return
+        self._at_rest()
+
+    def _tell_known(self, waiter: Waiter) -> None:
+        if self._is_to_be_cut(waiter.name):
+            self._await_cut(waiter.name)
+        else:
+            del self._journal.backlog[waiter.name]
+            self._tell(waiter.name, waiter.value)
+
+    def _await_cut(self, name: str) -> None:
+        """Only the handler can cut an effect. If it does not, it does not take the way of old."""
+        if self._guarded != name:
+            self._drop_guard()
+            self._guarded = name
+            seconds = 2 * (self._journal.entries[name].value or 0.0) + _CUT_AGAIN_SECONDS
+            self._guard = self._loop.call_later(seconds, self._not_cut, name)
+
+    def _drop_guard(self) -> None:
+        if self._guard is not None:
+            self._guard.cancel()
+            self._guard = None
+            self._guarded = ""
+
+    def _tell(self, name: str, value: Any) -> bool:
+        waiter = self.waiting.pop(name, None)
+        if waiter is None or waiter.future.done():
+            return False  # It was cut meanwhile.
+        waiter.future.set_result(value)
+        self.stir()
+        return True
+
+    def _catch_up(self) -> None:
+        self.caught_up = True
+        for waiter in list(self.waiting.values()):
+            self._begin(waiter)
+        self.stir()
+
+    def _begin(self, waiter: Waiter) -> None:
+        if waiter.begin is not None and not self._closed:
+            begin, waiter.begin = waiter.begin, None
+            begin(waiter.branch)
