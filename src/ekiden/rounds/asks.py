@@ -14,7 +14,7 @@ import msgspec
 from ekiden.rounds.journal import fingerprint, framed
 from ekiden.wire.json import canonical
 
-__all__ = ["Ask", "MalformedAnswer", "UnfitAnswer", "declares"]
+__all__ = ["Ask", "MalformedAnswer", "UnfitAnswer", "declares", "name_of"]
 
 ELICIT: Final = "elicitation/create"
 SAMPLE: Final = "sampling/createMessage"
@@ -25,6 +25,10 @@ _PREFIXES: Final = {ELICIT: "elicit", SAMPLE: "sample", LIST_ROOTS: "roots"}
 
 
 _FORM_MODE: Final[Mapping[str, Any]] = {"form": {}}
+
+
+_WORDS: Final = 48
+"""Characters of a question that a token carries."""
 
 
 class MalformedAnswer(Exception):
@@ -51,6 +55,11 @@ class Ask(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "name", f"{_PREFIXES[self.method]}-{self.digest}")
 
+    def label(self) -> str:
+        """What a token says of the question: its name and, for the log, how it begins."""
+        words = "" if self.params is None else self.params.get("message", "")
+        return f"{self.name} {words[:_WORDS]}"
+
     def request(self) -> dict[str, Any]:
         """The question as an input request."""
         if self.params is None:
@@ -74,3 +83,8 @@ def declares(declared: Mapping[str, Any], needed: Mapping[str, Any]) -> bool:
         if wanted and given != wanted and not declares(given, wanted):
             return False
     return True
+
+
+def name_of(label: str | None) -> str | None:
+    """The name in a question's label."""
+    return None if label is None else label.partition(" ")[0]

@@ -51,7 +51,7 @@ class Entry(msgspec.Struct, array_like=True):
     digest: str
     """Fingerprint of the question, or of the step's function and arguments: it counts only for these."""
     value: Any
-    """Of an effect that was cut: the seconds after which it was."""
+    """Of an effect that was cut: after how many seconds, and by how many cancellations."""
     branch: int = 0
     """Which of the handler's tasks did it: 0 is the handler itself."""
     about: str = ""

@@ -12,22 +12,22 @@ The laws:
    and remembers nothing, and whatever the handler returns or raises is dropped.
 6. All asks that are pending together end the leg together.
 
-How a leg begins and ends is in `running`; what the handler does, effect by effect, is here.
+How a leg begins and ends is in `running`, how a step is run in `performing`; what the handler does, effect by
+effect, is here.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping
-from contextvars import ContextVar
 from functools import partial
 from threading import get_ident
 from typing import Any, Final, NoReturn
 
 from ekiden.errors import MissingCapability, NonDeterminismError, UsageError
-from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer, declares
+from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer, declares, name_of
 from ekiden.rounds.journal import Entry
-from ekiden.rounds.ledger import RoundMemory
-from ekiden.rounds.running import Ended, Restart, Running, Step, Suspended, malformed
+from ekiden.rounds.performing import Performing, current_step, current_task
+from ekiden.rounds.running import Ended, Restart, Step, Suspended, malformed
 from ekiden.rounds.turns import Waiter
 
 __all__ = ["BACKGROUND", "Ended", "Leg", "Restart", "Step", "Suspended", "check_key", "current_step"]
@@ -45,25 +45,13 @@ _PATIENCE: Final = 100
 _LONGEST_KEY: Final = 1000
 """Bytes. Databases do not index much longer ones."""
 
-_HOLD_SECONDS: Final = 3.0
-"""How long a new step waits for another branch to come to a step of the journal. It may be busy with I/O."""
 
-current_step: ContextVar[str | None] = ContextVar("current_step", default=None)
-"""The key of the step that the current task performs."""
-
-
-class Leg(Running, kw_only=True):
+class Leg(Performing, kw_only=True):
     """One run of one handler. `run` it once; a parked one can be `resume`d."""
 
     capabilities: Mapping[str, Any]
     """What the client is capable of."""
     now: Callable[[], float]
-    flow: str = ""
-    """The call of which this is a leg."""
-    memory: RoundMemory | None = None
-    fresh: bool = True
-    """Whether the handler is beyond what earlier legs did. Before that, its progress is no news."""
-    on_fresh: Callable[[], None] | None = None
     frontier: Collection[str] = ()
     """The pauses that the last leg ended with: beyond them the handler is fresh."""
     can_background: bool | None = False
@@ -72,22 +60,12 @@ class Leg(Running, kw_only=True):
     """The time to live and the poll interval that the handler wants for its task."""
     trace: list[str] | None = None
     """If a list, every effect notes its name here."""
-    given: Mapping[str, Any] = {}
-    """Values for draws that would otherwise be new; for tests."""
     style: str | None = None
     """How the handler asks: with effects (`asks`), or by itself (`manual`)."""
     _afterwards: list[tuple[Step, str | None]] = []
     _deaf: int = 0
     _counts: dict[str, tuple[int, asyncio.Task[Any] | None]] = {}
     _branches: dict[asyncio.Task[Any] | None, int] = {}
-    _held: list[tuple[Step, str, int]] = []
-    """New steps that wait for other branches to come to what they did before."""
-    _holding: asyncio.TimerHandle | None = None
-    _performing: dict[str, asyncio.Task[Any]] = {}
-    """Steps whose functions run right now."""
-    _unwinding: dict[str, asyncio.Future[None]] = {}
-    """Those of them that were cut short and have not ended yet."""
-    _saving: asyncio.Lock | None = None
 
     def clock(self) -> float:
         """What time it is."""
@@ -121,7 +99,12 @@ class Leg(Running, kw_only=True):
             try:
                 await self.step(step, key)
             except Exception as error:
-                _log.error("%s has ended well, but its on_complete step failed: %r", self.handler, error)
+                _log.error(
+                    "%s has ended well, but its on_complete step %s failed: %r",
+                    self.handler,
+                    step.name,
+                    error,
+                )
 
     # Effects
 
@@ -174,7 +157,7 @@ class Leg(Running, kw_only=True):
         wire_key = name[2:]
         raw = self.responses.get(wire_key, _UNANSWERED)
         # Without a token nobody can tell whether an answer was given to this very question.
-        if raw is _UNANSWERED or (self.asked is not None and self.asked.get(wire_key) != ask.name):
+        if raw is _UNANSWERED or (self.asked is not None and name_of(self.asked.get(wire_key)) != ask.name):
             return _UNANSWERED
         try:
             value = ask.read(raw)
@@ -222,14 +205,27 @@ class Leg(Running, kw_only=True):
     ) -> Any:
         """Wait until this effect is told its value. If the handler cuts it short, that is remembered."""
         waiter = self._my_turns().wait(name, self._branch_of(name), begin, value)
+        waiter.cancels = current_task().cancelling()
         if self._held:
             self._look_at_held()
-        try:
-            return await waiter.future
-        except asyncio.CancelledError:
-            if not self._over:
-                self._cut(waiter, digest, about)
-            raise
+        while True:
+            try:
+                return await waiter.future
+            except asyncio.CancelledError:
+                if not self._over and self._waits_for_more(waiter):
+                    waiter.future = self._loop.create_future()
+                    continue
+                if not self._over:
+                    self._cut(waiter, digest, about)
+                raise
+
+    def _waits_for_more(self, waiter: Waiter) -> bool:
+        """Whether a replay cuts an effect with fewer cancellations than at first: an outer scope is late."""
+        entry = self.journal.entries.get(waiter.name)
+        if entry is None or entry.kind != "cut" or waiter.begin is not None:
+            return False
+        cancels: int = entry.value[1]
+        return current_task().cancelling() - waiter.cancels < cancels
 
     def _cut(self, waiter: Waiter, digest: str, about: str) -> None:
         """The handler does not wait any more: it was cancelled by its timeout, a sibling, or itself."""
@@ -237,120 +233,11 @@ class Leg(Running, kw_only=True):
         known = self.journal.entries.get(name)
         self._asks.pop(name[2:], None)
         self._pauses.pop(name, None)
-        self._held = [held for held in self._held if held[1] != name]
         self._my_turns().drop(name)
         if known is None or known.kind != "cut":
-            seconds = self._loop.time() - waiter.since
-            self._remember(name, Entry("cut", digest, seconds, waiter.branch, about))
-        if (task := self._performing.get(name)) is not None:
-            self._unwinding[name] = self._loop.create_future()
-            task.cancel()
-
-    # Steps that run
-
-    def _begin_step(self, step: Step, name: str, branch: int) -> None:
-        """Begin a new step, unless it could stand for one that the journal knows and that has not come up."""
-        missing = list(self.journal.missing_steps())
-        changed = next((key for key in missing if self.journal.entries[key].branch == branch), None)
-        if changed is not None:
-            self._break(self._vanished(changed, f"it is about to do step {name[2:]!r} ({step.about})"))
-        elif missing:
-            self._held.append((step, name, branch))
-            if self._holding is None:
-                self._holding = self._loop.call_later(_HOLD_SECONDS, self._held_too_long)
-        else:
-            if not self.fresh:
-                self._freshen()
-            self._run_beside(self._perform(step, name, branch))
-
-    def _run_beside(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run what the leg must not end before."""
-        task = self._loop.create_task(work)
-        self._steps.add(task)
-        task.add_done_callback(self._step_done)
-
-    def _look_at_held(self) -> None:
-        if next(self.journal.missing_steps(), None) is None:
-            held, self._held = self._held, []
-            for step, name, branch in held:
-                self._begin_step(step, name, branch)
-
-    def _held_too_long(self) -> None:
-        self._holding = None
-        missing = next(self.journal.missing_steps(), None)
-        if self._held and missing is not None and not self._over:
-            step, name, _ = self._held[0]
-            self._break(self._vanished(missing, f"it is about to do step {name[2:]!r} ({step.about})"))
-
-    def _step_done(self, task: asyncio.Task[None]) -> None:
-        self._steps.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._break(error)
-        elif self._turns is not None:
-            self._turns.go_on()
-
-    async def _perform(self, step: Step, name: str, branch: int) -> None:
-        """Run a step to its end and remember it, whatever becomes of the leg meanwhile."""
-        if not await self._may_begin(name):
-            return
-        current_step.set(f"{self.flow}:{name[2:]}")
-        self._performing[name] = _current_task()
-        try:
-            entry = await self._performed(step, name)
-        except asyncio.CancelledError as error:
-            entry = step.failure(error)  # Unless it was cut, its function has cancelled itself.
-        finally:
-            del self._performing[name]
-            if (unwound := self._unwinding.pop(name, None)) is not None:
-                unwound.set_result(None)
-        if entry is not None and unwound is None:
-            entry.branch, entry.about = branch, step.about
-            await self._record(name, entry)
-        else:
-            await self._save()  # That it was cut is its record, whatever its function made of it.
-        if step.running is not None:
-            await asyncio.wait({step.running})  # A thread cannot be cut: it ends, and its value is dropped.
-
-    async def _record(self, name: str, entry: Entry) -> None:
-        self._remember(name, entry)
-        if self._turns is None or self._over:
-            await self._save()
-            return
-        arrival = self._turns.arrive(name, entry, ready=self.memory is None)
-        if self.memory is not None:
-            await self._save()
-            arrival.ready = True
-            self._turns.go_on()
-            if self.journal.entries[name] is not entry:
-                await self._save()  # It was cut in the last moment.
-
-    async def _performed(self, step: Step, name: str) -> Entry | None:
-        return await step.perform()
-
-    async def _may_begin(self, name: str) -> bool:
-        """Claim the round, and wait for steps that are being cut short: these two must not overlap."""
-        if self.memory is not None:
-            known = await self.memory.recall()
-            if not known.keys() <= self.journal.entries.keys():
-                self._break(Restart(known))
-        if self._unwinding:
-            await asyncio.wait(set(self._unwinding.values()))
-        entry = self.journal.entries.get(name)
-        return not self._over and (entry is None or entry.kind != "cut")
-
-    async def _save(self) -> None:
-        """Have the memory remember all that it does not know yet, in order."""
-        if self.memory is not None:
-            async with self.saving:
-                if self.journal.unsaved:
-                    await self.memory.commit(self.journal.save())
-
-    @property
-    def saving(self) -> asyncio.Lock:
-        """Held while entries are saved, so that they are saved in order."""
-        if self._saving is None:
-            self._saving = asyncio.Lock()
-        return self._saving
+            value = [self._loop.time() - waiter.since, current_task().cancelling() - waiter.cancels]
+            self._remember(name, Entry("cut", digest, value, waiter.branch, about))
+        self._cut_step(waiter)
 
     # Effects that need nobody
 
@@ -365,8 +252,7 @@ class Leg(Running, kw_only=True):
         name = self._name("d:", None if key is None else f"{what}:{key}", what)
         entry = self.journal.find(name)
         if entry is None:
-            value = self.given[name] if name in self.given else make()
-            entry = Entry("draw", "", value, self._branch_of(name))
+            entry = Entry("draw", "", make(), self._branch_of(name))
             self._remember(name, entry)
         else:
             self.journal.backlog.pop(name, None)
@@ -385,7 +271,7 @@ class Leg(Running, kw_only=True):
             await self._refuse()
         self._enter("become a task")
         if self.can_background is None:
-            self._fail(not_for_tasks(self.handler))
+            raise not_for_tasks(self.handler)
         if self.can_background:
             self.wishes = (ttl, poll)
             await self._pause(BACKGROUND)
@@ -500,29 +386,16 @@ class Leg(Running, kw_only=True):
         known = [entry.branch for entry in self.journal.entries.values()]
         return 1 + max((*known, *self._branches.values()), default=0)
 
-    def _remember(self, name: str, entry: Entry) -> None:
-        if not self.fresh:
-            self._freshen()
-        self.journal.add(name, entry)
-
-    def _freshen(self) -> None:
-        """The handler is beyond what earlier legs did."""
-        self.fresh = True
-        if self.on_fresh is not None:
-            self.on_fresh()
-
     def _forget(self) -> None:
         super()._forget()
         self._counts.clear()
         self._branches.clear()
         self._afterwards.clear()
-        if self._holding is not None:
-            self._holding.cancel()
 
     def _not_cut(self, name: str) -> None:
         entry = self.journal.entries[name]
         what = entry.about or name[2:]
-        before = f"it cut {what} short after {entry.value or 0.0:.3g} s"
+        before = f"it cut {what} short after {entry.value[0]:.3g} s"
         self._break(NonDeterminismError(f"{self.handler} does not replay", before=before, now="it does not"))
 
     async def _refuse(self) -> NoReturn:
@@ -538,12 +411,6 @@ def _read(ask: Ask, entry: Entry) -> Any:
         return ask.read(entry.value)
     except (UnfitAnswer, MalformedAnswer):
         return _UNANSWERED  # Not read before, or by validators of the author's own, who changed their mind.
-
-
-def _current_task() -> asyncio.Task[Any]:
-    task = asyncio.current_task()
-    assert task is not None
-    return task
 
 
 def check_key(key: str) -> None:

@@ -92,7 +92,12 @@ class Push:
                 try:
                     await self.step(step, key)
                 except Exception as error:
-                    _log.error("%s has ended well, but its on_complete step failed: %r", self.handler, error)
+                    _log.error(
+                        "%s has ended well, but its on_complete step %s failed: %r",
+                        self.handler,
+                        step.name,
+                        error,
+                    )
         return value
 
     async def ask(self, ask: Ask, key: str | None = None) -> Any:

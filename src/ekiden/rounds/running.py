@@ -11,7 +11,7 @@ import inspect
 import logging
 from collections.abc import Coroutine, Mapping
 from threading import get_ident
-from typing import Any, NoReturn, Protocol
+from typing import Any, Final, NoReturn, Protocol
 
 import msgspec
 
@@ -27,6 +27,11 @@ from ekiden.rounds.turns import Turns
 __all__ = ["Ended", "Restart", "Running", "Step", "Suspended", "malformed"]
 
 _log = logging.getLogger("ekiden.rounds")
+
+_CHANGED: Final = (
+    "%s: the answer to %r came, and it was not asked again; %r was. "
+    "A question that changes with every round is asked for ever"
+)
 
 
 class Step(Protocol):
@@ -294,20 +299,15 @@ class Running(Opaque):
     def _keep_unread(self, asks: Mapping[str, Ask]) -> None:
         """Answers that the handler has not come to in this leg are kept for the next."""
         assert self.asked is not None
-        new = [key for key in asks if key not in self.asked]
-        for key, name in self.asked.items():
+        asked_now = {ask.label() for ask in asks.values()}.difference(self.asked.values())
+        for key, label in self.asked.items():
             if key in self.responses and key not in self._unfit and f"a:{key}" not in self.journal.entries:
-                entry = Entry("answer", name.partition("-")[2], self.responses[key])
-                self.journal.entries[f"a:{key}"] = entry
-                if new:
-                    _log.warning(
-                        "%s: the answer to %r came, and %r was not asked again; %r was. A question that "
-                        "changes with every round is asked for ever",
-                        self.handler,
-                        key,
-                        key,
-                        new[0],
-                    )
+                name, _, words = label.partition(" ")
+                self.journal.entries[f"a:{key}"] = Entry(
+                    "answer", name.partition("-")[2], self.responses[key]
+                )
+                if asked_now:
+                    _log.warning(_CHANGED, self.handler, words or key, asked_now.pop().partition(" ")[2])
 
     def _close(self) -> None:
         """No effect counts any more: cancel whoever waits for one."""

@@ -37,6 +37,8 @@ class Waiter(Opaque):
     """Which of the handler's tasks waits."""
     future: asyncio.Future[Any]
     since: float
+    cancels: int = 0
+    """Cancellations of its task that were on their way when it began to wait."""
     begin: Callable[[int], None] | None = None
     """What is to be done for it, and for which branch, once the journal has nothing more to tell; None if
     that was done."""
@@ -78,7 +80,7 @@ class Turns(Opaque):
 
     def wait(self, name: str, branch: int, begin: Callable[[int], None] | None, value: Any = None) -> Waiter:
         """An effect is awaited: one that the journal knows, or a new one, with what is to begin for it."""
-        waiter = Waiter(name, branch, self._loop.create_future(), self._loop.time(), begin, value)
+        waiter = Waiter(name, branch, self._loop.create_future(), self._loop.time(), begin=begin, value=value)
         self.waiting[name] = waiter
         if self.caught_up:
             if begin is not None:
@@ -176,7 +178,7 @@ class Turns(Opaque):
         if self._guarded != name:
             self._drop_guard()
             self._guarded = name
-            seconds = 2 * (self._journal.entries[name].value or 0.0) + _CUT_AGAIN_SECONDS
+            seconds = 2 * self._journal.entries[name].value[0] + _CUT_AGAIN_SECONDS
             self._guard = self._loop.call_later(seconds, self._not_cut, name)
 
     def _drop_guard(self) -> None:

@@ -262,7 +262,7 @@ class Flows:
             claims.asked = {}
             for key, ask in ended.asks.items():
                 requests[key] = ask.request()
-                claims.asked[key] = ask.name
+                claims.asked[key] = ask.label()
             claims.pauses = ended.pauses
             if call.handler.parked:
                 claims.parked, claims.journal = (

@@ -198,12 +198,10 @@ class Server(Authoring):
         guard = Guard(allowed_hosts, allowed_origins)
         return StreamableHTTP(self.endpoint, path=path, guard=guard, limits=limits or Limits())
 
-    def observe(self, tool: str, watch: Callable[[Leg], None], *, parked: bool) -> None:
-        """For `ekiden.testing`: be told of a tool's legs, and have them parked or replayed."""
-        found = self._registry.tools.get(tool)
-        if found is None:
+    def observe(self, tool: str, watch: Callable[[Leg], None]) -> None:
+        """For `ekiden.testing`: be told of a tool's legs before they run."""
+        if self._registry.tools.get(tool) is None:
             raise UsageError(f"there is no tool {tool!r} to observe")
-        found.handler.parked = parked
         self._flows.watch = watch
 
     @asynccontextmanager

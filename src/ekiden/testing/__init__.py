@@ -4,7 +4,7 @@
 - `Replicas` runs every round of a call in another instance of the server.
 - `TaskStoreContract` is what every store of tasks must do, as tests to inherit.
 - `crash_at` lets a process die right before or right after it commits something of a task.
-- `check_replay` runs a call straight through and again round by round, and reports the first
+- `check_replay` runs a call round by round and then replays it as a whole, and reports the first
   difference.
 
 Knows: servers and their public ways in. Refuses to know: pytest, or any other test runner.

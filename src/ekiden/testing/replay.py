@@ -1,29 +1,34 @@
 """Does a handler take the same way when it is replayed?
 
-`check_replay` calls a handler twice: once straight through, its coroutine kept alive between rounds,
-and once as it runs in the field, from the top in every round. Both runs note every effect. If
-the handler is deterministic between its effects, the notes are equal.
+`check_replay` calls a tool as it is called in the field: round by round, from the top in every round. Every
+round must do again what the round before did. Then the handler is run once more, over all that it did in
+the whole call: it must do just that again, and nothing else, and return the same.
 """
 
-from collections.abc import Callable, Mapping
-from itertools import zip_longest
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from ekiden.errors import EkidenError
+from ekiden.rounds.journal import Entry, Journal
 from ekiden.rounds.leg import Leg
 from ekiden.server.server import Server
 from ekiden.testing.answers import Script
-from ekiden.testing.client import ScriptedClient
+from ekiden.testing.client import CallFailed, ScriptedClient
 
 __all__ = ["ReplayDiffers", "check_replay"]
 
+_MOST_ROUNDS = 50
+"""A call with more rounds asks something else in every one of them."""
+
 
 class ReplayDiffers(EkidenError):
-    """The two runs did different things; `straight` and `replayed` are the first effects that differ."""
+    """Two runs did different things; `straight` and `replayed` are the first effects that differ."""
 
     def __init__(self, position: int, straight: str, replayed: str) -> None:
         super().__init__(
-            f"Effect {position + 1} differs: straight through it is {straight}, replayed it is {replayed}. "
+            f"Effect {position + 1} differs: in one run it is {straight}, replayed it is {replayed}. "
             "Whatever varies between rounds (time, ids, I/O) belongs into ctx.now, ctx.uuid or ctx.step"
         )
         self.position = position
@@ -34,27 +39,70 @@ class ReplayDiffers(EkidenError):
 async def check_replay(
     make: Callable[[], Server], tool: str, arguments: Mapping[str, Any], answers: Script
 ) -> dict[str, Any]:
-    """Run a tool both ways; its result if they agree, else `ReplayDiffers`."""
-    straight_result, straight = await _run(make(), tool, arguments, answers, parked=True)
-    replayed_result, replayed = await _run(make(), tool, arguments, answers, parked=False)
-    for position, (one, other) in enumerate(zip_longest(straight, replayed, fillvalue="nothing more")):
-        if one != other:
-            raise ReplayDiffers(position, one, other)
-    if straight_result != replayed_result:
-        raise ReplayDiffers(len(straight), f"the result {straight_result}", f"the result {replayed_result}")
-    return replayed_result
-
-
-async def _run(
-    server: Server, tool: str, arguments: Mapping[str, Any], answers: Script, *, parked: bool
-) -> tuple[dict[str, Any], list[str]]:
+    """Call a tool, and replay it as a whole; its result if all runs agree, else `ReplayDiffers`."""
     legs: list[Leg] = []
 
     def watch(leg: Leg) -> None:
         leg.trace = []
         legs.append(leg)
 
-    server.observe(tool, watch, parked=parked)
+    server = make()
+    server.observe(tool, watch)
+    client = ScriptedClient(server, answers, max_rounds=_MOST_ROUNDS)
     async with server.running():
-        result = await ScriptedClient(server, answers).call_tool(tool, arguments)
-    return result, legs[-1].trace or []
+        try:
+            result = await client.call_tool(tool, arguments)
+        except CallFailed as failed:
+            _compare_all(legs)
+            raise ReplayDiffers(len(legs[-1].trace or ()), "the end of the call", str(failed)) from failed
+    _compare_all(legs)
+    straight, replayed = await _replay(make(), tool, arguments, legs[-1])
+    _compare(straight, replayed.trace or (), whole=True)
+    if result != replayed.result:
+        raise ReplayDiffers(len(straight), f"the result {result}", f"the result {replayed.result}")
+    return result
+
+
+class _Replayed:
+    """A run over what an earlier one did."""
+
+    def __init__(self, entries: Mapping[str, Entry]) -> None:
+        self._entries = entries
+        self.trace: list[str] = []
+        self.result: dict[str, Any] = {}
+
+    def watch(self, leg: Leg) -> None:
+        leg.journal = Journal(dict(self._entries))
+        leg.trace = self.trace
+
+
+async def _replay(
+    server: Server, tool: str, arguments: Mapping[str, Any], last: Leg
+) -> tuple[Sequence[str], _Replayed]:
+    replayed = _Replayed(last.journal.entries)
+    server.observe(tool, replayed.watch)
+    async with server.running():
+        one_round = ScriptedClient(server, {})
+        try:
+            round_ = await one_round.round("tools/call", {"name": tool, "arguments": dict(arguments)})
+            replayed.result = round_.result
+        except CallFailed as failed:
+            replayed.result = {"error": str(failed)}
+    return last.trace or (), replayed
+
+
+def _compare_all(legs: Sequence[Leg]) -> None:
+    for one, other in pairwise(legs):
+        _compare(one.trace or (), other.trace or (), whole=False)
+
+
+def _compare(straight: Sequence[str], replayed: Sequence[str], *, whole: bool) -> None:
+    """Every effect of one run must be in the other. Branches may come to theirs in another order."""
+    missing, extra = Counter(straight) - Counter(replayed), Counter(replayed) - Counter(straight)
+    for position, effect in enumerate(straight):
+        if effect in missing:
+            instead = next((other for other in replayed if other in extra), "nothing more")
+            raise ReplayDiffers(position, effect, instead)
+    if whole and extra:
+        position = next(number for number, effect in enumerate(replayed) if effect in extra)
+        raise ReplayDiffers(position, "nothing more", replayed[position])

@@ -1,0 +1,177 @@
+"""Running a step: once it may begin, to its end, and into the memory.
+
+A step begins when nothing in the journal speaks against it, when the round is ours, and when the steps that
+were cut short before it have ended. It ends by itself: nothing but its handler cuts it short, and
+what it gave is remembered even if its leg is over by then. Only what is remembered reaches the handler.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
+from typing import Any, Final
+
+from ekiden.rounds.journal import Entry
+from ekiden.rounds.ledger import RoundMemory
+from ekiden.rounds.running import Restart, Running, Step
+from ekiden.rounds.turns import Waiter
+
+__all__ = ["Performing", "current_step", "current_task"]
+
+_HOLD_SECONDS: Final = 3.0
+"""How long a new step waits for another branch to come to a step of the journal. It may be busy with I/O."""
+
+current_step: ContextVar[str | None] = ContextVar("current_step", default=None)
+"""The key of the step that the current task performs."""
+
+
+class Performing(Running, kw_only=True):
+    """The steps of one leg."""
+
+    flow: str = ""
+    """The call of which this is a leg."""
+    memory: RoundMemory | None = None
+    fresh: bool = True
+    """Whether the handler is beyond what earlier legs did. Before that, its progress is no news."""
+    on_fresh: Callable[[], None] | None = None
+    _held: list[tuple[Step, str, int]] = []
+    """New steps that wait for other branches to come to what they did before."""
+    _holding: asyncio.TimerHandle | None = None
+    _performing: dict[str, asyncio.Task[Any]] = {}
+    """Steps whose functions run right now."""
+    _unwinding: dict[str, asyncio.Future[None]] = {}
+    """Those of them that were cut short and have not ended yet."""
+    _saving: asyncio.Lock | None = None
+
+    def _begin_step(self, step: Step, name: str, branch: int) -> None:
+        """Begin a new step, unless it could stand for one that the journal knows and that has not come up."""
+        missing = list(self.journal.missing_steps())
+        changed = next((key for key in missing if self.journal.entries[key].branch == branch), None)
+        if changed is not None:
+            self._break(self._vanished(changed, f"it is about to do step {name[2:]!r} ({step.about})"))
+        elif missing:
+            self._held.append((step, name, branch))
+            if self._holding is None:
+                self._holding = self._loop.call_later(_HOLD_SECONDS, self._held_too_long)
+        else:
+            if not self.fresh:
+                self._freshen()
+            self._run_beside(self._perform(step, name, branch))
+
+    def _run_beside(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run what the leg must not end before."""
+        task = self._loop.create_task(work)
+        self._steps.add(task)
+        task.add_done_callback(self._step_done)
+
+    def _look_at_held(self) -> None:
+        if next(self.journal.missing_steps(), None) is None:
+            held, self._held = self._held, []
+            for step, name, branch in held:
+                self._begin_step(step, name, branch)
+
+    def _held_too_long(self) -> None:
+        self._holding = None
+        missing = next(self.journal.missing_steps(), None)
+        if self._held and missing is not None and not self._over:
+            step, name, _ = self._held[0]
+            self._break(self._vanished(missing, f"it is about to do step {name[2:]!r} ({step.about})"))
+
+    def _step_done(self, task: asyncio.Task[None]) -> None:
+        self._steps.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._break(error)
+        elif self._turns is not None:
+            self._turns.go_on()
+
+    async def _perform(self, step: Step, name: str, branch: int) -> None:
+        """Run a step to its end and remember it, whatever becomes of the leg meanwhile."""
+        if not await self._may_begin(name):
+            return
+        current_step.set(f"{self.flow}:{name[2:]}")
+        self._performing[name] = current_task()
+        try:
+            entry = await self._performed(step, name)
+        except asyncio.CancelledError as error:
+            entry = step.failure(error)  # Unless it was cut, its function has cancelled itself.
+        finally:
+            del self._performing[name]
+            if (unwound := self._unwinding.pop(name, None)) is not None:
+                unwound.set_result(None)
+        if entry is not None and unwound is None:
+            entry.branch, entry.about = branch, step.about
+            await self._record(name, entry)
+        else:
+            await self._save()  # That it was cut is its record, whatever its function made of it.
+        if step.running is not None:
+            await asyncio.wait({step.running})  # A thread cannot be cut: it ends, and its value is dropped.
+
+    async def _record(self, name: str, entry: Entry) -> None:
+        self._remember(name, entry)
+        if self._turns is None or self._over:
+            await self._save()
+            return
+        arrival = self._turns.arrive(name, entry, ready=self.memory is None)
+        if self.memory is not None:
+            await self._save()
+            arrival.ready = True
+            self._turns.go_on()
+            if self.journal.entries[name] is not entry:
+                await self._save()  # It was cut in the last moment.
+
+    async def _performed(self, step: Step, name: str) -> Entry | None:
+        return await step.perform()
+
+    async def _may_begin(self, name: str) -> bool:
+        """Claim the round, and wait for steps that are being cut short: these two must not overlap."""
+        if self.memory is not None:
+            known = await self.memory.recall()
+            if not known.keys() <= self.journal.entries.keys():
+                self._break(Restart(known))
+        if self._unwinding:
+            await asyncio.wait(set(self._unwinding.values()))
+        entry = self.journal.entries.get(name)
+        return not self._over and (entry is None or entry.kind != "cut")
+
+    async def _save(self) -> None:
+        """Have the memory remember all that it does not know yet, in order."""
+        if self.memory is not None:
+            async with self.saving:
+                if self.journal.unsaved:
+                    await self.memory.commit(self.journal.save())
+
+    @property
+    def saving(self) -> asyncio.Lock:
+        """Held while entries are saved, so that they are saved in order."""
+        if self._saving is None:
+            self._saving = asyncio.Lock()
+        return self._saving
+
+    def _cut_step(self, waiter: Waiter) -> None:
+        """The handler does not wait for a step any more. If its function runs, it is cancelled."""
+        self._held = [held for held in self._held if held[1] != waiter.name]
+        if (task := self._performing.get(waiter.name)) is not None:
+            self._unwinding[waiter.name] = self._loop.create_future()
+            task.cancel()
+
+    def _remember(self, name: str, entry: Entry) -> None:
+        if not self.fresh:
+            self._freshen()
+        self.journal.add(name, entry)
+
+    def _freshen(self) -> None:
+        """The handler is beyond what earlier legs did."""
+        self.fresh = True
+        if self.on_fresh is not None:
+            self.on_fresh()
+
+    def _forget(self) -> None:
+        super()._forget()
+        if self._holding is not None:
+            self._holding.cancel()
+
+
+def current_task() -> asyncio.Task[Any]:
+    """The task that runs this."""
+    task = asyncio.current_task()
+    assert task is not None
+    return task
