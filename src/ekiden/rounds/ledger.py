@@ -1,8 +1,11 @@
 """The ledger's port: what makes a repeated round harmless.
 
 A reply can be lost. The client then repeats the round, and without a memory of it every step of
-that round would run again. A ledger remembers rounds by (flow, round): who is running it, with
-which answers, the steps it has committed, and how it ended.
+that round would run again. A ledger remembers rounds: who runs one, with which history, the entries that
+were committed in it, and how it ended.
+
+A round belongs to one history: a fingerprint of the token and the answers that it is run with. The same
+history gets the same reply; any other is refused.
 
 The promise, exactly: a committed step is not run again by any process that shares the ledger. Between
 a step's outside effect and its commit there is a gap that only the outside can close: it has the
@@ -10,17 +13,41 @@ step's stable key to recognise a repeat by.
 """
 
 from collections.abc import Mapping
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
+from ekiden.errors import UsageError
 from ekiden.rounds.journal import Entry
 
-__all__ = ["Busy", "Claim", "Claimed", "Ledger", "Recorded", "Refused", "RoundMemory"]
+__all__ = [
+    "ABANDONED_SECONDS",
+    "RELEASED",
+    "Busy",
+    "Claim",
+    "Claimed",
+    "Ledger",
+    "Recorded",
+    "Refused",
+    "RoundMemory",
+    "RoundRow",
+    "Take",
+    "decide_claim",
+    "decide_look",
+    "decode_entry",
+    "encode_entry",
+    "is_forgettable",
+]
+
+RELEASED: Final = 0.0
+"""The end of a lease that was given back, or has ended with its round."""
+
+ABANDONED_SECONDS: Final = 86_400.0
+"""A round whose owner died without a successor is forgotten so long after its lease."""
 
 
 class Claimed(msgspec.Struct, frozen=True):
-    """The round is ours to run; this was committed by owners before us."""
+    """The round is ours to run; this was committed by owners before us, in this order."""
 
     fence: int
     """Grows with every owner: one who lost the claim commits nothing any more."""
@@ -28,7 +55,10 @@ class Claimed(msgspec.Struct, frozen=True):
 
 
 class Busy(msgspec.Struct, frozen=True):
-    """Someone else runs the round; ask again after a while."""
+    """Somebody else owns the round. Watch whether that changes before you claim it `instead_of` him."""
+
+    fence: int
+    leased_until: float
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -38,32 +68,132 @@ class Recorded(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """The round was run with other answers."""
+    """The round belongs to another history."""
 
 
 Claim: TypeAlias = Claimed | Busy | Recorded | Refused
 
 
+# What a claim comes to: pure, the same for all stores
+
+
+class RoundRow(msgspec.Struct):
+    """A round as a store keeps it."""
+
+    history: str
+    fence: int
+    leased_until: float
+    expires: float
+    outcome: bytes | None
+    has_entries: bool
+
+    @property
+    def is_owned(self) -> bool:
+        """Whether somebody has claimed it and neither finished nor released it; he may have died."""
+        return self.outcome is None and self.leased_until != RELEASED
+
+
+class Take(msgspec.Struct, frozen=True):
+    """The round may be claimed: with this fence, and with or without the entries of before."""
+
+    fence: int
+    is_fresh: bool
+
+
+def decide_claim(
+    row: RoundRow | None, history: str, now: float, instead_of: Busy | None = None
+) -> Take | Busy | Recorded | Refused:
+    """What a claim comes to. The store makes a `Take` true in the same transaction."""
+    if row is None:
+        return Take(1, True)
+    if row.expires < now and not row.is_owned:
+        return Take(row.fence + 1, True)
+    if row.history != history and (row.is_owned or row.outcome is not None or row.has_entries):
+        return Refused()
+    if row.outcome is not None:
+        return Recorded(row.outcome)
+    owner = Busy(row.fence, row.leased_until)
+    # A lease that has run out says little: the store may have been away, or a clock be wrong. Whoever
+    # takes over has watched that nobody renewed it, and names what he watched.
+    if row.is_owned and (owner != instead_of or row.leased_until > now):
+        return owner
+    return Take(row.fence + 1, False)
+
+
+def decide_look(row: RoundRow | None, history: str, now: float) -> Recorded | Refused | None:
+    """What a round must know before it begins, if it may never come to a step."""
+    found = decide_claim(row, history, now)
+    return found if isinstance(found, Recorded | Refused) else None
+
+
+def is_forgettable(row: RoundRow, now: float) -> bool:
+    """Whether nobody can want the round any more. One that runs is never forgotten."""
+    return row.expires < now and (row.outcome is not None or row.leased_until < now - ABANDONED_SECONDS)
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Entry)
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """An entry as bytes for a store."""
+    return _encoder.encode(entry)
+
+
+def decode_entry(data: bytes) -> Entry:
+    """An entry that a store kept."""
+    try:
+        return _decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise UsageError(f"the store holds an entry that this version of ekiden cannot read: {error}") from error
+
+
 class Ledger(Protocol):
-    """Implemented by the stores. Times are seconds since the epoch; nothing is needed after it `expires`."""
+    """Implemented by the stores. Times are seconds since the epoch; nothing is needed after it `expires`.
+
+    `StoreUnavailable` says that the store is away, and that the same may be tried again. `commit`, `finish`
+    and `release` can be repeated: what was done already is not done twice.
+    """
 
     shared: bool
     """Whether other processes, and this one after a crash, see the same ledger."""
+    waits: bool
+    """Whether its methods ever wait. A caller of one that never does cannot be cancelled half way."""
 
-    def peek(self, round_id: str) -> tuple[str, bytes] | None:
-        """The answers that a round was run with, and how it ended, where that can be told without waiting."""
+    def is_new(self, round_id: str) -> bool:
+        """True if it can be told at once that nothing is known of a round; a store that must wait says False."""
         ...
 
-    async def claim(self, round_id: str, answers: str, *, now: float, lease: float, expires: float) -> Claim:
-        """Try to own a round. `answers` is the fingerprint of the answers that it is run with."""
+    async def look(self, round_id: str, history: str, *, now: float) -> Recorded | Refused | None:
+        """How a round ended, or that it belongs to another history; None if this history may run it. Cheap."""
         ...
 
-    async def renew(self, round_id: str, fence: int, *, now: float, lease: float) -> bool:
-        """Keep a claim for longer; False if it was lost."""
+    async def claim(
+        self,
+        round_id: str,
+        history: str,
+        *,
+        now: float,
+        lease: float,
+        expires: float,
+        instead_of: Busy | None = None,
+    ) -> Claim:
+        """Try to own a round.
+
+        A round that has an owner is handed over only if its lease has run out and it is still exactly as in
+        `instead_of`. Pass what an earlier claim returned, after it was the same for half a lease.
+        """
+        ...
+
+    async def renew(self, round_id: str, fence: int, *, now: float, lease: float, expires: float) -> bool:
+        """Keep a claim for longer; False if it was lost or has ended."""
         ...
 
     async def commit(self, round_id: str, fence: int, entries: Mapping[str, Entry]) -> bool:
-        """Remember entries for good, all or none; False if the claim was lost, and then none were."""
+        """Remember entries for good, all or none, behind those of before; False if the claim was lost.
+
+        A key that was committed before gets the new entry, and moves to the end.
+        """
         ...
 
     async def finish(self, round_id: str, fence: int, outcome: bytes) -> bool:
@@ -73,7 +203,7 @@ class Ledger(Protocol):
     async def release(self, round_id: str, fence: int) -> None:
         """Give a claim back: the round may be run again at once, from what was committed.
 
-        Where nothing was, the claim has never been: other answers are as good as these.
+        If nothing was committed, the round is free again, also for another history.
         """
         ...
 
@@ -86,7 +216,7 @@ class Ledger(Protocol):
         ...
 
     async def purge(self, *, now: float) -> None:
-        """Forget what has expired."""
+        """Forget what has expired, but no round that runs."""
         ...
 
     async def close(self) -> None:
@@ -98,7 +228,7 @@ class RoundMemory(Protocol):
     """The ledger as one leg sees it: its own round, claimed when first needed."""
 
     async def recall(self) -> Mapping[str, Entry]:
-        """What earlier attempts at this round committed. Claims the round; may end the leg."""
+        """What earlier owners of this round committed, in order. Claims the round; may end the leg."""
         ...
 
     async def commit(self, entries: Mapping[str, Entry]) -> None:

@@ -6,8 +6,22 @@ from typing import Final
 
 import msgspec
 
+from ekiden.errors import StoreUnavailable
 from ekiden.rounds.journal import Entry
-from ekiden.rounds.ledger import Busy, Claim, Claimed, Recorded, Refused
+from ekiden.rounds.ledger import (
+    RELEASED,
+    Busy,
+    Claim,
+    Claimed,
+    Recorded,
+    Refused,
+    RoundRow,
+    Take,
+    decide_claim,
+    decide_look,
+    encode_entry,
+    is_forgettable,
+)
 from ekiden.stores.memory_tasks import MemoryTasks
 
 __all__ = ["MemoryStore"]
@@ -17,104 +31,141 @@ _MOST_BYTES: Final = 64 * 1024 * 1024
 """What is remembered of rounds at most, and of journals; the oldest is forgotten first."""
 
 
-_encode = msgspec.msgpack.Encoder().encode
-
-
-class _Round(msgspec.Struct):
-    answers: str
-    fence: int
-    leased_until: float
-    expires: float
-    entries: dict[str, Entry]
-    outcome: bytes | None = None
+class _Round(RoundRow):
+    entries: dict[str, Entry] = msgspec.field(default_factory=dict)
     size: int = 0
 
 
 class MemoryStore:
-    """Implements `ekiden.rounds.ledger.Ledger`. For tests, and the default where there is no store."""
+    """Implements `ekiden.rounds.ledger.Ledger`. For tests, and the default where there is no store.
+
+    It forgets rounds that are done before those that were released, and none that runs: where all of them run,
+    no other can be claimed.
+    """
+
+    waits = False
 
     def __init__(self, *, shared: bool = True) -> None:
         self.shared = shared
         """True says: whoever passed this store in vouches that all servers concerned use it."""
         self.tasks = MemoryTasks()
-        self._rounds: OrderedDict[str, _Round] = OrderedDict()
+        self._rounds: dict[str, _Round] = {}
+        self._done: OrderedDict[str, None] = OrderedDict()
+        self._released: OrderedDict[str, None] = OrderedDict()
         self._journals: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
         self._bytes = self._journal_bytes = 0
 
-    def peek(self, round_id: str) -> tuple[str, bytes] | None:
-        """How a round ended."""
-        known = self._rounds.get(round_id)
-        return None if known is None or known.outcome is None else (known.answers, known.outcome)
+    # Rounds
 
-    async def claim(self, round_id: str, answers: str, *, now: float, lease: float, expires: float) -> Claim:
+    def is_new(self, round_id: str) -> bool:
+        """Whether nothing is known of a round."""
+        return round_id not in self._rounds
+
+    async def look(self, round_id: str, history: str, *, now: float) -> Recorded | Refused | None:
+        """How a round ended, or that it belongs to another history."""
+        return decide_look(self._rounds.get(round_id), history, now)
+
+    async def claim(
+        self,
+        round_id: str,
+        history: str,
+        *,
+        now: float,
+        lease: float,
+        expires: float,
+        instead_of: Busy | None = None,
+    ) -> Claim:
         """Try to own a round."""
         known = self._rounds.get(round_id)
-        if known is None or known.expires < now:
-            if known is not None:
-                self._forget(round_id)
-            self._rounds[round_id] = _Round(answers, 1, now + lease, expires, {})
-            self._forget_oldest(now)
-            return Claimed(1, {})
-        if known.answers != answers and (
-            known.outcome is not None or known.entries or known.leased_until > now
-        ):
-            return Refused()
-        if known.outcome is not None:
-            return Recorded(known.outcome)
-        if known.leased_until > now:
-            return Busy()
-        known.answers = answers
-        known.fence += 1
-        known.leased_until = now + lease
+        decided = decide_claim(known, history, now, instead_of)
+        if not isinstance(decided, Take):
+            return decided
+        if known is None:
+            self._make_room()
+        elif decided.is_fresh:
+            self._forget(round_id)
+            known = None
+        if known is None:
+            known = _Round(history, decided.fence, now + lease, expires, None, False)
+            self._rounds[round_id] = known
+        else:
+            self._released.pop(round_id, None)
+            known.history, known.fence, known.leased_until = history, decided.fence, now + lease
         return Claimed(known.fence, dict(known.entries))
 
-    async def renew(self, round_id: str, fence: int, *, now: float, lease: float) -> bool:
+    async def renew(self, round_id: str, fence: int, *, now: float, lease: float, expires: float) -> bool:
         """Keep a claim for longer."""
         if (mine := self._owned(round_id, fence)) is None:
             return False
-        mine.leased_until = now + lease
+        mine.leased_until, mine.expires = now + lease, expires
         return True
 
     async def commit(self, round_id: str, fence: int, entries: Mapping[str, Entry]) -> bool:
         """Remember entries."""
         if (mine := self._owned(round_id, fence)) is None:
             return False
-        mine.entries.update(entries)
-        self._grow(mine, len(_encode(dict(entries))))
+        size = 0
+        for key, entry in entries.items():
+            size += len(key) + len(encode_entry(entry))
+            if (before := mine.entries.pop(key, None)) is not None:
+                size -= len(key) + len(encode_entry(before))
+            mine.entries[key] = entry
+        mine.has_entries = bool(mine.entries)
+        self._grow(mine, size)
         return True
 
     async def finish(self, round_id: str, fence: int, outcome: bytes) -> bool:
         """Record how the round ended."""
         if (mine := self._owned(round_id, fence)) is None:
-            return False
+            done = self._rounds.get(round_id)
+            return done is not None and done.fence == fence and done.outcome == outcome
         mine.outcome = outcome
+        mine.leased_until = RELEASED
         self._grow(mine, len(outcome))
+        self._done[round_id] = None
         return True
 
     async def release(self, round_id: str, fence: int) -> None:
         """Give a claim back."""
         if (mine := self._owned(round_id, fence)) is not None:
-            mine.leased_until = float("-inf")  # Without entries, other answers may claim it now.
+            mine.leased_until = RELEASED
+            self._released[round_id] = None
 
     def _owned(self, round_id: str, fence: int) -> _Round | None:
         known = self._rounds.get(round_id)
-        return known if known is not None and known.fence == fence and known.outcome is None else None
+        return known if known is not None and known.fence == fence and known.is_owned else None
+
+    # Its bounds
 
     def _grow(self, known: _Round, size: int) -> None:
         known.size += size
         self._bytes += size
-        while self._bytes > _MOST_BYTES and len(self._rounds) > 1:
-            self._forget(next(iter(self._rounds)))
+        while self._bytes > _MOST_BYTES and self._forget_oldest():
+            pass
 
-    def _forget_oldest(self, now: float) -> None:
-        while len(self._rounds) > 1:
-            oldest = next(iter(self._rounds))
-            if len(self._rounds) <= _MOST_ROUNDS and self._rounds[oldest].expires >= now:
-                break
-            self._forget(oldest)
+    def _make_room(self) -> None:
+        """Have room for one more round."""
+        while len(self._rounds) >= _MOST_ROUNDS or self._bytes > _MOST_BYTES:
+            if not self._forget_oldest():
+                raise StoreUnavailable(
+                    f"{len(self._rounds)} rounds with {self._bytes} bytes of steps run right now,"
+                    " and the store in memory has no room for more"
+                )
+
+    def _forget_oldest(self) -> bool:
+        """Forget a round that is done, or else one that was released; False if all of them run."""
+        for unneeded in (self._done, self._released):
+            if unneeded:
+                self._forget(next(iter(unneeded)))
+                return True
+        return False
 
     def _forget(self, round_id: str) -> None:
         self._bytes -= self._rounds.pop(round_id).size
+        self._done.pop(round_id, None)
+        self._released.pop(round_id, None)
+
+    # Journals
 
     async def put_journal(self, journal_id: str, data: bytes, *, expires: float) -> None:
         """Keep a journal."""
@@ -134,7 +185,7 @@ class MemoryStore:
 
     async def purge(self, *, now: float) -> None:
         """Forget what has expired."""
-        for round_id in [key for key, known in self._rounds.items() if known.expires < now]:
+        for round_id in [key for key, known in self._rounds.items() if is_forgettable(known, now)]:
             self._forget(round_id)
         for journal_id in [key for key, (expires, _) in self._journals.items() if expires < now]:
             self._forget_journal(journal_id)
