@@ -145,7 +145,9 @@ def decode_entry(data: bytes) -> Entry:
     try:
         return _decoder.decode(data)
     except msgspec.MsgspecError as error:
-        raise UsageError(f"the store holds an entry that this version of ekiden cannot read: {error}") from error
+        raise UsageError(
+            f"the store holds an entry that this version of ekiden cannot read: {error}"
+        ) from error
 
 
 class Ledger(Protocol):
@@ -161,11 +163,11 @@ class Ledger(Protocol):
     """Whether its methods ever wait. A caller of one that never does cannot be cancelled half way."""
 
     def is_new(self, round_id: str) -> bool:
-        """True if it can be told at once that nothing is known of a round; a store that must wait says False."""
+        """True if it can be told at once that nothing is known of a round; False if that would take a wait."""
         ...
 
     async def look(self, round_id: str, history: str, *, now: float) -> Recorded | Refused | None:
-        """How a round ended, or that it belongs to another history; None if this history may run it. Cheap."""
+        """How a round ended, or that it belongs to another history; None if this one may run it. Cheap."""
         ...
 
     async def claim(

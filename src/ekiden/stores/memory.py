@@ -39,8 +39,8 @@ class _Round(RoundRow):
 class MemoryStore:
     """Implements `ekiden.rounds.ledger.Ledger`. For tests, and the default where there is no store.
 
-    It forgets rounds that are done before those that were released, and none that runs: where all of them run,
-    no other can be claimed.
+    It forgets rounds that are done before those that were released, and none that runs: where all of them
+    run, no other can be claimed.
     """
 
     waits = False
@@ -120,7 +120,6 @@ class MemoryStore:
             done = self._rounds.get(round_id)
             return done is not None and done.fence == fence and done.outcome == outcome
         mine.outcome = outcome
-        mine.leased_until = RELEASED
         self._grow(mine, len(outcome))
         self._done[round_id] = None
         return True

@@ -5,24 +5,43 @@ rounds; tasks are in `postgres_tasks`.
 """
 
 from collections.abc import Mapping
-
-import msgspec
+from typing import Final
 
 from ekiden.rounds.journal import Entry
-from ekiden.rounds.ledger import Busy, Claim, Claimed, Recorded, Refused
+from ekiden.rounds.ledger import (
+    ABANDONED_SECONDS,
+    RELEASED,
+    Busy,
+    Claim,
+    Claimed,
+    Recorded,
+    Refused,
+    RoundRow,
+    Take,
+    decide_claim,
+    decide_look,
+    decode_entry,
+    encode_entry,
+)
+from ekiden.stores.keys_of_entries import key_digest, key_from_bytes, key_to_bytes
 from ekiden.stores.postgres_database import Connection, PostgresDatabase
 from ekiden.stores.postgres_tasks import PostgresTasks
 
 __all__ = ["PostgresStore"]
 
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Entry).decode
+_IS_OWNED: Final = "id = %s AND fence = %s AND outcome IS NULL AND leased_until <> 0"
+"""Whether a round is still its owner's. No value of a caller is part of it."""
+assert RELEASED == 0
 
 
 class PostgresStore:
-    """Implements `ekiden.rounds.ledger.Ledger`; `tasks` implements `ekiden.tasks.store.TaskStore`."""
+    """Implements `ekiden.rounds.ledger.Ledger`; `tasks` implements `ekiden.tasks.store.TaskStore`.
+
+    It uses up to `most_connections`, one to hear of changes, and two more for the owners of rounds.
+    """
 
     shared = True
+    waits = True
 
     def __init__(self, url: str, *, most_connections: int = 10, wait_seconds: float = 5.0) -> None:
         self._database = PostgresDatabase(url, most_connections=most_connections, wait_seconds=wait_seconds)
@@ -32,63 +51,97 @@ class PostgresStore:
         """Make the tables, or bring them up to date."""
         await self._database.migrate()
 
-    def peek(self, round_id: str) -> tuple[str, bytes] | None:
+    def is_new(self, round_id: str) -> bool:
         """Not without waiting for the network."""
-        return None
+        return False
 
-    async def claim(self, round_id: str, answers: str, *, now: float, lease: float, expires: float) -> Claim:
+    async def look(self, round_id: str, history: str, *, now: float) -> Recorded | Refused | None:
+        """How a round ended, or that it belongs to another history."""
+        async with self._database.in_line() as connection:
+            return decide_look(await _row(connection, round_id), history, now)
+
+    async def claim(
+        self,
+        round_id: str,
+        history: str,
+        *,
+        now: float,
+        lease: float,
+        expires: float,
+        instead_of: Busy | None = None,
+    ) -> Claim:
         """Try to own a round."""
-        async with self._database.transaction() as connection:
-            made = await connection.execute(
-                "INSERT INTO ekiden_rounds VALUES (%s, %s, 1, %s, %s, NULL) ON CONFLICT (id) DO NOTHING",
-                (round_id, answers, now + lease, expires),
-            )
-            if made.rowcount:
-                return Claimed(1, {})
-            return await _claim_known(connection, round_id, answers, now, lease, expires)
+        async with self._database.in_line() as connection:
+            while True:
+                made = await connection.execute(
+                    "INSERT INTO ekiden_rounds (id, history, fence, leased_until, expires)"
+                    " VALUES (%s, %s, 1, %s, %s) ON CONFLICT (id) DO NOTHING",
+                    (round_id, history, now + lease, expires),
+                )
+                if made.rowcount:
+                    return Claimed(1, {})
+                row = await _row(connection, round_id)
+                if row is None:
+                    continue  # It was forgotten in this moment.
+                decided = decide_claim(row, history, now, instead_of)
+                if not isinstance(decided, Take):
+                    return decided
+                taken = await _take(connection, round_id, row, decided, history, now + lease, expires)
+                if taken is not None:
+                    return taken
 
-    async def renew(self, round_id: str, fence: int, *, now: float, lease: float) -> bool:
+    async def renew(self, round_id: str, fence: int, *, now: float, lease: float, expires: float) -> bool:
         """Keep a claim for longer."""
-        async with self._database.transaction() as connection:
+        async with self._database.owning() as connection:
             changed = await connection.execute(
-                "UPDATE ekiden_rounds SET leased_until = %s WHERE id = %s AND fence = %s AND outcome IS NULL",
-                (now + lease, round_id, fence),
+                f"UPDATE ekiden_rounds SET leased_until = %s, expires = %s WHERE {_IS_OWNED}",  # noqa: S608
+                (now + lease, expires, round_id, fence),
             )
             return changed.rowcount == 1
 
     async def commit(self, round_id: str, fence: int, entries: Mapping[str, Entry]) -> bool:
         """Remember entries."""
-        rows = [(round_id, key, _encode(entry)) for key, entry in entries.items()]
-        async with self._database.transaction() as connection:
+        keys = {key_to_bytes(key): encode_entry(entry) for key, entry in entries.items()}
+        async with self._database.owning() as connection:
             owned = await connection.execute(
-                "SELECT 1 FROM ekiden_rounds WHERE id = %s AND fence = %s AND outcome IS NULL FOR UPDATE",
+                f"SELECT 1 FROM ekiden_rounds WHERE {_IS_OWNED} FOR UPDATE",  # noqa: S608
                 (round_id, fence),
             )
             if await owned.fetchone() is None:
                 return False
             await connection.cursor().executemany(
-                "INSERT INTO ekiden_round_steps VALUES (%s, %s, %s)"
-                " ON CONFLICT (round_id, key) DO UPDATE SET entry = EXCLUDED.entry",
-                rows,
+                "INSERT INTO ekiden_round_steps (round_id, digest, key, entry) VALUES (%s, %s, %s, %s)"
+                " ON CONFLICT (round_id, digest) DO UPDATE SET entry = EXCLUDED.entry, number = DEFAULT",
+                [(round_id, key_digest(key), key, entry) for key, entry in keys.items()],
             )
             return True
 
     async def finish(self, round_id: str, fence: int, outcome: bytes) -> bool:
         """Record how the round ended."""
-        async with self._database.transaction() as connection:
+        async with self._database.owning() as connection:
             changed = await connection.execute(
-                "UPDATE ekiden_rounds SET outcome = %s WHERE id = %s AND fence = %s AND outcome IS NULL",
+                f"UPDATE ekiden_rounds SET outcome = %s WHERE {_IS_OWNED}",  # noqa: S608
                 (outcome, round_id, fence),
             )
-            return changed.rowcount == 1
+            if changed.rowcount == 1:
+                return True
+            done = await connection.execute(
+                "SELECT 1 FROM ekiden_rounds WHERE id = %s AND fence = %s AND outcome = %s",
+                (round_id, fence, outcome),
+            )
+            return await done.fetchone() is not None
 
     async def release(self, round_id: str, fence: int) -> None:
         """Give a claim back."""
-        await self.renew(round_id, fence, now=0.0, lease=0.0)
+        async with self._database.owning() as connection:
+            await connection.execute(
+                f"UPDATE ekiden_rounds SET leased_until = 0 WHERE {_IS_OWNED}",  # noqa: S608
+                (round_id, fence),
+            )
 
     async def put_journal(self, journal_id: str, data: bytes, *, expires: float) -> None:
         """Keep a journal."""
-        async with self._database.transaction() as connection:
+        async with self._database.in_line() as connection:
             await connection.execute(
                 "INSERT INTO ekiden_journals VALUES (%s, %s, %s)"
                 " ON CONFLICT (id) DO UPDATE SET data = EXCLUDED.data, expires = EXCLUDED.expires",
@@ -97,15 +150,18 @@ class PostgresStore:
 
     async def get_journal(self, journal_id: str) -> bytes | None:
         """A journal that was kept."""
-        async with self._database.transaction() as connection:
+        async with self._database.in_line() as connection:
             found = await connection.execute("SELECT data FROM ekiden_journals WHERE id = %s", (journal_id,))
             row = await found.fetchone()
             return None if row is None else bytes(row[0])
 
     async def purge(self, *, now: float) -> None:
         """Forget what has expired."""
-        async with self._database.transaction() as connection:
-            await connection.execute("DELETE FROM ekiden_rounds WHERE expires < %s", (now,))
+        async with self._database.in_line() as connection:
+            await connection.execute(
+                "DELETE FROM ekiden_rounds WHERE expires < %s AND (outcome IS NOT NULL OR leased_until < %s)",
+                (now, now - ABANDONED_SECONDS),
+            )
             await connection.execute("DELETE FROM ekiden_journals WHERE expires < %s", (now,))
 
     async def close(self) -> None:
@@ -114,37 +170,43 @@ class PostgresStore:
         await self._database.close()
 
 
-async def _claim_known(
-    connection: Connection, round_id: str, answers: str, now: float, lease: float, expires: float
-) -> Claim:
+async def _row(connection: Connection, round_id: str) -> RoundRow | None:
     found = await connection.execute(
-        "SELECT answers, fence, leased_until, expires, outcome FROM ekiden_rounds WHERE id = %s FOR UPDATE",
+        "SELECT history, fence, leased_until, expires, outcome,"
+        " EXISTS (SELECT 1 FROM ekiden_round_steps WHERE round_id = ekiden_rounds.id)"
+        " FROM ekiden_rounds WHERE id = %s",
         (round_id,),
     )
     row = await found.fetchone()
-    if row is None:
-        return Busy()  # Removed at this moment; the next try finds room.
-    ran_with, fence, leased_until, ends, outcome = row
-    if ends < now:
-        await connection.execute("DELETE FROM ekiden_round_steps WHERE round_id = %s", (round_id,))
-        await connection.execute(
-            "UPDATE ekiden_rounds SET answers = %s, fence = 1, leased_until = %s, expires = %s,"
-            " outcome = NULL WHERE id = %s",
-            (answers, now + lease, expires, round_id),
+    return None if row is None else RoundRow(*row)
+
+
+async def _take(
+    connection: Connection,
+    round_id: str,
+    row: RoundRow,
+    decided: Take,
+    history: str,
+    leased_until: float,
+    expires: float,
+) -> Claimed | None:
+    """Own a round, if it still is as it was when that was decided."""
+    async with connection.transaction():
+        changed = await connection.execute(
+            "UPDATE ekiden_rounds"
+            " SET history = %s, fence = %s, leased_until = %s, expires = %s, outcome = NULL"
+            " WHERE id = %s AND fence = %s AND leased_until = %s AND (outcome IS NULL) = %s",
+            (
+                *(history, decided.fence, leased_until, expires if decided.is_fresh else row.expires),
+                *(round_id, row.fence, row.leased_until, row.outcome is None),
+            ),
         )
-        return Claimed(1, {})
-    steps = await connection.execute(
-        "SELECT key, entry FROM ekiden_round_steps WHERE round_id = %s", (round_id,)
-    )
-    kept = {key: _decode(entry) for key, entry in await steps.fetchall()}
-    if ran_with != answers and (outcome is not None or kept or leased_until > now):
-        return Refused()
-    if outcome is not None:
-        return Recorded(bytes(outcome))
-    if leased_until > now:
-        return Busy()
-    await connection.execute(
-        "UPDATE ekiden_rounds SET answers = %s, fence = %s, leased_until = %s WHERE id = %s",
-        (answers, fence + 1, now + lease, round_id),
-    )
-    return Claimed(fence + 1, kept)
+        if changed.rowcount == 0:
+            return None
+        if decided.is_fresh:
+            await connection.execute("DELETE FROM ekiden_round_steps WHERE round_id = %s", (round_id,))
+        kept = await connection.execute(
+            "SELECT key, entry FROM ekiden_round_steps WHERE round_id = %s ORDER BY number", (round_id,)
+        )
+        entries = {key_from_bytes(key): decode_entry(entry) for key, entry in await kept.fetchall()}
+        return Claimed(decided.fence, entries)

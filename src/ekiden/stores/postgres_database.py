@@ -1,25 +1,24 @@
-"""One Postgres database: its schema, its connections, and what it means that it is away.
+"""One Postgres database: its connections, and what it means that it is away.
 
-Connections come from a pool that opens new ones when the server comes back. Whatever goes wrong with
-a connection is `StoreUnavailable`: the transaction did not happen, or it is made again with the same
-effect. The schema is made by `ekiden store migrate`, never by the way.
+Connections come from a pool that opens new ones when the server comes back; those who own a round have a
+few of their own. Whatever goes wrong with a connection is `StoreUnavailable`: the transaction did not
+happen, or it is made again with the same effect. The schema is made by `ekiden store migrate`, never by the way.
 """
 
 import asyncio
 import contextlib
-import re
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
-from importlib import metadata
-from pathlib import Path
-from typing import Any, Final, LiteralString, TypeAlias
+from typing import Any, Final
 
 import psycopg
-from procrastinate.schema import SchemaManager
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from ekiden.errors import StoreUnavailable, UsageError
+from ekiden.stores import postgres_schema
+from ekiden.stores.postgres_lane import FRESH_SECONDS, Lane
+from ekiden.stores.postgres_schema import Connection
 
 __all__ = ["Connection", "PostgresDatabase"]
 
@@ -42,11 +41,6 @@ class _Pool(AsyncConnectionPool[_Used]):
         await asyncio.shield(super().putconn(conn))
 
 
-Connection: TypeAlias = psycopg.AsyncConnection[Any]
-
-_FRESH_SECONDS: Final = 1.0
-
-
 async def _configure(connection: _Used) -> None:
     """A single statement is a transaction of its own, unless one was begun."""
     await connection.set_autocommit(True)
@@ -54,63 +48,32 @@ async def _configure(connection: _Used) -> None:
 
 async def _check(connection: _Used) -> None:
     """Before it is given out: a connection that was good a moment ago is not asked again."""
-    if time.monotonic() - connection.used_at > _FRESH_SECONDS:
+    if time.monotonic() - connection.used_at > FRESH_SECONDS:
         await AsyncConnectionPool.check_connection(connection)
 
 
-_MIGRATIONS: Final[tuple[LiteralString, ...]] = (
-    """
-    CREATE TABLE ekiden_rounds (
-        id text PRIMARY KEY,
-        answers text NOT NULL,
-        fence bigint NOT NULL,
-        leased_until double precision NOT NULL,
-        expires double precision NOT NULL,
-        outcome bytea
-    );
-    CREATE TABLE ekiden_round_steps (
-        round_id text NOT NULL REFERENCES ekiden_rounds ON DELETE CASCADE,
-        key text NOT NULL,
-        entry bytea NOT NULL,
-        PRIMARY KEY (round_id, key)
-    );
-    CREATE TABLE ekiden_journals (
-        id text PRIMARY KEY,
-        data bytea NOT NULL,
-        expires double precision NOT NULL
-    );
-    CREATE INDEX ekiden_rounds_expires ON ekiden_rounds (expires);
-    CREATE INDEX ekiden_journals_expires ON ekiden_journals (expires);
-    CREATE TABLE ekiden_tasks (
-        id text PRIMARY KEY,
-        flow text NOT NULL UNIQUE,
-        audience text NOT NULL,
-        state text NOT NULL,
-        fence bigint NOT NULL,
-        attempts integer NOT NULL,
-        due double precision,
-        expires double precision,
-        created double precision NOT NULL,
-        record bytea NOT NULL
-    );
-    CREATE INDEX ekiden_tasks_due ON ekiden_tasks (audience, due) WHERE due IS NOT NULL;
-    CREATE INDEX ekiden_tasks_expires ON ekiden_tasks (expires) WHERE expires IS NOT NULL;
-    CREATE INDEX ekiden_tasks_created ON ekiden_tasks (created);
-    CREATE TABLE ekiden_task_entries (
-        number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-        task_id text NOT NULL REFERENCES ekiden_tasks ON DELETE CASCADE,
-        key text NOT NULL,
-        entry bytea NOT NULL,
-        UNIQUE (task_id, key)
-    );
-    """,
+_AWAY: Final = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    psycopg.errors.ReadOnlySqlTransaction,  # What was the primary is none any more, and another is elsewhere.
+    PoolTimeout,
+    PoolClosed,
+    OSError,
 )
-"""The statements that lead from each schema version to the next."""
 
-_LOCK: Final = 0x656B6964656E
-"""The advisory lock of who migrates."""
+_OWNERS: Final = 2
+"""Connections that only the owners of rounds use."""
 
-_AWAY: Final = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout, PoolClosed, OSError)
+
+@contextlib.contextmanager
+def _away() -> Generator[None, None, None]:
+    """Say of what goes wrong with a connection that the store is not available."""
+    try:
+        yield
+    except psycopg.errors.ProgramLimitExceeded:
+        raise  # Too large for the database, now and whenever it is tried again.
+    except _AWAY as error:
+        raise StoreUnavailable(f"the database cannot be reached: {error}") from error
 
 
 class PostgresDatabase:
@@ -121,6 +84,8 @@ class PostgresDatabase:
         self._most = most_connections
         self._wait_seconds = wait_seconds
         self._pool: _Pool | None = None
+        self._owners: Lane | None = None
+        self._in_line = asyncio.Semaphore()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opening = asyncio.Lock()
         self._current = False
@@ -134,60 +99,65 @@ class PostgresDatabase:
             if self._pool is None or self._loop is not loop:
                 # Connections belong to a loop; those of one that has ended are beyond closing.
                 self._loop, self._current = loop, False
-                self._pool = _Pool(
-                    self.url,
-                    connection_class=_Used,
-                    configure=_configure,
-                    min_size=1,
-                    max_size=self._most,
-                    timeout=self._wait_seconds,
-                    reconnect_timeout=1.0,
-                    open=False,
-                    check=_check,
-                )
-                await self._pool.open()
+                self._pool = await self._open()
+                self._owners = Lane(self.url, most=_OWNERS, wait_seconds=self._wait_seconds)
+                self._in_line = asyncio.Semaphore(max(1, self._most - 2))
             if not self._current:
-                await self._check_schema(self._pool)
+                with _away():
+                    async with self._pool.connection() as connection:
+                        await postgres_schema.check(connection)
                 self._current = True
         return self._pool
+
+    async def _open(self) -> _Pool:
+        pool = _Pool(
+            self.url,
+            connection_class=_Used,
+            configure=_configure,
+            min_size=1,
+            max_size=self._most,
+            timeout=self._wait_seconds,
+            reconnect_timeout=1.0,
+            open=False,
+            check=_check,
+        )
+        await pool.open()
+        return pool
 
     @asynccontextmanager
     async def reading(self) -> AsyncGenerator[Connection, None]:
         """A connection for single statements, each a transaction of its own."""
-        try:
+        with _away():
             pool = await self.pool()
             async with pool.connection() as connection:
                 yield connection
                 connection.used_at = time.monotonic()
-        except _AWAY as error:
-            raise StoreUnavailable(f"the database cannot be reached: {error}") from error
+
+    @asynccontextmanager
+    async def in_line(self) -> AsyncGenerator[Connection, None]:
+        """The same for callers of whom there may be thousands: they wait for one another, however long.
+
+        They use fewer connections than the pool has. So who waits for the pool waits for the database.
+        """
+        await self.pool()
+        async with self._in_line, self.reading() as connection:
+            yield connection
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Connection, None]:
         """A connection in a transaction: committed when the block ends well, else undone."""
-        try:
-            pool = await self.pool()
-            async with pool.connection() as connection:
-                async with connection.transaction():
-                    yield connection
-                connection.used_at = time.monotonic()
-        except _AWAY as error:
-            raise StoreUnavailable(f"the database cannot be reached: {error}") from error
+        async with self.reading() as connection, connection.transaction():
+            yield connection
 
-    # The schema
-
-    async def _check_schema(self, pool: _Pool) -> None:
-        try:
-            async with pool.connection() as connection:
-                version = await _version(connection)
-        except _AWAY as error:
-            raise StoreUnavailable(f"the database cannot be reached: {error}") from error
-        if version < len(_MIGRATIONS):
-            raise UsageError(
-                "the tables of the store are missing or old: run `ekiden store migrate postgresql://...`"
-            )
-        if version > len(_MIGRATIONS):
-            raise UsageError(f"the store was written by a newer ekiden (schema {version})")
+    @asynccontextmanager
+    async def owning(self) -> AsyncGenerator[Connection, None]:
+        """A transaction for an owner, on a connection that none but owners use."""
+        with _away():
+            if self._owners is None or self._loop is not asyncio.get_running_loop():
+                await self.pool()
+            assert self._owners is not None
+            async with self._owners.transaction() as connection:
+                yield connection
 
     async def migrate(self) -> None:
         """Make the tables, ours and the queue's, or bring them up to date."""
@@ -196,57 +166,15 @@ class PostgresDatabase:
         except psycopg.Error as error:
             raise UsageError(f"the database cannot be reached: {error}") from error
         async with connection, connection.transaction():
-            await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-            await connection.execute(
-                "CREATE TABLE IF NOT EXISTS ekiden_schema (version integer NOT NULL, queue text NOT NULL)"
-            )
-            version = await _version(connection)
-            if version > len(_MIGRATIONS):
-                raise UsageError(f"the store was written by a newer ekiden (schema {version})")
-            for script in _MIGRATIONS[version:]:
-                await connection.execute(script)
-            await _migrate_queue(connection)
-            await connection.execute("DELETE FROM ekiden_schema")
-            await connection.execute(
-                "INSERT INTO ekiden_schema VALUES (%s, %s)", (len(_MIGRATIONS), _queue_version())
-            )
+            await postgres_schema.migrate(connection)
 
     async def close(self) -> None:
         """Close the connections."""
         pool, self._pool = self._pool, None
-        if pool is not None and self._loop is asyncio.get_running_loop():
-            with contextlib.suppress(psycopg.Error):
-                await pool.close()
-
-
-async def _version(connection: Connection) -> int:
-    row = await (await connection.execute("SELECT to_regclass('ekiden_schema')")).fetchone()
-    if row is None or row[0] is None:
-        return 0
-    row = await (await connection.execute("SELECT version FROM ekiden_schema")).fetchone()
-    return 0 if row is None else int(row[0])
-
-
-def _queue_version() -> str:
-    return metadata.version("procrastinate")
-
-
-async def _migrate_queue(connection: Connection) -> None:
-    """The tables of procrastinate: all of them, or what its newer version adds."""
-    row = await (await connection.execute("SELECT to_regclass('procrastinate_jobs')")).fetchone()
-    if row is None or row[0] is None:
-        await connection.execute(SchemaManager.get_schema())
-        return
-    row = await (await connection.execute("SELECT queue FROM ekiden_schema")).fetchone()
-    known = _numbers(row[0] if row is not None else _queue_version())
-    for script in _queue_migrations(known):
-        await connection.execute(script)
-
-
-def _queue_migrations(known: tuple[int, ...]) -> list[bytes]:
-    scripts = sorted(Path(SchemaManager.get_migrations_path()).glob("*.sql"))
-    return [path.read_bytes() for path in scripts if _numbers(path.name.partition("_")[0]) > known]
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
+        owners, self._owners = self._owners, None
+        if self._loop is asyncio.get_running_loop():
+            if owners is not None:
+                await owners.close()
+            if pool is not None:
+                with contextlib.suppress(psycopg.Error):
+                    await pool.close()

@@ -8,19 +8,29 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
-
 from ekiden.rounds.journal import Entry
-from ekiden.rounds.ledger import Busy, Claim, Claimed, Recorded, Refused
+from ekiden.rounds.ledger import (
+    ABANDONED_SECONDS,
+    RELEASED,
+    Busy,
+    Claim,
+    Claimed,
+    Recorded,
+    Refused,
+    RoundRow,
+    Take,
+    decide_claim,
+    decide_look,
+    decode_entry,
+    encode_entry,
+)
+from ekiden.stores.keys_of_entries import key_from_bytes, key_to_bytes
 from ekiden.stores.sqlite_file import SQLiteFile, Synchronous
 from ekiden.stores.sqlite_tasks import SQLiteTasks
 
 __all__ = ["SQLiteStore"]
 
 T = TypeVar("T")
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Entry).decode
 
 
 class SQLiteStore:
@@ -31,6 +41,7 @@ class SQLiteStore:
     """
 
     shared = True
+    waits = True
 
     def __init__(
         self, path: str | Path, *, busy_seconds: float = 10.0, synchronous: Synchronous = "FULL"
@@ -41,30 +52,51 @@ class SQLiteStore:
     async def _run(self, work: Callable[..., T], *arguments: Any) -> T:
         return await self._file.write(lambda connection: work(connection, *arguments))
 
-    def peek(self, round_id: str) -> tuple[str, bytes] | None:
-        """Not without waiting for the disk."""
-        return None
+    def is_new(self, round_id: str) -> bool:
+        """Not without looking into the file."""
+        return False
 
-    async def claim(self, round_id: str, answers: str, *, now: float, lease: float, expires: float) -> Claim:
+    async def look(self, round_id: str, history: str, *, now: float) -> Recorded | Refused | None:
+        """How a round ended, or that it belongs to another history."""
+        return decide_look(await self._file.read(lambda reader: _row(reader, round_id)), history, now)
+
+    async def claim(
+        self,
+        round_id: str,
+        history: str,
+        *,
+        now: float,
+        lease: float,
+        expires: float,
+        instead_of: Busy | None = None,
+    ) -> Claim:
         """Try to own a round."""
-        return await self._run(_claim, round_id, answers, now, lease, expires)
+        # Whoever waits for another owner only reads: the one thread that writes is for those who have
+        # something to write.
+        row = await self._file.read(lambda reader: _row(reader, round_id))
+        decided = decide_claim(row, history, now, instead_of)
+        if not isinstance(decided, Take):
+            return decided
+        return await self._run(_claim, round_id, history, now, lease, expires, instead_of)
 
-    async def renew(self, round_id: str, fence: int, *, now: float, lease: float) -> bool:
+    async def renew(self, round_id: str, fence: int, *, now: float, lease: float, expires: float) -> bool:
         """Keep a claim for longer."""
-        return await self._run(_update, "leased_until = ?", now + lease, round_id, fence)
+        return await self._run(
+            _update, "leased_until = ?, expires = ?", (now + lease, expires), round_id, fence
+        )
 
     async def commit(self, round_id: str, fence: int, entries: Mapping[str, Entry]) -> bool:
         """Remember entries."""
-        rows = [(round_id, key, _encode(entry)) for key, entry in entries.items()]
+        rows = [(round_id, key_to_bytes(key), encode_entry(entry)) for key, entry in entries.items()]
         return await self._run(_commit, round_id, fence, rows)
 
     async def finish(self, round_id: str, fence: int, outcome: bytes) -> bool:
         """Record how the round ended."""
-        return await self._run(_update, "outcome = ?", outcome, round_id, fence)
+        return await self._run(_finish, round_id, fence, outcome)
 
     async def release(self, round_id: str, fence: int) -> None:
         """Give a claim back."""
-        await self._run(_update, "leased_until = ?", 0.0, round_id, fence)
+        await self._run(_update, "leased_until = ?", (RELEASED,), round_id, fence)
 
     async def put_journal(self, journal_id: str, data: bytes, *, expires: float) -> None:
         """Keep a journal."""
@@ -72,7 +104,7 @@ class SQLiteStore:
 
     async def get_journal(self, journal_id: str) -> bytes | None:
         """A journal that was kept."""
-        return await self._run(_get_journal, journal_id)
+        return await self._file.read(lambda reader: _get_journal(reader, journal_id))
 
     async def purge(self, *, now: float) -> None:
         """Forget what has expired."""
@@ -88,52 +120,83 @@ class SQLiteStore:
         await self._file.close()
 
 
-def _claim(
-    connection: sqlite3.Connection, round_id: str, answers: str, now: float, lease: float, expires: float
-) -> Claim:
+def _row(connection: sqlite3.Connection, round_id: str) -> RoundRow | None:
     row = connection.execute(
-        "SELECT answers, fence, leased_until, expires, outcome FROM rounds WHERE id = ?", (round_id,)
+        "SELECT history, fence, leased_until, expires, outcome,"
+        " EXISTS (SELECT 1 FROM round_steps WHERE round_id = rounds.id) FROM rounds WHERE id = ?",
+        (round_id,),
     ).fetchone()
-    if row is None or row[3] < now:
+    if row is None:
+        return None
+    *known, has_entries = row
+    return RoundRow(*known, has_entries=bool(has_entries))
+
+
+def _claim(
+    connection: sqlite3.Connection,
+    round_id: str,
+    history: str,
+    now: float,
+    lease: float,
+    expires: float,
+    instead_of: Busy | None,
+) -> Claim:
+    decided = decide_claim(_row(connection, round_id), history, now, instead_of)
+    if not isinstance(decided, Take):
+        return decided
+    if decided.is_fresh:
         connection.execute("DELETE FROM round_steps WHERE round_id = ?", (round_id,))
         connection.execute(
-            "INSERT OR REPLACE INTO rounds VALUES (?, ?, 1, ?, ?, NULL)",
-            (round_id, answers, now + lease, expires),
+            "INSERT OR REPLACE INTO rounds (id, history, fence, leased_until, expires)"
+            " VALUES (?, ?, ?, ?, ?)",
+            (round_id, history, decided.fence, now + lease, expires),
         )
-        return Claimed(1, {})
-    ran_with, fence, leased_until, _, outcome = row
-    kept = connection.execute("SELECT key, entry FROM round_steps WHERE round_id = ?", (round_id,)).fetchall()
-    if ran_with != answers and (outcome is not None or kept or leased_until > now):
-        return Refused()
-    if outcome is not None:
-        return Recorded(outcome)
-    if leased_until > now:
-        return Busy()
+        return Claimed(decided.fence, {})
     connection.execute(
-        "UPDATE rounds SET answers = ?, fence = ?, leased_until = ? WHERE id = ?",
-        (answers, fence + 1, now + lease, round_id),
+        "UPDATE rounds SET history = ?, fence = ?, leased_until = ? WHERE id = ?",
+        (history, decided.fence, now + lease, round_id),
     )
-    return Claimed(fence + 1, {key: _decode(entry) for key, entry in kept})
+    kept = connection.execute(
+        "SELECT key, entry FROM round_steps WHERE round_id = ? ORDER BY number", (round_id,)
+    )
+    return Claimed(decided.fence, {key_from_bytes(key): decode_entry(entry) for key, entry in kept})
 
 
-def _update(connection: sqlite3.Connection, change: str, value: Any, round_id: str, fence: int) -> bool:
+_IS_OWNED = f"id = ? AND fence = ? AND outcome IS NULL AND leased_until <> {RELEASED}"
+
+
+def _update(
+    connection: sqlite3.Connection, change: str, values: tuple[float, ...], round_id: str, fence: int
+) -> bool:
     # `change` is one of this module's own literals, never input.
     changed = connection.execute(
-        f"UPDATE rounds SET {change} WHERE id = ? AND fence = ? AND outcome IS NULL",  # noqa: S608
-        (value, round_id, fence),
+        f"UPDATE rounds SET {change} WHERE {_IS_OWNED}",  # noqa: S608
+        (*values, round_id, fence),
     )
     return changed.rowcount == 1
 
 
+def _finish(connection: sqlite3.Connection, round_id: str, fence: int, outcome: bytes) -> bool:
+    changed = connection.execute(
+        f"UPDATE rounds SET outcome = ? WHERE {_IS_OWNED}",  # noqa: S608
+        (outcome, round_id, fence),
+    )
+    if changed.rowcount == 1:
+        return True
+    done = connection.execute(
+        "SELECT 1 FROM rounds WHERE id = ? AND fence = ? AND outcome = ?", (round_id, fence, outcome)
+    )
+    return done.fetchone() is not None
+
+
 def _commit(
-    connection: sqlite3.Connection, round_id: str, fence: int, rows: list[tuple[str, str, bytes]]
+    connection: sqlite3.Connection, round_id: str, fence: int, rows: list[tuple[str, bytes, bytes]]
 ) -> bool:
-    owned = connection.execute(
-        "SELECT 1 FROM rounds WHERE id = ? AND fence = ? AND outcome IS NULL", (round_id, fence)
-    ).fetchone()
-    if owned is None:
+    owned = connection.execute(f"SELECT 1 FROM rounds WHERE {_IS_OWNED}", (round_id, fence))  # noqa: S608
+    if owned.fetchone() is None:
         return False
-    connection.executemany("INSERT OR REPLACE INTO round_steps VALUES (?, ?, ?)", rows)
+    # What is replaced gets a new number, and so moves to the end.
+    connection.executemany("INSERT OR REPLACE INTO round_steps (round_id, key, entry) VALUES (?, ?, ?)", rows)
     return True
 
 
@@ -146,9 +209,14 @@ def _get_journal(connection: sqlite3.Connection, journal_id: str) -> bytes | Non
     return None if row is None else row[0]
 
 
+_FORGETTABLE = "expires < ? AND (outcome IS NOT NULL OR leased_until < ?)"
+
+
 def _purge(connection: sqlite3.Connection, now: float) -> None:
+    times = (now, now - ABANDONED_SECONDS)
     connection.execute(
-        "DELETE FROM round_steps WHERE round_id IN (SELECT id FROM rounds WHERE expires < ?)", (now,)
+        f"DELETE FROM round_steps WHERE round_id IN (SELECT id FROM rounds WHERE {_FORGETTABLE})",  # noqa: S608
+        times,
     )
-    connection.execute("DELETE FROM rounds WHERE expires < ?", (now,))
+    connection.execute(f"DELETE FROM rounds WHERE {_FORGETTABLE}", times)  # noqa: S608
     connection.execute("DELETE FROM journals WHERE expires < ?", (now,))

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from ekiden.errors import StoreUnavailable, UsageError
+from ekiden.stores.sqlite_schema import MIGRATIONS
 
 __all__ = ["SQLiteFile", "Synchronous"]
 
@@ -26,59 +27,17 @@ T = TypeVar("T")
 
 Synchronous: TypeAlias = Literal["FULL", "NORMAL"]
 
-_MIGRATIONS: Final = (
-    """
-    CREATE TABLE IF NOT EXISTS rounds (
-        id TEXT PRIMARY KEY,
-        answers TEXT NOT NULL,
-        fence INTEGER NOT NULL,
-        leased_until REAL NOT NULL,
-        expires REAL NOT NULL,
-        outcome BLOB
-    ) WITHOUT ROWID;
-    CREATE TABLE IF NOT EXISTS round_steps (
-        round_id TEXT NOT NULL,
-        key TEXT NOT NULL,
-        entry BLOB NOT NULL,
-        PRIMARY KEY (round_id, key)
-    ) WITHOUT ROWID;
-    CREATE TABLE IF NOT EXISTS journals (
-        id TEXT PRIMARY KEY,
-        data BLOB NOT NULL,
-        expires REAL NOT NULL
-    ) WITHOUT ROWID;
-    CREATE INDEX IF NOT EXISTS rounds_expires ON rounds (expires);
-    CREATE INDEX IF NOT EXISTS journals_expires ON journals (expires);
-    """,
-    """
-    CREATE TABLE tasks (
-        id TEXT PRIMARY KEY,
-        flow TEXT NOT NULL UNIQUE,
-        audience TEXT NOT NULL,
-        state TEXT NOT NULL,
-        fence INTEGER NOT NULL,
-        attempts INTEGER NOT NULL,
-        due REAL,
-        expires REAL,
-        created REAL NOT NULL,
-        record BLOB NOT NULL
-    );
-    CREATE INDEX tasks_due ON tasks (audience, due) WHERE due IS NOT NULL;
-    CREATE INDEX tasks_expires ON tasks (expires) WHERE expires IS NOT NULL;
-    CREATE INDEX tasks_created ON tasks (created);
-    CREATE TABLE task_entries (
-        number INTEGER PRIMARY KEY,
-        task_id TEXT NOT NULL,
-        key TEXT NOT NULL,
-        entry BLOB NOT NULL,
-        UNIQUE (task_id, key)
-    );
-    """,
-)
-"""The statements that lead from each schema version to the next."""
-
 _MOST_TOGETHER: Final = 256
 """Writes that are committed together at most."""
+
+_ITS_OWN: Final = (
+    sqlite3.DataError,
+    sqlite3.IntegrityError,
+    sqlite3.InterfaceError,
+    sqlite3.NotSupportedError,
+    sqlite3.ProgrammingError,
+)
+"""What is wrong with a write and not with the file: it would fail again, and others need not fail with it."""
 
 
 class _Write:
@@ -183,9 +142,9 @@ class SQLiteFile:
         connection.execute("SAVEPOINT one")
         try:
             write.result = write.work(connection)
-        except sqlite3.Error:
-            raise
         except BaseException as error:
+            if isinstance(error, sqlite3.Error) and not isinstance(error, _ITS_OWN):
+                raise
             connection.execute("ROLLBACK TO one")
             write.error = error
         connection.execute("RELEASE one")
@@ -246,15 +205,15 @@ class SQLiteFile:
             time.sleep(0.01)
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
-        if self._version(connection) == len(_MIGRATIONS):
+        if self._version(connection) == len(MIGRATIONS):
             return
         connection.execute("BEGIN IMMEDIATE")
         try:
             version = self._version(connection)
-            for script in _MIGRATIONS[version:]:
+            for script in MIGRATIONS[version:]:
                 for statement in script.split(";"):
                     connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {len(_MIGRATIONS)}")
+            connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
             connection.execute("COMMIT")
         except BaseException:
             connection.execute("ROLLBACK")
@@ -262,7 +221,7 @@ class SQLiteFile:
 
     def _version(self, connection: sqlite3.Connection) -> int:
         version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-        if version > len(_MIGRATIONS):
+        if version > len(MIGRATIONS):
             raise UsageError(f"{self.path} was written by a newer ekiden (schema {version})")
         return version
 

@@ -1,0 +1,82 @@
+"""A few connections to Postgres for those who own something: nobody who waits can take them.
+
+Unlike a pool, a lane opens a connection in the moment in which it is wanted, so that an owner renews his
+lease as soon as the database is back, before anybody takes it from him.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from ekiden.stores.postgres_schema import Connection
+
+__all__ = ["FRESH_SECONDS", "Lane"]
+
+FRESH_SECONDS: Final = 1.0
+"""A connection that was good so short a time ago is not asked whether it still is."""
+
+
+class Lane:
+    """At most so many connections, each used by one caller at a time."""
+
+    def __init__(self, url: str, *, most: int, wait_seconds: float) -> None:
+        self._url = url
+        self._wait_seconds = wait_seconds
+        self._room = asyncio.Semaphore(most)
+        self._idle: list[tuple[float, psycopg.AsyncConnection[Any]]] = []
+        self._is_closed = False
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncGenerator[Connection, None]:
+        """A connection in a transaction; those who want one wait in line for it."""
+        async with self._room:
+            connection = await self._ready()
+            try:
+                async with connection.transaction():
+                    yield connection
+            finally:
+                await self._put_back(connection)
+
+    async def _ready(self) -> psycopg.AsyncConnection[Any]:
+        while self._idle:
+            used_at, connection = self._idle.pop()
+            if time.monotonic() - used_at < FRESH_SECONDS or await self._is_good(connection):
+                return connection
+        async with asyncio.timeout(
+            self._wait_seconds
+        ):  # `TimeoutError` is an `OSError`: the database is away.
+            return await psycopg.AsyncConnection[Any].connect(self._url, autocommit=True)
+
+    async def _is_good(self, connection: psycopg.AsyncConnection[Any]) -> bool:
+        try:
+            await connection.execute("SELECT 1")
+        except psycopg.Error:
+            await _close(connection)
+            return False
+        except BaseException:
+            await _close(connection)
+            raise
+        return True
+
+    async def _put_back(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        if self._is_closed or connection.info.transaction_status != TransactionStatus.IDLE:
+            await _close(connection)
+        else:
+            self._idle.append((time.monotonic(), connection))
+
+    async def close(self) -> None:
+        """Close the connections; those in use are closed when they come back."""
+        self._is_closed = True
+        while self._idle:
+            await _close(self._idle.pop()[1])
+
+
+async def _close(connection: psycopg.AsyncConnection[Any]) -> None:
+    with contextlib.suppress(psycopg.Error):
+        await connection.close()
