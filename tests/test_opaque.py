@@ -29,7 +29,7 @@ HOLDERS = [
     _journal(),
     TaskJournal({"a:word": Entry("answer", "", SECRET, True)}),
     Leg("Tool 'pay'", _journal(), {"word": SECRET}, None, capabilities={}, now=lambda: 0.0),
-    RoundClaim(Once(MemoryStore(), lambda: 0.0, lease=1.0, keep=1.0), "flow.1", {"word": SECRET}),
+    RoundClaim(Once(MemoryStore(), lambda: 0.0, lease=1.0, keep=1.0), "flow.1", SECRET, {"word": SECRET}),
     Reply(_send, {b"authorization": SECRET.encode()}, 1.0),
 ]
 

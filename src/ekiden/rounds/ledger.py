@@ -163,7 +163,7 @@ class Ledger(Protocol):
     """Whether its methods ever wait. A caller of one that never does cannot be cancelled half way."""
 
     def is_new(self, round_id: str) -> bool:
-        """True if it can be told at once that nothing is known of a round; False if that would take a wait."""
+        """True if it can be told at once that nothing is known of a round; False if it takes a wait."""
         ...
 
     async def look(self, round_id: str, history: str, *, now: float) -> Recorded | Refused | None:

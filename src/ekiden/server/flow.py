@@ -127,10 +127,11 @@ class Flows:
             return await self._resume(call, claims, responses)
         memory = None
         if handler.once is not False and not handler.parked:
-            memory = RoundClaim(self._once, f"{claims.flow}.{claims.round}", responses)
-            if (recorded := memory.recorded()) is not None:
-                return recorded
-            if handler.once is True and (recorded := await memory.recorded_for_certain()) is not None:
+            memory = RoundClaim(
+                self._once, f"{claims.flow}.{claims.round}", request.params["requestState"], responses
+            )
+            recorded = await (memory.recorded_for_certain() if handler.once is True else memory.look())
+            if recorded is not None:
                 return recorded
         check_answers(claims.asked, responses)
         for pause in claims.pauses:
@@ -239,9 +240,7 @@ class Flows:
             if memory is not None:
                 await memory.release()
             raise
-        if memory is not None and memory.claimed is not None:
-            await memory.finish(outcome)
-        return outcome
+        return outcome if memory is None else await memory.finish(outcome)
 
     async def _outcome(
         self,

@@ -1,33 +1,38 @@
 """Rounds that run once: one round's claim on the ledger, as its leg sees it.
 
-A claim is a lease. While its owner lives it is renewed; when the owner dies, whoever repeats the
-round takes over from the steps that were committed. Repeats that come meanwhile wait, and get what
-the owner recorded.
+A claim is a lease. It is renewed from its taking to its end, whatever the store does meanwhile; when the
+owner dies, whoever repeats the round takes over from the entries that were committed. Repeats that come
+meanwhile wait, and get what the owner recorded.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+import math
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final, TypeVar
 
-import msgspec
-
-from ekiden.errors import InternalError, InvalidParams, ProtocolError
+from ekiden.errors import InternalError, InvalidParams, StoreUnavailable
 from ekiden.opaque import Opaque
-from ekiden.rounds.journal import Entry, fingerprint
+from ekiden.rounds.journal import Entry, fingerprint, framed
 from ekiden.rounds.ledger import Busy, Claim, Claimed, Ledger, Recorded, Refused
 from ekiden.rounds.leg import Ended
-from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome, Task
+from ekiden.rounds.outcome import Failed, Outcome
+from ekiden.server.enduring import insist, to_the_end
+from ekiden.server.kept_outcomes import decode_outcome, encode_outcome
+from ekiden.server.lease import Lease
+from ekiden.server.turns import Turn, Turns
 from ekiden.wire.json import canonical
-from ekiden.wire.tasks import TaskView
 
 __all__ = ["Once", "RoundClaim"]
+
+T = TypeVar("T")
 
 _log = logging.getLogger("ekiden.once")
 
 _POLL_SECONDS: Final = 0.1
-"""How often a waiting repeat looks again where the owner is another process; in this one it is told."""
+"""How often a waiting repeat asks again where the owner is another process; in this one it is told."""
 _PURGE_SECONDS: Final = 300.0
+_LOST: Final = "The round was taken over by another worker; repeat it"
 
 
 class Once:
@@ -39,44 +44,70 @@ class Once:
         self.lease = lease
         self.keep = keep
         """How long an outcome is remembered: as long as a token that leads to its round can be used."""
-        self._ended: dict[str, asyncio.Event] = {}
+        self.turns = Turns()
+        self.is_stopping = False
+        """Set by a server that must end: nobody waits for a store that is away any more."""
         self._purged_at = clock()
 
-    def ended(self, round_id: str) -> asyncio.Event:
-        """The event that is set when the owner, if it is in this process, has ended."""
-        return self._ended.setdefault(round_id, asyncio.Event())
-
-    def tell(self, round_id: str) -> None:
-        """Wake those who wait for a round."""
-        if (event := self._ended.pop(round_id, None)) is not None:
-            event.set()
+    def new_lease(self, round_id: str, fence: int, asked_at: float) -> Lease:
+        """What keeps a claim that was asked for at a time of the loop."""
+        return Lease(
+            self.ledger,
+            round_id,
+            fence,
+            clock=self.clock,
+            seconds=self.lease,
+            keep=self.keep,
+            asked_at=asked_at,
+        )
 
     async def tidy(self) -> None:
         """Forget what has expired, now and then."""
         now = self.clock()
         if now - self._purged_at > _PURGE_SECONDS:
             self._purged_at = now
-            await self.ledger.purge(now=now)
+            try:
+                await self.ledger.purge(now=now)
+            except StoreUnavailable as error:
+                _log.warning("Rounds that have expired were not removed: %s", error)
 
 
 class RoundClaim(Opaque):
-    """Implements `ekiden.rounds.ledger.RoundMemory` for one round."""
+    """Implements `ekiden.rounds.ledger.RoundMemory` for one round. End it with `finish` or `release`, always."""
 
     _once: Once
     _round_id: str
+    _token: str
     _responses: Mapping[str, Any]
     claimed: Claimed | None = None
     """What makes the round ours: it is claimed when a step first needs it."""
+    _lease: Lease | None = None
+    _turn: Turn | None = None
+    _history: str | None = None
+    _is_over: bool = False
     _single: asyncio.Lock | None = None
-    _renewal: asyncio.Task[None] | None = None
 
-    def _answers(self) -> str:
-        return fingerprint(canonical(self._responses))
+    @property
+    def history(self) -> str:
+        """What the round belongs to: the token and the answers that it is run with."""
+        if self._history is None:
+            self._history = fingerprint(framed(self._token.encode(), canonical(self._responses)))
+        return self._history
 
-    def recorded(self) -> Outcome | None:
-        """How the round ended before, where that is known at once."""
-        known = self._once.ledger.peek(self._round_id)
-        return None if known is None or known[0] != self._answers() else decode_outcome(known[1])
+    @property
+    def lost(self) -> bool:
+        """Whether another worker has taken the round over: nothing of it may begin here any more."""
+        return self._lease is not None and self._lease.lost
+
+    # Before it begins
+
+    async def look(self) -> Outcome | None:
+        """How the round ended before, or why it may not be run; None if it may."""
+        once = self._once
+        if once.ledger.is_new(self._round_id):
+            return None
+        found = await once.ledger.look(self._round_id, self.history, now=once.clock())
+        return None if found is None else _outcome(found)
 
     async def recorded_for_certain(self) -> Outcome | None:
         """How the round ended before; if it has not, it is ours now."""
@@ -86,113 +117,186 @@ class RoundClaim(Opaque):
             return ended.outcome
         return None
 
+    # Owning it
+
     async def own(self) -> Claimed:
-        """Own the round, waiting for another owner to end; `Ended` if it has ended before."""
-        if self._single is None:
-            self._single = asyncio.Lock()
-        async with self._single:
-            while self.claimed is None:
-                match await self._try():
-                    case Claimed() as claim:
-                        self.claimed = claim
-                        self._renewal = asyncio.get_running_loop().create_task(self._renew(claim.fence))
-                    case Recorded(outcome):
-                        raise Ended(decode_outcome(outcome))
-                    case Refused():
-                        raise Ended(Failed(InvalidParams("This round has been answered differently before")))
-                    case Busy():
-                        await self._wait()
+        """Own the round, waiting for another owner to end; `Ended` if it has ended before, or was lost."""
+        if self.claimed is None:
+            if self._single is None:
+                self._single = asyncio.Lock()
+            async with self._single:
+                if self.claimed is None:
+                    await self._pursue()
+        elif self._lease is not None and self._lease.may_have_run_out:
+            # Begin nothing on a guess.
+            await insist(self._lease.renew, self._may_wait, self._words())
+        if self.claimed is None or self.lost:
+            raise _taken_over()
         return self.claimed
 
-    async def _try(self) -> Claim:
-        once = self._once
-        now = once.clock()
-        claiming = asyncio.ensure_future(
-            once.ledger.claim(
-                self._round_id, self._answers(), now=now, lease=once.lease, expires=now + once.keep
-            )
-        )
+    async def _pursue(self) -> None:
+        """Become the owner, or raise what there is instead."""
+        turns, key = self._once.turns, (self._round_id, self.history)
+        turn = turns.join(key)
         try:
-            return await asyncio.shield(claiming)
-        except asyncio.CancelledError:
-            # The client left. What is being claimed right now must not stay claimed for a whole lease.
-            claim = await claiming
-            if isinstance(claim, Claimed):
-                await once.ledger.release(self._round_id, claim.fence)
-                once.tell(self._round_id)
-            raise
+            await turn.wait()
+            try:
+                if turn.ended is None:
+                    claim = await self._ask(turn)
+                    if isinstance(claim, Claimed):
+                        self.claimed, self._turn = claim, turn
+                        return
+                    turn.ended = claim
+                raise Ended(_outcome(turn.ended))
+            finally:
+                if self.claimed is None:
+                    turn.lock.release()
+        finally:
+            if self.claimed is None:
+                turns.leave(key)
 
-    async def _wait(self) -> None:
-        event = self._once.ended(self._round_id)
-        try:
-            async with asyncio.timeout(_POLL_SECONDS):
-                await event.wait()
-        except TimeoutError:
-            pass
+    async def _ask(self, turn: Turn) -> Claimed | Recorded | Refused:
+        """Ask the store until the round is ours or has ended."""
+        lease, time = self._once.lease, asyncio.get_running_loop().time
+        answered_at = time()
+        while not self._is_over:
+            try:
+                claim = await self._claim(turn.watch.given_up(time(), lease))
+            except StoreUnavailable as error:
+                turn.watch.interrupted()
+                if not turn.watch.has_begun or not self._may_wait(time() - answered_at):
+                    turn.fail(error)
+                    raise
+            else:
+                if not isinstance(claim, Busy):
+                    return claim
+                answered_at = time()
+                turn.watch.note(claim, answered_at, lease)
+            await asyncio.sleep(min(_POLL_SECONDS, lease / 10))
+        raise _taken_over()
 
-    async def _renew(self, fence: int) -> None:
-        while True:
-            await asyncio.sleep(self._once.lease / 3)
-            once = self._once
-            if not await once.ledger.renew(self._round_id, fence, now=once.clock(), lease=once.lease):
-                _log.warning("Round %s was taken over by another worker", self._round_id)
-                return
+    async def _claim(self, instead_of: Busy | None) -> Claim:
+        """One try. What is claimed for somebody who is gone meanwhile is given back."""
+        once, asked_at, now = self._once, asyncio.get_running_loop().time(), self._once.clock()
+        ends = {"lease": once.lease, "expires": now + once.keep}
+        asking = once.ledger.claim(self._round_id, self.history, now=now, instead_of=instead_of, **ends)
+        if not once.ledger.waits:
+            claim = await asking
+        else:
+            task = asyncio.ensure_future(asking)
+            try:
+                claim = await to_the_end(task)
+            except asyncio.CancelledError:
+                if not task.cancelled() and task.exception() is None:
+                    await self._return(task.result())
+                raise
+        if self._is_over:
+            await self._return(claim)
+            raise _taken_over()
+        if isinstance(claim, Claimed):
+            self._lease = once.new_lease(self._round_id, claim.fence, asked_at)
+        return claim
+
+    async def _return(self, claim: Claim) -> None:
+        if isinstance(claim, Claimed):
+            await self._surely(lambda: self._give_back(claim.fence))
+
+    # What its leg does
 
     async def recall(self) -> Mapping[str, Entry]:
-        """What earlier owners committed."""
+        """What earlier owners committed, in order."""
         return (await self.own()).entries
 
     async def commit(self, entries: Mapping[str, Entry]) -> None:
-        """Remember a step as it ends; one who lost the claim ends here."""
-        claimed = await self.own()
-        if not await self._once.ledger.commit(self._round_id, claimed.fence, entries):
-            raise Ended(Failed(InternalError("The round was taken over by another worker; repeat it")))
+        """Remember a step as it ends, however long the store is away; one who lost the claim ends here."""
+        fence = (self.claimed or await self.own()).fence
+        ledger, round_id = self._once.ledger, self._round_id
+        if self.lost or not await self._surely(lambda: ledger.commit(round_id, fence, entries)):
+            self._lose()
+            raise _taken_over()
 
-    async def finish(self, outcome: Outcome) -> None:
-        """Record how the round ended, if it was claimed at all."""
-        if self.claimed is not None:
-            try:
-                await self._once.ledger.finish(self._round_id, self.claimed.fence, encode_outcome(outcome))
-            finally:
-                self._let_go()
-            await self._once.tidy()
+    async def finish(self, outcome: Outcome) -> Outcome:
+        """Record how the round ended, if it was claimed at all; what counts is the outcome returned."""
+        self._is_over = True
+        if self.claimed is None:
+            return outcome
+        try:
+            fence, data, ended = self.claimed.fence, encode_outcome(outcome), None
+        except BaseException:
+            await self.release()
+            raise
+        try:
+            ended = await self._surely(lambda: self._record(fence, data), self._once.lease)
+        finally:
+            self._let_go(ended)
+        await self._once.tidy()
+        if ended is None:
+            return Failed(InternalError(_LOST))
+        return outcome if ended.outcome is data else decode_outcome(ended.outcome)
+
+    async def _record(self, fence: int, outcome: bytes) -> Recorded | None:
+        once = self._once
+        if await once.ledger.finish(self._round_id, fence, outcome):
+            return Recorded(outcome)
+        self._lose()
+        found = await once.ledger.look(self._round_id, self.history, now=once.clock())
+        return found if isinstance(found, Recorded) else None
 
     async def release(self) -> None:
         """Give the round back: whoever repeats it goes on from the committed steps."""
+        self._is_over = True
         if self.claimed is not None:
             try:
-                await self._once.ledger.release(self._round_id, self.claimed.fence)
+                await self._return(self.claimed)
             finally:
-                self._let_go()
+                self._let_go(None)
 
-    def _let_go(self) -> None:
+    async def _give_back(self, fence: int) -> None:
+        try:
+            await self._once.ledger.release(self._round_id, fence)
+        except Exception as error:  # Its lease runs out instead.
+            _log.warning("Round %s was not given back: %r", self._round_id, error)
+
+    def _lose(self) -> None:
+        if self._lease is not None:
+            self._lease.lost = True
+
+    def _let_go(self, ended: Recorded | None) -> None:
+        """The claim has ended: renew it no more, and let those who wait for it go on."""
         self.claimed = None
-        if self._renewal is not None:
-            self._renewal.cancel()
-        self._once.tell(self._round_id)
+        if self._lease is not None:
+            self._lease.end()
+        turn, self._turn = self._turn, None
+        if turn is not None:
+            turn.ended = ended
+            turn.lock.release()
+            self._once.turns.leave((self._round_id, self.history))
+
+    # Insisting
+
+    async def _surely(self, attempt: Callable[[], Coroutine[Any, Any, T]], most: float = math.inf) -> T:
+        """Do what a cancellation of the caller must not break off, also if the store is away for a while."""
+        if not self._once.ledger.waits:
+            try:
+                return await attempt()
+            except StoreUnavailable:
+                pass  # Tried again below, like any other.
+        work = insist(attempt, lambda seconds: self._may_wait(seconds, most), self._words())
+        return await to_the_end(asyncio.ensure_future(work))
+
+    def _may_wait(self, seconds: float, most: float | None = None) -> bool:
+        """Whether to go on waiting for a store that has been away for so long; a lease is enough, or `most`."""
+        return not self.lost and not self._once.is_stopping and seconds < (most or self._once.lease)
+
+    def _words(self) -> str:
+        return f"Round {self._round_id}"
 
 
-def encode_outcome(outcome: Outcome) -> bytes:
-    """An outcome as bytes for the ledger."""
-    match outcome:
-        case Complete(result):
-            return msgspec.msgpack.encode(["complete", result])
-        case Interim(requests, state):
-            return msgspec.msgpack.encode(["interim", requests, state])
-        case Task(task):
-            return msgspec.msgpack.encode(["task", msgspec.to_builtins(task)])
-        case Failed(error):
-            return msgspec.msgpack.encode(["failed", error.code, error.message, error.data])
+def _taken_over() -> Ended:
+    return Ended(Failed(InternalError(_LOST)))
 
 
-def decode_outcome(data: bytes) -> Outcome:
-    """An outcome that the ledger kept."""
-    kind, *fields = msgspec.msgpack.decode(data)
-    if kind == "complete":
-        return Complete(fields[0])
-    if kind == "interim":
-        return Interim(fields[0], fields[1])
-    if kind == "task":
-        return Task(msgspec.convert(fields[0], TaskView))
-    code, message, details = fields
-    return Failed(ProtocolError(message, code=code, data=details))
+def _outcome(found: Recorded | Refused) -> Outcome:
+    if isinstance(found, Recorded):
+        return decode_outcome(found.outcome)
+    return Failed(InvalidParams("This round has been run before, with other answers or another requestState"))

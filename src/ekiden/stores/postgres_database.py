@@ -2,7 +2,8 @@
 
 Connections come from a pool that opens new ones when the server comes back; those who own a round have a
 few of their own. Whatever goes wrong with a connection is `StoreUnavailable`: the transaction did not
-happen, or it is made again with the same effect. The schema is made by `ekiden store migrate`, never by the way.
+happen, or it is made again with the same effect. The schema is made by `ekiden store migrate`, never by
+the way.
 """
 
 import asyncio

@@ -128,8 +128,8 @@ def _row(connection: sqlite3.Connection, round_id: str) -> RoundRow | None:
     ).fetchone()
     if row is None:
         return None
-    *known, has_entries = row
-    return RoundRow(*known, has_entries=bool(has_entries))
+    history, fence, leased_until, expires, outcome, has_entries = row
+    return RoundRow(history, fence, leased_until, expires, outcome, bool(has_entries))
 
 
 def _claim(

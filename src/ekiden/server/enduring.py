@@ -1,0 +1,47 @@
+"""Work that neither a cancelled caller nor a store that is away breaks off."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from ekiden.errors import StoreUnavailable
+
+__all__ = ["insist", "to_the_end"]
+
+_log = logging.getLogger("ekiden.once")
+
+T = TypeVar("T")
+
+_FIRST_PAUSE: Final = 0.02
+_LONGEST_PAUSE: Final = 1.0
+
+
+async def to_the_end(work: "asyncio.Future[T]") -> T:
+    """Wait for work however often the caller is cancelled; he is told when it is done."""
+    cancelled: asyncio.CancelledError | None = None
+    while not work.done():
+        try:
+            await asyncio.wait({work})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is None:
+        return work.result()
+    if not work.cancelled() and (problem := work.exception()) is not None:
+        _log.warning("What a caller that is gone wanted of the store failed: %s", problem)
+    raise cancelled
+
+
+async def insist(attempt: Callable[[], Awaitable[T]], go_on: Callable[[float], bool], what: str) -> T:
+    """Try until the store is there. After every failure `go_on` is asked, with the seconds since the start."""
+    pause, since = _FIRST_PAUSE, asyncio.get_running_loop().time()
+    while True:
+        try:
+            return await attempt()
+        except StoreUnavailable as error:
+            if not go_on(asyncio.get_running_loop().time() - since):
+                raise
+            if pause == _FIRST_PAUSE:
+                _log.warning("%s waits for the store: %s", what, error)
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, _LONGEST_PAUSE)
