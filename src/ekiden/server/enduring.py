@@ -32,8 +32,8 @@ async def to_the_end(work: "asyncio.Future[T]") -> T:
     raise cancelled
 
 
-async def insist(attempt: Callable[[], Awaitable[T]], go_on: Callable[[float], bool], what: str) -> T:
-    """Try until the store is there. After every failure `go_on` is asked, with the seconds since the start."""
+async def insist(attempt: Callable[[], Awaitable[T]], go_on: Callable[[float], bool], round_id: str) -> T:
+    """Try until the store is there. After each failure `go_on` is asked, with the seconds since the start."""
     pause, since = _FIRST_PAUSE, asyncio.get_running_loop().time()
     while True:
         try:
@@ -42,6 +42,6 @@ async def insist(attempt: Callable[[], Awaitable[T]], go_on: Callable[[float], b
             if not go_on(asyncio.get_running_loop().time() - since):
                 raise
             if pause == _FIRST_PAUSE:
-                _log.warning("%s waits for the store: %s", what, error)
+                _log.warning("Round %s waits for the store: %s", round_id, error)
         await asyncio.sleep(pause)
         pause = min(pause * 2, _LONGEST_PAUSE)

@@ -73,7 +73,7 @@ class Once:
 
 
 class RoundClaim(Opaque):
-    """Implements `ekiden.rounds.ledger.RoundMemory` for one round. End it with `finish` or `release`, always."""
+    """Implements `ekiden.rounds.ledger.RoundMemory` for one round. End each with `finish` or `release`."""
 
     _once: Once
     _round_id: str
@@ -129,7 +129,7 @@ class RoundClaim(Opaque):
                     await self._pursue()
         elif self._lease is not None and self._lease.may_have_run_out:
             # Begin nothing on a guess.
-            await insist(self._lease.renew, self._may_wait, self._words())
+            await insist(self._lease.renew, self._may_wait, self._round_id)
         if self.claimed is None or self.lost:
             raise _taken_over()
         return self.claimed
@@ -281,15 +281,12 @@ class RoundClaim(Opaque):
                 return await attempt()
             except StoreUnavailable:
                 pass  # Tried again below, like any other.
-        work = insist(attempt, lambda seconds: self._may_wait(seconds, most), self._words())
+        work = insist(attempt, lambda seconds: self._may_wait(seconds, most), self._round_id)
         return await to_the_end(asyncio.ensure_future(work))
 
     def _may_wait(self, seconds: float, most: float | None = None) -> bool:
-        """Whether to go on waiting for a store that has been away for so long; a lease is enough, or `most`."""
+        """Whether to wait on for a store that has been away for so long; a lease is enough, or `most`."""
         return not self.lost and not self._once.is_stopping and seconds < (most or self._once.lease)
-
-    def _words(self) -> str:
-        return f"Round {self._round_id}"
 
 
 def _taken_over() -> Ended:

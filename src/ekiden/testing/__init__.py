@@ -2,7 +2,8 @@
 
 - `ScriptedClient` answers by question: one call, however many rounds it has.
 - `Replicas` runs every round of a call in another instance of the server.
-- `TaskStoreContract` is what every store of tasks must do, as tests to inherit.
+- `LedgerContract` is what every ledger of rounds must do, `TaskStoreContract` what every store of tasks must
+  do, as tests to inherit.
 - `crash_at` lets a process die right before or right after it commits something of a task.
 - `check_replay` runs a call round by round and then replays it as a whole, and reports the first
   difference.
@@ -13,6 +14,7 @@ Knows: servers and their public ways in. Refuses to know: pytest, or any other t
 from ekiden.testing.answers import CANCEL, DECLINE, Unanswered
 from ekiden.testing.client import CallFailed, Round, ScriptedClient
 from ekiden.testing.crashing import CRASH_POINTS, crash_at
+from ekiden.testing.ledger_contract import LedgerContract
 from ekiden.testing.replay import ReplayDiffers, check_replay
 from ekiden.testing.replicas import Replicas
 from ekiden.testing.task_contract import TaskStoreContract
@@ -22,6 +24,7 @@ __all__ = [
     "CRASH_POINTS",
     "DECLINE",
     "CallFailed",
+    "LedgerContract",
     "ReplayDiffers",
     "Replicas",
     "Round",
