@@ -8,6 +8,7 @@ import os
 import pwd
 import random
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -53,6 +54,11 @@ def free_port() -> int:
             probe.bind(("127.0.0.1", port))
             return port
     raise AssertionError("no free port among a hundred")
+
+
+def _children(process: int) -> list[int]:
+    listed = Path(f"/proc/{process}/task/{process}/children").read_text()
+    return [int(child) for child in listed.split()]
 
 
 class Postgres:
@@ -115,6 +121,20 @@ class Postgres:
                     self._process.kill()
                     self._process.wait(PATIENCE)
             self._process = None
+
+    def freeze(self) -> None:
+        """Let it answer nobody, with all its connections open."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on from where it was."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        for process in (self._process.pid, *_children(self._process.pid)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, number)
 
     def url(self, database: str) -> str:
         return f"postgresql://ekiden@127.0.0.1:{self.port}/{database}"

@@ -1,0 +1,471 @@
+"""A claimed round has one owner, whatever becomes of the store, of clients and of processes."""
+
+import asyncio
+import contextlib
+import sqlite3
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ekiden import Context, RoundLimits, Server, StoreUnavailable
+from ekiden.rounds.journal import Entry
+from ekiden.rounds.leg import Ended
+from ekiden.rounds.outcome import Complete, Failed
+from ekiden.server.once import Once, RoundClaim
+from ekiden.stores.memory import MemoryStore
+from ekiden.stores.postgres import PostgresStore
+from ekiden.stores.sqlite import SQLiteStore
+from ekiden.testing import CallFailed, Round
+from tests.acceptance.driving import Client, accept, error_text, new_server, soon, text
+from tests.postgres import Postgres, needs_postgres, running_postgres
+
+LEASE = 0.6
+
+
+class Work:
+    """A step that the test can hold, and that counts how often it began."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.has_begun, self.may_end = asyncio.Event(), asyncio.Event()
+
+    async def do(self, what: str = "work") -> str:
+        self.begun.append(what)
+        self.has_begun.set()
+        await self.may_end.wait()
+        return f"{what} {len(self.begun)}"
+
+
+def working(work: Work, store: Any, *, lease: float = LEASE, once: Any = "auto") -> Server:
+    server = new_server(store=store, rounds=RoundLimits(lease_seconds=lease))
+
+    @server.tool(once=once)
+    async def tool(ctx: Context) -> str:
+        answer = await ctx.elicit("ok?", bool, key="k")
+        return await ctx.step(work.do) if answer.data else "nothing done"
+
+    return server
+
+
+async def said_yes(client: Client, first: Round) -> str:
+    return text(await client.retry(first, {"k": accept(True)}))
+
+
+def held_by(once: Any) -> int:
+    """How much of rounds it holds on to."""
+    return sum(len(value) for value in vars(once).values() if hasattr(value, "__len__"))
+
+
+def leased(path: Path) -> int:
+    """How many rounds are claimed and have not ended."""
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        found = connection.execute("SELECT leased_until FROM rounds WHERE outcome IS NULL").fetchall()
+    return sum(until > time.time() for (until,) in found)
+
+
+async def renewals() -> list[str]:
+    """The tasks that renew a lease. One that was cancelled gets a moment to end."""
+    await asyncio.sleep(0)
+    running = [str(task.get_coro()) for task in asyncio.all_tasks() if not task.done()]
+    return [task for task in running if "._renew" in task]
+
+
+# The store fails
+
+
+async def test_one_error_of_the_store_does_not_end_the_renewal_of_a_lease(tmp_path: Path) -> None:
+    stores = [SQLiteStore(tmp_path / "rounds.db") for _ in range(2)]
+    renew, errors = stores[0].renew, [StoreUnavailable("away"), OSError("odd")]
+
+    async def flaky(*arguments: Any, **more: Any) -> bool:
+        if errors:
+            raise errors.pop()
+        return await renew(*arguments, **more)
+
+    stores[0].renew = flaky  # type: ignore[method-assign]  # the fault that is tested
+    work = Work()
+    one, other = (Client(working(work, store)) for store in stores)
+    first = await one.ask("tool")
+    running = asyncio.create_task(said_yes(one, first))
+    await soon(work.has_begun.wait())
+    repeat = asyncio.create_task(said_yes(other, first))
+    done, _ = await asyncio.wait({running, repeat}, timeout=4 * LEASE)
+    assert not done
+    assert not errors
+    work.may_end.set()
+    assert await running == await repeat == "work 1"
+    for store in stores:
+        await store.close()
+
+
+async def test_a_step_that_has_run_is_committed_when_the_store_is_back(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "rounds.db")
+    commit, errors = store.commit, [StoreUnavailable("away") for _ in range(4)]
+
+    async def flaky(*arguments: Any, **more: Any) -> bool:
+        if errors:
+            raise errors.pop()
+        return await commit(*arguments, **more)
+
+    store.commit = flaky  # type: ignore[method-assign]  # the fault that is tested
+    work = Work()
+    work.may_end.set()
+    client = Client(working(work, store))
+    first = await client.ask("tool")
+    assert await said_yes(client, first) == await said_yes(client, first) == "work 1"
+    assert not errors
+    await store.close()
+
+
+@pytest.fixture
+def own_postgres() -> Generator[Postgres, None, None]:
+    """One that this test may stop."""
+    if needs_postgres.args[0]:
+        pytest.skip(needs_postgres.kwargs["reason"])
+    with running_postgres() as server:
+        yield server
+
+
+def stopped(postgres: Postgres) -> Callable[[], None]:
+    postgres.stop()
+    return postgres.start
+
+
+def frozen(postgres: Postgres) -> Callable[[], None]:
+    postgres.freeze()
+    return postgres.thaw
+
+
+@pytest.mark.parametrize("take_away", [stopped, frozen])
+async def test_a_step_begins_once_though_postgres_is_away_for_longer_than_a_lease(
+    own_postgres: Postgres, take_away: Callable[[Postgres], Callable[[], None]]
+) -> None:
+    url = own_postgres.new_database()
+    stores = [PostgresStore(url) for _ in range(2)]
+    await stores[0].migrate()
+    work = Work()
+    one, other = (Client(working(work, store, lease=1.0)) for store in stores)
+    first = await one.ask("tool")
+    running = asyncio.create_task(said_yes(one, first))
+    await soon(work.has_begun.wait())
+    early = asyncio.create_task(said_yes(other, first))
+    await asyncio.wait({running, early}, timeout=0.5)
+    bring_back = await asyncio.to_thread(take_away, own_postgres)
+    await asyncio.wait({running}, timeout=2.5)
+    await asyncio.to_thread(bring_back)
+    late = asyncio.create_task(said_yes(other, first))
+    await asyncio.wait({running, late}, timeout=4.0)
+    work.may_end.set()
+    ends = await asyncio.gather(running, early, late, return_exceptions=True)
+    assert work.begun == ["work"]
+    assert ends[0] == ends[2] == "work 1"
+    assert ends[1] == "work 1" or isinstance(ends[1], CallFailed), "who asked meanwhile may hear of it"
+    for store in stores:
+        await store.close()
+
+
+async def test_a_round_that_may_have_been_lost_begins_no_other_step(tmp_path: Path) -> None:
+    """Its process stood still; somebody else has run the round meanwhile."""
+    stores = [SQLiteStore(tmp_path / "rounds.db") for _ in range(2)]
+    one, other = (Once(store, time.time, lease=0.2, keep=100.0) for store in stores)
+    mine, theirs = (RoundClaim(once, "flow.1", "token", {}) for once in (one, other))
+    await mine.own()
+    taking = asyncio.create_task(theirs.own())
+    await asyncio.wait({taking}, timeout=0.05)
+    await freeze(stores[0], until=taking)
+    with pytest.raises(Ended):
+        await mine.recall()
+    assert mine.lost
+    with pytest.raises(Ended):
+        await mine.commit({"s:1": Entry("step", "", 1, True)})
+    assert await theirs.finish(Complete({"theirs": True})) == Complete({"theirs": True})
+    assert await mine.finish(Complete({"mine": True})) == Complete({"theirs": True})
+    assert not await renewals()
+    assert held_by(one) == held_by(other) == 0
+    for store in stores:
+        await store.close()
+
+
+async def freeze(store: SQLiteStore, until: "asyncio.Task[Any]") -> None:
+    """Let nothing reach the store until something has happened."""
+    renew = store.renew
+
+    async def never(*arguments: Any, **more: Any) -> bool:
+        raise StoreUnavailable("frozen")
+
+    store.renew = never  # type: ignore[method-assign]  # the fault that is tested
+    await soon(asyncio.wait({until}))
+    store.renew = renew  # type: ignore[method-assign]  # it is over
+
+
+async def test_a_dead_owner_is_replaced_after_a_lease_and_a_half(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "rounds.db")
+    once = Once(store, time.time, lease=LEASE, keep=100.0)
+    dead, alive = (RoundClaim(once, "flow.1", "token", {}) for _ in range(2))
+    now = time.time()
+    await store.claim("flow.1", dead.history, now=now, lease=LEASE, expires=now + 100)
+    started = time.monotonic()
+    assert (await soon(alive.own())).fence == 2
+    assert 0.9 * LEASE < time.monotonic() - started < 1.5 * LEASE + 0.5
+    await alive.release()
+    await store.close()
+
+
+# Clients leave, and handlers fail
+
+
+async def test_a_commit_is_not_broken_off_when_the_client_leaves(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "rounds.db")
+    commit, is_away, tried = store.commit, [True], asyncio.Event()
+
+    async def flaky(*arguments: Any, **more: Any) -> bool:
+        tried.set()
+        if is_away:
+            raise StoreUnavailable("away")
+        return await commit(*arguments, **more)
+
+    store.commit = flaky  # type: ignore[method-assign]  # the fault that is tested
+    work = Work()
+    work.may_end.set()
+    server = working(work, store)
+    async with server.running():
+        client = Client(server)
+        first = await client.ask("tool")
+        leaving = asyncio.create_task(said_yes(client, first))
+        await soon(tried.wait())
+        leaving.cancel()
+        await asyncio.wait({leaving}, timeout=0.1)
+        is_away.clear()
+        assert await said_yes(client, first) == "work 1"
+        await asyncio.wait({leaving})
+    assert work.begun == ["work"]
+    await store.close()
+
+
+async def test_a_call_that_failed_leaves_no_lease_and_no_renewal(tmp_path: Path) -> None:
+    path = tmp_path / "rounds.db"
+    server = new_server(store=f"sqlite:///{path}", rounds=RoundLimits(lease_seconds=LEASE))
+
+    @server.tool
+    async def tool(ctx: Context) -> str:
+        async def work() -> int:
+            return 1
+
+        async def fail() -> None:
+            raise ValueError("failed")
+
+        await ctx.elicit("ok?", bool, key="k")
+        await asyncio.gather(ctx.step(work), fail())
+        return "never"
+
+    async with server.running():
+        client = Client(server)
+        for _ in range(10):
+            first = await client.ask("tool")
+            for _ in range(2):
+                assert "failed" in error_text(await client.retry(first, {"k": accept(True)}))
+        async with asyncio.timeout(5.0):
+            while leased(path) or await renewals():
+                await asyncio.sleep(0.01)
+        assert held_by(server._flows._once) == 0
+
+
+class Slow(MemoryStore):
+    """A ledger whose claims are on their way for as long as the test wants."""
+
+    waits = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked, self.may_answer = asyncio.Event(), asyncio.Event()
+
+    async def claim(self, *arguments: Any, **more: Any) -> Any:
+        self.asked.set()
+        claim = await super().claim(*arguments, **more)
+        await self.may_answer.wait()
+        return claim
+
+
+@pytest.mark.parametrize("end", ["release", "finish", "cancel"])
+async def test_a_claim_that_arrives_after_the_end_is_given_back(end: str) -> None:
+    store = Slow()
+    once = Once(store, time.time, lease=LEASE, keep=100.0)
+    late = RoundClaim(once, "flow.1", "token", {})
+    owning = asyncio.create_task(late.own())
+    await soon(store.asked.wait())
+    if end == "release":
+        await late.release()
+    elif end == "finish":
+        assert await late.finish(Complete({})) == Complete({})
+    else:
+        owning.cancel()
+        await asyncio.sleep(0)
+        owning.cancel()
+    store.may_answer.set()
+    await soon(asyncio.wait({owning}))
+    assert owning.cancelled() or isinstance(owning.exception(), Ended)
+    assert not await renewals()
+    assert held_by(once) == 0
+    other = RoundClaim(once, "flow.1", "another", {})
+    await other.own()
+    await other.release()
+
+
+async def test_what_cannot_be_given_back_runs_out() -> None:
+    store = MemoryStore()
+    once = Once(store, time.time, lease=LEASE, keep=100.0)
+    mine = RoundClaim(once, "flow.1", "token", {})
+    await mine.own()
+
+    async def away(*_: Any) -> None:
+        raise StoreUnavailable("away")
+
+    store.release = away  # type: ignore[method-assign, assignment]  # the fault that is tested
+    await mine.release()
+    assert held_by(once) == 0
+    await soon(RoundClaim(once, "flow.1", "token", {}).own())
+
+
+async def test_an_end_that_cannot_be_recorded_is_an_error_after_a_lease() -> None:
+    store = MemoryStore()
+    once = Once(store, time.time, lease=0.2, keep=100.0)
+    mine = RoundClaim(once, "flow.1", "token", {})
+    await mine.own()
+
+    async def away(*_: Any) -> bool:
+        raise StoreUnavailable("away")
+
+    store.finish = away  # type: ignore[method-assign, assignment]  # the fault that is tested
+    with pytest.raises(StoreUnavailable):
+        await soon(mine.finish(Complete({})))
+    assert not await renewals()
+    assert held_by(once) == 0
+
+
+# Those who wait
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_a_contested_round_leaves_nothing_behind(tmp_path: Path, kind: str) -> None:
+    store: Any = MemoryStore() if kind == "memory" else f"sqlite:///{tmp_path}/rounds.db"
+    work = Work()
+    servers = [working(work, store), working(work, store)]
+    clients = [Client(server) for server in servers]
+    first = await clients[0].ask("tool")
+    repeats = [asyncio.create_task(said_yes(clients[n % 2], first)) for n in range(60)]
+    await soon(work.has_begun.wait())
+    for repeat in repeats[::7]:
+        repeat.cancel()
+    work.may_end.set()
+    ends = await asyncio.gather(*repeats, return_exceptions=True)
+    assert {end for end in ends if isinstance(end, str)} <= {"work 1"}
+    async with asyncio.timeout(5.0):
+        while any(held_by(server._flows._once) for server in servers) or await renewals():
+            await asyncio.sleep(0.01)
+    assert work.begun == ["work"]
+
+
+async def test_of_those_who_wait_in_one_process_one_asks_the_store(tmp_path: Path) -> None:
+    stores = [SQLiteStore(tmp_path / "rounds.db") for _ in range(2)]
+    claim, asked = stores[1].claim, []
+
+    async def counted(*arguments: Any, **more: Any) -> Any:
+        asked.append(time.monotonic())
+        return await claim(*arguments, **more)
+
+    stores[1].claim = counted  # type: ignore[method-assign]  # to count
+    work = Work()
+    one, other = (Client(working(work, store, lease=3.0)) for store in stores)
+    first = await one.ask("tool")
+    running = asyncio.create_task(said_yes(one, first))
+    await soon(work.has_begun.wait())
+    repeats = [asyncio.create_task(said_yes(other, first)) for _ in range(200)]
+    await asyncio.wait(repeats, timeout=1.0)
+    work.may_end.set()
+    assert {await running, *await asyncio.gather(*repeats)} == {"work 1"}
+    assert 2 <= len(asked) <= 25, "about ten in a second, for two hundred"
+    for store in stores:
+        await store.close()
+
+
+async def test_a_store_that_is_away_is_away_for_all_who_wait() -> None:
+    """They hear of it together, not one after another."""
+    store, now = MemoryStore(), time.time()
+    once = Once(store, time.time, lease=0.2, keep=100.0)
+    claims = [RoundClaim(once, "flow.1", "token", {}) for _ in range(50)]
+    await store.claim("flow.1", claims[0].history, now=now, lease=100.0, expires=now + 100)
+    waiting = [asyncio.create_task(claim.own()) for claim in claims]
+    await asyncio.wait(waiting, timeout=0.1)
+
+    async def away(*_: Any, **__: Any) -> Any:
+        raise StoreUnavailable("away")
+
+    store.claim = away  # type: ignore[method-assign]  # the fault that is tested
+    started = time.monotonic()
+    ends = await soon(asyncio.gather(*waiting, return_exceptions=True))
+    assert all(isinstance(end, StoreUnavailable) for end in ends)
+    assert time.monotonic() - started < 2.0
+    assert held_by(once) == 0
+
+
+# One history
+
+
+@pytest.fixture(params=["nothing", "memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    if request.param == "nothing":
+        return None
+    return MemoryStore() if request.param == "memory" else f"sqlite:///{tmp_path}/rounds.db"
+
+
+async def test_no_after_a_yes_that_was_acted_on_is_refused(store: Any) -> None:
+    work = Work()
+    client = Client(working(work, store))
+    first = await client.ask("tool")
+    assert text(await client.retry(first, {"k": accept(False)})) == "nothing done", "nothing was done yet"
+    running = asyncio.create_task(said_yes(client, first))
+    await soon(work.has_begun.wait())
+    no: dict[str, Any] = {"inputResponses": {"k": accept(False)}, "requestState": first.state}
+    assert (await client.refused(**no)).code == -32602
+    work.may_end.set()
+    assert await running == "work 1"
+    assert (await client.refused(**no)).code == -32602
+    assert await said_yes(client, first) == "work 1"
+
+
+async def test_a_token_of_another_branch_of_history_never_gets_the_reply_of_this_one(store: Any) -> None:
+    server = new_server(store=store)
+    charged: list[int] = []
+
+    @server.tool
+    async def tool(ctx: Context) -> str:
+        def charge(amount: int) -> str:
+            charged.append(amount)
+            return f"charged {amount}"
+
+        amount = await ctx.elicit("How much?", int, key="amount")
+        await ctx.elicit(f"Pay {amount.data}?", bool, key="sure")
+        return await ctx.step(charge, int(amount.data or 0))
+
+    client = Client(server)
+    first = await client.ask("tool")
+    five, more = [await client.retry(first, {"amount": accept(amount)}) for amount in (5, 500)]
+    assert text(await client.retry(five, {"sure": accept(True)})) == "charged 5"
+    error = await client.refused(inputResponses={"sure": accept(True)}, requestState=more.state)
+    assert error.code == -32602
+    assert text(await client.retry(five, {"sure": accept(True)})) == "charged 5"
+    assert charged == [5]
+
+
+async def test_a_refusal_says_why() -> None:
+    once = Once(MemoryStore(), time.time, lease=LEASE, keep=100.0)
+    mine = RoundClaim(once, "flow.1", "token", {})
+    await mine.own()
+    await mine.commit({"s:1": Entry("step", "", 1, True)})
+    other = await RoundClaim(once, "flow.1", "another", {}).look()
+    assert isinstance(other, Failed)
+    assert "other answers or another requestState" in other.error.message
+    await mine.release()
