@@ -42,9 +42,9 @@ async def send(worker: Worker, message: Json) -> tuple[asyncio.StreamReader, asy
     return reader, writer
 
 
-async def post(worker: Worker, message: Json) -> Json:
+async def post(worker: Worker, message: Json, *, patience: float = PATIENCE) -> Json:
     """The response to a request."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(patience):
         reader, writer = await send(worker, message)
         try:
             received = await reader.read()

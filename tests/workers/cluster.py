@@ -100,13 +100,13 @@ class Worker:
 class Cluster:
     """Three workers with their keys, their notes and maybe a store in common."""
 
-    def __init__(self, folder: Path, keys: str, *, store: bool) -> None:
+    def __init__(self, folder: Path, keys: str, *, store: bool | str) -> None:
         self.notes = folder / "notes"
         self.notes.mkdir()
         self.database = folder / "rounds.db"
         settings = {"EKIDEN_KEYS": keys, "NOTES": str(self.notes), "LEASE": str(LEASE_SECONDS)}
         if store:
-            settings["STORE"] = f"sqlite:///{self.database}"
+            settings["STORE"] = store if isinstance(store, str) else f"sqlite:///{self.database}"
         self.workers = [Worker(free_port(), folder / f"log-{n}", settings) for n in range(3)]
 
     def repair(self) -> None:
@@ -166,8 +166,8 @@ class Cluster:
 
 
 @contextmanager
-def cluster(folder: Path, keys: str, *, store: bool = False) -> Generator[Cluster]:
-    """A cluster that is ready; in the end its processes are stopped."""
+def cluster(folder: Path, keys: str, *, store: bool | str = False) -> Generator[Cluster]:
+    """A cluster that is ready; in the end its processes are stopped. A store is a file, or a URL."""
     made = Cluster(folder, keys, store=store)
     with contextlib.ExitStack() as stack:
         for worker in made.workers:
