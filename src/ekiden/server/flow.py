@@ -125,6 +125,7 @@ class Flows:
             link_to(claims.trace)
         if claims.parked is not None:
             return await self._resume(call, claims, responses)
+        check_answers(claims.asked, responses)
         memory = None
         if handler.once is not False and not handler.parked:
             memory = RoundClaim(
@@ -133,7 +134,6 @@ class Flows:
             recorded = await (memory.recorded_for_certain() if handler.once is True else memory.look())
             if recorded is not None:
                 return recorded
-        check_answers(claims.asked, responses)
         for pause in claims.pauses:
             claims.journal[pause] = Entry("pause", "", None)
         while True:
