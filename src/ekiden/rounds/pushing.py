@@ -46,7 +46,7 @@ class Push:
         capabilities: Mapping[str, Any],
         clock: Callable[[], float],
         flow: str,
-        can_background: bool = False,
+        can_background: bool = True,
     ) -> None:
         self.handler = handler
         self.clock = clock
