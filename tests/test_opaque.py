@@ -22,12 +22,12 @@ async def _send(_event: Any) -> None:
 
 
 def _journal() -> Journal:
-    return Journal({"a:word": Entry("answer", "", SECRET, True)})
+    return Journal({"a:word": Entry("answer", "", SECRET, 0)})
 
 
 HOLDERS = [
     _journal(),
-    TaskJournal({"a:word": Entry("answer", "", SECRET, True)}),
+    TaskJournal({"a:word": Entry("answer", "", SECRET, 0)}),
     Leg("Tool 'pay'", _journal(), {"word": SECRET}, None, capabilities={}, now=lambda: 0.0),
     RoundClaim(Once(MemoryStore(), lambda: 0.0, lease=1.0, keep=1.0), "flow.1", SECRET, {"word": SECRET}),
     Reply(_send, {b"authorization": SECRET.encode()}, 1.0),
@@ -47,6 +47,6 @@ def test_it_equals_only_itself_and_shares_nothing() -> None:
     one, other = Journal(), Journal()
     assert one != other
     assert len({one, other}) == 2
-    one.add("a:word", Entry("answer", "", SECRET, True))
+    one.add("a:word", Entry("answer", "", SECRET, 0))
     assert other.entries == {}
     assert other.seen == set()

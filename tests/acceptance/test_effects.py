@@ -126,7 +126,7 @@ async def test_a_step_that_blocks_its_thread_does_not_block_the_server() -> None
 
     @server.tool
     async def tool(ctx: Context) -> str:
-        return str(await ctx.step(release.wait, 10))
+        return str(await ctx.step(release.wait, 10, key="wait"))
 
     @server.tool
     async def other() -> str:

@@ -29,7 +29,7 @@ async def test_what_steps_returned_counts_as_much_as_what_rounds_ended_with() ->
     store = MemoryStore()
     for n in range(20):
         fence = await claim(store, f"round {n}")
-        assert await store.commit(f"round {n}", fence, {"s:step": Entry("step", "d", "x" * 1000, True)})
+        assert await store.commit(f"round {n}", fence, {"s:step": Entry("step", "d", "x" * 1000, 0)})
         assert await store.finish(f"round {n}", fence, b"x" * 1000)
     kept = [n for n in range(20) if await is_known(store, f"round {n}")]
     assert kept == list(range(16, 20)), "the newest, in less than 10,000 bytes"

@@ -25,7 +25,7 @@ from tests.tasks.driving import QUICK, TaskClient, new_server
 def tool_of(server: Server) -> None:
     @server.tool(task="required")
     async def tool(ctx: Context) -> str:
-        return str(await ctx.step(lambda: "done"))
+        return str(await ctx.step(lambda: "done", key="done"))
 
 
 def open_files(path: Path) -> list[str]:

@@ -74,6 +74,10 @@ class Context(Generic[StateT]):
         self._responses = responses
         self._progress: float | None = None
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Context[StateT]":
+        """Itself: a step that gets copies of its arguments gets the call that it belongs to."""
+        return self
+
     def rebind(self, request: Request, stream: Stream) -> None:
         """A parked handler goes on with the next request of its call."""
         self.request, self._stream, self._progress = request, stream, None
@@ -180,11 +184,15 @@ class Context(Generic[StateT]):
     ) -> Any:
         """Run a function once in the whole call, not once in every round, and get its value.
 
-        A plain function runs in a thread. An exception comes back as `StepFailed`, in this round
-        and in every later one; those whose classes are in `raises` come back as themselves.
+        The step is known by its function, its arguments and what the function captured; a lambda, or a
+        method of an object that is no data, needs a `key=`. The function gets copies of its arguments, and
+        its value is remembered by its return annotation.
+
+        A plain function runs in a thread. An exception comes back as `StepFailed`, in this round and in every
+        later one; those of the classes in `raises`, and of their subclasses, come back as themselves.
         With a `retry` policy it is tried again first.
         """
-        return await self._leg.step(FunctionStep(function, args, raises, retry), key)
+        return await self._leg.step(FunctionStep(function, args, raises, retry, keyed=key is not None), key)
 
     @property
     def step_key(self) -> str:
@@ -199,7 +207,7 @@ class Context(Generic[StateT]):
 
         What it raises is logged. The handler's result stays as it is.
         """
-        self._leg.afterwards(FunctionStep(function, args), key)
+        self._leg.afterwards(FunctionStep(function, args, keyed=key is not None), key)
 
     def now(self, *, key: str | None = None) -> datetime:
         """The time, the same in every round."""

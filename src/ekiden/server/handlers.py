@@ -8,10 +8,10 @@ import contextvars
 import functools
 import inspect
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, Literal, TypeAlias
 
-__all__ = ["Handler", "OnceMode", "TaskMode"]
+__all__ = ["Handler", "OnceMode", "Run", "TaskMode"]
 
 _THREADS: Final = 40
 """Plain handlers that may run at once in this process; they mostly wait for something."""
@@ -56,9 +56,42 @@ class Handler:
         """An async function, whatever the author's was."""
 
     async def _in_thread(self, /, *arguments: Any, **keywords: Any) -> Any:
-        context = contextvars.copy_context()
-        call = functools.partial(context.run, _contained, self._function, *arguments, **keywords)
-        return await asyncio.get_running_loop().run_in_executor(_threads(), call)
+        return await asyncio.wrap_future(_begun(self._function, *arguments, **keywords))
+
+
+class Run:
+    """One call of a function that may be cancelled; a thread cannot be, and is left behind."""
+
+    __slots__ = ("_function", "left")
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self.left: asyncio.Future[Any] | None = None
+        """The thread that goes on although the call was cancelled, as long as it does."""
+
+    async def call(self, /, *arguments: Any) -> Any:
+        """What the function gives. If it is cancelled, the cancellation is raised at once."""
+        if _is_async(self._function):
+            return await self._function(*arguments)
+        thread = _begun(self._function, *arguments)
+        future = asyncio.wrap_future(thread)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            if not thread.cancel() and not future.done():  # One that waits for a thread never begins.
+                self.left = future
+            future.add_done_callback(self._end)
+            raise
+
+    def _end(self, future: asyncio.Future[Any]) -> None:
+        self.left = None
+        if not future.cancelled():
+            future.exception()  # Nobody asks for it any more, and that is no reason for a warning.
+
+
+def _begun(function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Future[Any]:
+    context = contextvars.copy_context()
+    return _threads().submit(context.run, _contained, function, *arguments, **keywords)
 
 
 def _contained(function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Any:

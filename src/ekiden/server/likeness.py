@@ -1,0 +1,126 @@
+"""Whether a value that was kept and read back is what it was, types included."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from enum import Enum
+from typing import Any, Final
+
+import msgspec
+from pydantic import BaseModel
+
+__all__ = ["difference"]
+
+
+def difference(value: Any, copy: Any, *, exact: bool = False) -> str | None:
+    """Where and how a copy differs, in words without the values themselves; None if it is equal.
+
+    Unless `exact`, a value of a subclass of `str`, `int`, `float`, `bytes` or `dict` may come back as the class
+    that its annotation names, and an `int` as a `float`: they are equal, and annotations allow it.
+    """
+    return _difference(value, copy, exact, "it")
+
+
+def _difference(value: Any, copy: Any, exact: bool, where: str) -> str | None:
+    if value is copy:
+        return None
+    kind = type(value)
+    if kind is not type(copy):
+        if not exact and _stands_in(value, copy):
+            return None
+        if copy is None and kind is float:
+            return f"{where} is a float that JSON has no words for"
+        return f"{where} was {_name(kind)} and came back as {_name(type(copy))}"
+    if (parts := _PARTS.get(kind)) is not None or (parts := _parts_of(kind)) is not None:
+        return _by_parts(parts(value), parts(copy), exact, where)
+    if _equal(value, copy):
+        return None
+    if kind.__eq__ is object.__eq__ and hasattr(value, "__dict__"):
+        return _by_parts(vars(value), vars(copy), exact, where)
+    return f"{where} is {_name(kind)} and came back with another value"
+
+
+def _name(kind: type) -> str:
+    return f"{kind.__qualname__!s}"
+
+
+def _equal(value: Any, copy: Any) -> bool:
+    if value == copy:
+        return True
+    return isinstance(value, float | Decimal) and math.isnan(value) and math.isnan(copy)
+
+
+_BASES: Final = (str, int, float, bytes, dict)
+
+
+def _stands_in(value: Any, copy: Any) -> bool:
+    kind = type(copy)
+    if kind not in _BASES or isinstance(value, Enum):
+        return False
+    fits = isinstance(value, kind) or (kind is float and isinstance(value, int))
+    return fits and bool(value == copy)
+
+
+def _by_parts(value: dict[Any, Any], copy: dict[Any, Any], exact: bool, where: str) -> str | None:
+    for name, part in value.items():
+        inner = f"{where}[{name!r}]" if not isinstance(name, _Field) else f"{where}.{name}"
+        if name not in copy:
+            return f"{inner[:200]} did not come back"
+        if (found := _difference(part, copy[name], exact, inner[:200])) is not None:
+            return found
+    return None if len(value) == len(copy) else f"{where} came back with more than it had"
+
+
+class _Field(str):
+    """The name of an attribute, rather than a key of a dict."""
+
+    __slots__ = ()
+
+
+def _fields(value: Any, names: Iterable[str]) -> dict[Any, Any]:
+    return {_Field(name): getattr(value, name) for name in names if hasattr(value, name)}
+
+
+def _of_model(value: BaseModel) -> dict[Any, Any]:
+    parts = _fields(value, type(value).model_fields)
+    parts[_Field("model_extra")] = value.model_extra
+    parts.update(_fields(value, type(value).__private_attributes__))
+    return parts
+
+
+def _of_dataclass(value: Any) -> dict[Any, Any]:
+    return _fields(value, [field.name for field in dataclasses.fields(value)])
+
+
+def _of_struct(value: msgspec.Struct) -> dict[Any, Any]:
+    return _fields(value, type(value).__struct_fields__)
+
+
+def _of_sequence(value: Iterable[Any]) -> dict[Any, Any]:
+    return dict(enumerate(value))
+
+
+def _of_dict(value: dict[Any, Any]) -> dict[Any, Any]:
+    return value
+
+
+_PARTS: Final[dict[type, Callable[[Any], dict[Any, Any]]]] = {
+    dict: _of_dict,
+    list: _of_sequence,
+    tuple: _of_sequence,
+}
+
+
+def _parts_of(kind: type) -> Callable[[Any], dict[Any, Any]] | None:
+    if issubclass(kind, BaseModel):
+        return _of_model
+    if issubclass(kind, msgspec.Struct):
+        return _of_struct
+    if dataclasses.is_dataclass(kind):
+        return _of_dataclass
+    if issubclass(kind, list | tuple):
+        return _of_sequence
+    if issubclass(kind, dict):
+        return _of_dict
+    return None
