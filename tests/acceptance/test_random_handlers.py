@@ -175,7 +175,7 @@ class Interpreter:
             return work(what)
 
         try:
-            return await self.ctx.step(work if threaded else slow_work, path)
+            return await self.ctx.step(work if threaded else slow_work, path, key=f"step {path}")
         except StepFailed:
             return f"{path} failed"
 

@@ -747,16 +747,19 @@ async def test_an_expired_task_is_removed_later(tmp_path: Path) -> None:
 
 
 def refund(ran: list[str]) -> Register:
+    def note(what: str) -> None:
+        ran.append(what)
+
     async def handler(order: str, ctx: Context) -> str:
         """Ask by rounds, then as a task."""
-        await ctx.step(ran.append, f"load {order}")
+        await ctx.step(note, f"load {order}")
         sure = await ctx.elicit("Sure?", bool, key="answer")
         if not sure.data:
             return "Not refunded."
         await ctx.background()
-        await ctx.step(ran.append, f"reserve {order}")
+        await ctx.step(note, f"reserve {order}")
         boss = await ctx.elicit("Does the boss agree?", bool, key="boss")
-        await ctx.step(ran.append, f"pay {order}")
+        await ctx.step(note, f"pay {order}")
         return f"sure: {sure.data}, boss: {boss.data}"
 
     return tool(handler, task="deferred")

@@ -359,7 +359,7 @@ async def test_a_question_does_not_wait_for_the_turn_of_a_message(store: Any) ->
             await asyncio.sleep(0.05)  # The message waits for its turn by now.
             await ctx.elicit("sure?", bool, key="sure")
 
-        await asyncio.gather(ctx.step(go.wait), say_and_ask())
+        await asyncio.gather(ctx.step(go.wait, key="wait"), say_and_ask())
         return "done"
 
     told = asyncio.Event()

@@ -1,8 +1,8 @@
 """How the value of a step is remembered.
 
-The value passes through its codec on the first run too, so that the first run and every replay see the same.
-What the codec is follows from the function's return annotation, before the function is called; without one,
-only plain JSON values can be remembered. Whether a value comes back as it was is checked when it is first kept.
+The value passes through its codec on the first run too, so that the first run and every replay see the
+same. What the codec is follows from the function's return annotation, before the function is called; without
+one, only plain JSON values can be remembered. When a value is first kept, it is read back and compared.
 """
 
 import inspect
@@ -44,10 +44,26 @@ class Codec(Protocol):
 _SCALARS: Final = frozenset({str, int, float, bool, NoneType})
 
 
+class _Nothing:
+    """The type of no value at all."""
+
+
+def _is_easy(value: Any) -> bool:
+    """Whether a value is sure to be the same in JSON, and cannot be changed."""
+    kind = type(value)
+    if kind is str:
+        return value.isascii()
+    if kind is int:
+        return -(2**63) <= value < 2**63
+    return kind is bool or kind is NoneType or (kind is float and math.isfinite(value))
+
+
 class _Plain:
     """For functions without a return annotation."""
 
     def spell(self, value: Any) -> Any:
+        if _is_easy(value):
+            return value
         kept = _as_json(value)
         problem = difference(value, kept, exact=True)
         if problem is not None:
@@ -76,10 +92,14 @@ def _as_json(value: Any) -> Any:
 class _Typed:
     """For functions whose annotation says what they return."""
 
-    def __init__(self, adapter: TypeAdapter[Any]) -> None:
+    def __init__(self, adapter: TypeAdapter[Any], hint: Any) -> None:
         self._adapter = adapter
+        self._easy = hint if isinstance(hint, type) and hint in _SCALARS else _Nothing
+        """The type whose values are spelled as they are; there may be none."""
 
     def spell(self, value: Any) -> Any:
+        if type(value) is self._easy and _is_easy(value):
+            return value
         try:
             return self._kept(value)
         except NotKept:
@@ -109,6 +129,8 @@ class _Typed:
             return f"it cannot be read back ({explain(error)})"
 
     def read(self, value: Any) -> Any:
+        if type(value) is self._easy:
+            return value
         return self._adapter.validate_json(encode(value), by_alias=False, by_name=True)
 
 
@@ -198,9 +220,9 @@ def _new_codec(function: Callable[..., Any], annotation: Any) -> Codec:
         return _PLAIN
     what = f"step {name_of(function)}"
     try:
-        return _Typed(TypeAdapter(hint, config=_BYTES))
+        return _Typed(TypeAdapter(hint, config=_BYTES), hint)
     except PydanticUserError:
-        return _Typed(type_adapter(hint, what))  # A model: it has a configuration of its own.
+        return _Typed(type_adapter(hint, what), hint)  # A model: it has a configuration of its own.
     except Exception as error:
         raise UsageError(f"{what}: what it returns cannot be kept by its annotation: {error}") from error
 

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from types import NoneType
-from typing import Any, Final
+from typing import Any, Final, cast
 from uuid import UUID
 
 from ekiden.errors import StepFailed
 from ekiden.server.likeness import difference
-from ekiden.wire.json import decode, encode
+from ekiden.wire.json import decode, encode, is_array, is_object
 
 __all__ = ["rebuilt", "remembered", "told"]
 
@@ -115,31 +115,28 @@ def _imported(names: Sequence[str], listed: Sequence[type[BaseException]]) -> ty
             found = getattr(found, part)
     except Exception:
         return None  # It was local to a function, or is gone since a deploy.
-    return found if isinstance(found, type) and issubclass(found, tuple(listed)) else None
+    is_listed = isinstance(found, type) and issubclass(found, tuple(listed))
+    return cast("type[BaseException]", found) if is_listed else None
 
 
 # The arguments and attributes of exceptions: nobody annotates those, so each value says its type
 
 _SCALARS: Final = (str, int, float, bool, NoneType)
-_AS_TEXT: Final[dict[type, tuple[Callable[[Any], str], Callable[[str], Any]]]] = {
+_WAYS: Final[dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]]] = {
     bytes: (lambda value: base64.b64encode(value).decode(), base64.b64decode),
     Decimal: (str, Decimal),
     datetime: (datetime.isoformat, datetime.fromisoformat),
     date: (date.isoformat, date.fromisoformat),
     time: (time.isoformat, time.fromisoformat),
+    timedelta: (lambda value: [value.days, value.seconds, value.microseconds], lambda of: timedelta(*of)),
     UUID: (str, UUID),
-}
-_AS_LIST: Final[dict[type, tuple[Callable[[Any], list[Any]], Callable[[list[Any]], Any]]]] = {
     tuple: (list, tuple),
     set: (list, set),
     frozenset: (list, frozenset),
-    dict: (lambda value: [list(pair) for pair in value.items()], lambda pairs: {k: v for k, v in pairs}),
-    timedelta: (
-        lambda value: [value.days, value.seconds, value.microseconds],
-        lambda parts: timedelta(*parts),
-    ),
+    dict: (lambda value: [list(pair) for pair in value.items()], lambda pairs: dict(pairs)),
 }
-_READERS: Final = {kind.__name__: read for kind, (_, read) in (*_AS_TEXT.items(), *_AS_LIST.items())}
+"""How a value is spelled with simpler ones, and read back."""
+_BY_NAME: Final = {kind.__name__: read for kind, (_, read) in _WAYS.items()}
 
 
 def _packed(value: Any) -> Any:
@@ -148,17 +145,15 @@ def _packed(value: Any) -> Any:
         return value
     if kind is list:
         return [_packed(item) for item in value]
-    if kind in _AS_TEXT:
-        return {kind.__name__: _AS_TEXT[kind][0](value)}
-    if kind in _AS_LIST:
-        return {kind.__name__: [_packed(item) for item in _AS_LIST[kind][0](value)]}
-    raise TypeError(f"a {kind.__qualname__} in it is no data")
+    if kind in _WAYS:
+        return {kind.__name__: _packed(_WAYS[kind][0](value))}
+    raise TypeError(f"it holds a {kind.__qualname__}, which is no data")
 
 
 def _unpacked(value: Any) -> Any:
-    if type(value) is list:
+    if is_array(value):
         return [_unpacked(item) for item in value]
-    if type(value) is dict:
-        for name, inner in value.items():
-            return _READERS[name](_unpacked(inner))
+    if is_object(value):
+        ((name, inner),) = value.items()
+        return _BY_NAME[name](_unpacked(inner))
     return value

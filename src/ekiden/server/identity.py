@@ -1,7 +1,7 @@
 """What a step is: its function, by module and qualified name, and all that the function is given.
 
-Two steps are the same if and only if these are equal, in whatever process they are looked at. What has no such
-identity is refused at its first use, before anything runs, by a `UsageError` that says how to write it.
+Two steps are the same if and only if these are equal, in whatever process they are looked at. What has no
+such identity is refused at its first use, before anything runs, by a `UsageError` that says how to write it.
 """
 
 import functools
@@ -17,7 +17,7 @@ from types import (
     MethodWrapperType,
     ModuleType,
 )
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from ekiden.errors import UsageError
 from ekiden.rounds.journal import fingerprint, framed
@@ -115,8 +115,7 @@ class _Work(Speller):
     def callable(self, value: Any) -> bytes:
         """A function or class within an argument or a capture."""
         if isinstance(value, functools.partial):
-            inner = cast("functools.partial[Any]", value)
-            return b"p" + framed(self.callable(inner.func), *self.all(_bound_by(inner)))
+            return b"p" + framed(self.callable(value.func), *self.all(_bound_by(value)))
         if isinstance(value, type):
             return b"K" + type_name(value)
         if isinstance(value, ModuleType):
@@ -246,7 +245,7 @@ def _function_name(function: Callable[..., Any]) -> bytes:
     module: Any = getattr(kind, "__module__", None)
     if module is None and isinstance(owner, ModuleType):
         module = owner.__name__
-    return _name_part(module, kind.__qualname__)  # type: ignore[attr-defined]  # both kinds have one
+    return _name_part(module, kind.__qualname__)
 
 
 # In words, for logs

@@ -16,8 +16,8 @@ __all__ = ["difference"]
 def difference(value: Any, copy: Any, *, exact: bool = False) -> str | None:
     """Where and how a copy differs, in words without the values themselves; None if it is equal.
 
-    Unless `exact`, a value of a subclass of `str`, `int`, `float`, `bytes` or `dict` may come back as the class
-    that its annotation names, and an `int` as a `float`: they are equal, and annotations allow it.
+    Unless `exact`, a value of a subclass of `str`, `int`, `float`, `bytes` or `dict` may come back as that
+    builtin, and an `int` as a `float`: they are equal, and annotations allow it.
     """
     return _difference(value, copy, exact, "it")
 
@@ -36,13 +36,17 @@ def _difference(value: Any, copy: Any, exact: bool, where: str) -> str | None:
         return _by_parts(parts(value), parts(copy), exact, where)
     if _equal(value, copy):
         return None
-    if kind.__eq__ is object.__eq__ and hasattr(value, "__dict__"):
+    if _has_no_equality(kind) and hasattr(value, "__dict__"):
         return _by_parts(vars(value), vars(copy), exact, where)
     return f"{where} is {_name(kind)} and came back with another value"
 
 
+def _has_no_equality(kind: Any) -> bool:
+    return kind.__eq__ is object.__eq__
+
+
 def _name(kind: type) -> str:
-    return f"{kind.__qualname__!s}"
+    return kind.__qualname__
 
 
 def _equal(value: Any, copy: Any) -> bool:

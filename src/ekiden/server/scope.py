@@ -1,7 +1,7 @@
 """Whose variable a function captured: the running handler's, or one of its surroundings.
 
 A list that a handler makes anew in every run is part of what its steps do. A list that was there before
-the handler began, in the function that built the server, is not: it lives as long as a client or a cache does.
+the handler began, in the function that built the server, is not: it is there as a client or a cache is.
 """
 
 import inspect
@@ -75,4 +75,5 @@ def _is_ours(frame: FrameType) -> bool:
 
 
 def _is_loop(frame: FrameType) -> bool:
-    return frame.f_globals.get("__name__", "").startswith(_LOOPS)
+    module: str = frame.f_globals.get("__name__", "")
+    return module.startswith(_LOOPS)

@@ -9,7 +9,6 @@ import functools
 import ipaddress
 import math
 import re
-import typing
 import zoneinfo
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -42,7 +41,8 @@ def is_context(value: Any) -> bool:
     return getattr(value.__class__, "step_key", None) is not None
 
 
-def type_name(kind: type) -> bytes:
+@functools.lru_cache(maxsize=1024)
+def type_name(kind: type[Any]) -> bytes:
     """The name of a class that no other class has."""
     return f"{kind.__module__}:{kind.__qualname__}".encode(errors="surrogatepass")
 
@@ -50,32 +50,41 @@ def type_name(kind: type) -> bytes:
 # Plain JSON, which nearly all arguments are
 
 _SCALARS: Final = frozenset({str, int, bool, NoneType})
+_MOST_PLAIN: Final = 1_000_000
 
 
 def plain_spelling(values: Iterable[Any]) -> bytes | None:
     """JSON values by their canonical JSON, which is fast; None if there is anything else among them."""
-    kept = [value for value in values if type(value) in _SCALARS or not is_context(value)]
-    if not all(type(value) in _SCALARS or _is_plain(value, 0) for value in kept):
-        return None
+    kept: list[Any] = []
+    for value in values:
+        if type(value) not in _SCALARS:
+            if is_context(value):
+                continue
+            if not _is_plain(value):
+                return None
+        kept.append(value)
     try:
         return canonical(kept)
     except UNSPEAKABLE:
         return None
 
 
-def _is_plain(value: Any, depth: int) -> bool:
-    kind = type(value)
-    if kind in _SCALARS:
-        return True
-    if kind is float:
-        return math.isfinite(value)
-    if depth > MAX_DEPTH:
-        return False
-    if kind is list:
-        return all(_is_plain(item, depth + 1) for item in value)
-    return kind is dict and all(
-        type(key) is str and _is_plain(item, depth + 1) for key, item in value.items()
-    )
+def _is_plain(whole: Any) -> bool:
+    left = [whole]
+    for value in left:  # Which grows on the way.
+        kind = type(value)
+        if kind is dict:
+            for key in value:
+                if type(key) is not str:
+                    return False
+            left += value.values()
+        elif kind is list:
+            left += value
+        elif kind not in _SCALARS and (kind is not float or not math.isfinite(value)):
+            return False
+        if len(left) > _MOST_PLAIN:
+            return False  # Or a list that holds itself.
+    return True
 
 
 # Everything else
@@ -156,21 +165,14 @@ class Speller:
         raise Unidentified(f"{_described(value)} has no identity that another process knows")
 
     def named(self, value: Any, names: Iterable[str]) -> bytes:
-        """An object by its class and its fields."""
-        fields = [
-            part
-            for name in names
-            for part in (_text(name), self.spell(vars_of(value, name)))
-        ]  # fmt: skip
-        return b"O" + framed(type_name(type(value)), *fields)
+        """An object by its class and its fields; one that was never set is told by the dots."""
+        parts = [type_name(type(value))]
+        for name in names:
+            parts += (_text(name), self.spell(getattr(value, name, _MISSING)))
+        return b"O" + framed(*parts)
 
 
 _MISSING: Final = Ellipsis
-
-
-def vars_of(value: Any, name: str) -> Any:
-    """A field; one that was never set is told by the dots."""
-    return getattr(value, name, _MISSING)
 
 
 def _described(value: Any) -> str:
@@ -204,8 +206,8 @@ def _secret(speller: Speller, value: Any) -> bytes:
 
 
 def _model(speller: Speller, value: BaseModel) -> bytes:
-    fields = speller.named(value, type(value).model_fields)
-    extra = value.model_extra
+    fields = speller.named(value, type(value).__pydantic_fields__)
+    extra = value.__pydantic_extra__
     return fields if not extra else b"X" + framed(fields, _dict(speller, extra))
 
 
@@ -277,7 +279,7 @@ _CONTAINERS: Final[tuple[tuple[type | tuple[type, ...], _Way], ...]] = (
 
 
 @functools.lru_cache(maxsize=1024)
-def _way(kind: type) -> _Way:
+def _way(kind: Any) -> _Way:
     """How the values of a type are spelled."""
     if (exact := _EXACT.get(kind)) is not None:
         return exact

@@ -9,7 +9,7 @@ import asyncio
 import copy
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from ekiden.errors import ToolError, UsageError
 from ekiden.rounds.journal import Entry, Kind
@@ -123,8 +123,8 @@ class FunctionStep:
             return _copied_partial(self._function), _copied(self._arguments)
         except Exception as error:
             raise UsageError(
-                f"step {self.name}: an argument cannot be copied ({told(error)}); the function gets copies, so "
-                "that a replay shows the handler the same: pass data, and reach for all else from inside"
+                f"step {self.name}: an argument cannot be copied ({told(error)}), and the function gets a "
+                "copy, so that it cannot change what the handler sees: pass data, and reach for all else inside"
             ) from None
 
 
@@ -147,7 +147,7 @@ def _copied(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
 def _copied_partial(function: Callable[..., Any]) -> Callable[..., Any]:
     if not isinstance(function, functools.partial):
         return function
-    partial = cast("functools.partial[Any]", function)
+    partial: functools.partial[Any] = function
     names = list(partial.keywords)
     given = _copied((*partial.args, *partial.keywords.values()))
     positional = given[: len(partial.args)]
