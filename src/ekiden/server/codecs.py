@@ -50,12 +50,13 @@ class _Nothing:
 
 def _is_easy(value: Any) -> bool:
     """Whether a value is sure to be the same in JSON, and cannot be changed."""
-    kind = type(value)
-    if kind is str:
+    if type(value) is str:
         return value.isascii()
-    if kind is int:
+    if type(value) is int:
         return -(2**63) <= value < 2**63
-    return kind is bool or kind is NoneType or (kind is float and math.isfinite(value))
+    if type(value) is float:
+        return math.isfinite(value)
+    return value is None or type(value) is bool
 
 
 class _Plain:

@@ -18,7 +18,7 @@ from enum import Enum
 from fractions import Fraction
 from pathlib import PurePath
 from types import NoneType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 from uuid import UUID
 
 import msgspec
@@ -41,10 +41,12 @@ def is_context(value: Any) -> bool:
     return getattr(value.__class__, "step_key", None) is not None
 
 
-@functools.lru_cache(maxsize=1024)
-def type_name(kind: type[Any]) -> bytes:
-    """The name of a class that no other class has."""
+def _type_name(kind: type[Any]) -> bytes:
     return f"{kind.__module__}:{kind.__qualname__}".encode(errors="surrogatepass")
+
+
+type_name: Final = cast("Callable[[type[Any]], bytes]", functools.lru_cache(maxsize=1024)(_type_name))
+"""The name of a class that no other class has."""
 
 
 # Plain JSON, which nearly all arguments are
@@ -278,8 +280,7 @@ _CONTAINERS: Final[tuple[tuple[type | tuple[type, ...], _Way], ...]] = (
 )
 
 
-@functools.lru_cache(maxsize=1024)
-def _way(kind: Any) -> _Way:
+def _find_way(kind: type[Any]) -> _Way:
     """How the values of a type are spelled."""
     if (exact := _EXACT.get(kind)) is not None:
         return exact
@@ -296,3 +297,6 @@ def _way(kind: Any) -> _Way:
         if issubclass(kind, classes):
             return way
     return lambda speller, value: speller.callable(value)
+
+
+_way: Final = cast("Callable[[type[Any]], _Way]", functools.lru_cache(maxsize=1024)(_find_way))

@@ -124,7 +124,7 @@ class FunctionStep:
         except Exception as error:
             raise UsageError(
                 f"step {self.name}: an argument cannot be copied ({told(error)}), and the function gets a "
-                "copy, so that it cannot change what the handler sees: pass data, and reach for all else inside"
+                "copy, so that what it does to it stays its own: pass data, and reach for all else inside"
             ) from None
 
 
