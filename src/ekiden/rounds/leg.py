@@ -178,9 +178,7 @@ class Leg(Performing, kw_only=True):
         name = self._name("s:", key, f"{step.name}-{step.digest}")
         entry = self.journal.find(name)
         if entry is None:
-            entry = await self._turn(
-                name, step.digest, partial(self._begin_step, step, name), None, step.about
-            )
+            entry = await self._turn(name, step.digest, partial(self._begin_step, step, name), None, step)
         elif entry.digest != step.digest:
             self._fail(
                 NonDeterminismError(
@@ -190,7 +188,7 @@ class Leg(Performing, kw_only=True):
                 )
             )
         elif entry.kind == "cut" or not self._stretch.alone:
-            entry = await self._turn(name, step.digest, None, entry, step.about)
+            entry = await self._turn(name, step.digest, None, entry, step)
         else:
             self.journal.backlog.pop(name, None)
         return step.recall(entry)
@@ -201,7 +199,7 @@ class Leg(Performing, kw_only=True):
         digest: str,
         begin: Callable[[int], None] | None,
         value: Any = None,
-        about: str = "",
+        step: Step | None = None,
     ) -> Any:
         """Wait until this effect is told its value. If the handler cuts it short, that is remembered."""
         waiter = self._my_turns().wait(name, self._branch_of(name), begin, value)
@@ -216,7 +214,7 @@ class Leg(Performing, kw_only=True):
                     waiter.future = self._loop.create_future()
                     continue
                 if not self._over:
-                    self._cut(waiter, digest, about)
+                    self._cut(waiter, digest, step)
                 raise
 
     def _waits_for_more(self, waiter: Waiter) -> bool:
@@ -227,7 +225,7 @@ class Leg(Performing, kw_only=True):
         cancels: int = entry.value[1]
         return current_task().cancelling() - waiter.cancels < cancels
 
-    def _cut(self, waiter: Waiter, digest: str, about: str) -> None:
+    def _cut(self, waiter: Waiter, digest: str, step: Step | None) -> None:
         """The handler does not wait any more: it was cancelled by its timeout, a sibling, or itself."""
         name = waiter.name
         known = self.journal.entries.get(name)
@@ -236,6 +234,7 @@ class Leg(Performing, kw_only=True):
         self._my_turns().drop(name)
         if known is None or known.kind != "cut":
             value = [self._loop.time() - waiter.since, current_task().cancelling() - waiter.cancels]
+            about = "" if step is None else step.about
             self._remember(name, Entry("cut", digest, value, waiter.branch, about))
         self._cut_step(waiter)
 

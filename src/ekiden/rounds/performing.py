@@ -91,14 +91,14 @@ class Performing(Running, kw_only=True):
         self._performing[name] = current_task()
         try:
             entry = await self._performed(step, name)
-        except asyncio.CancelledError as error:
-            entry = step.failure(error)  # Unless it was cut, its function has cancelled itself.
+        except asyncio.CancelledError:
+            entry = None
         finally:
             del self._performing[name]
             if (unwound := self._unwinding.pop(name, None)) is not None:
                 unwound.set_result(None)
         if entry is not None and unwound is None:
-            entry.branch, entry.about = branch, step.about
+            entry.branch = branch
             await self._record(name, entry)
         else:
             await self._save()  # That it was cut is its record, whatever its function made of it.

@@ -40,11 +40,17 @@ class Step(Protocol):
     name: str
     digest: str
     """Fingerprint of its function and arguments."""
-    about: str
-    """The step in words: function, arguments, module and line."""
     retry: Retry | None
-    running: asyncio.Future[Any] | None
-    """The thread that goes on although its step was cut short, if there is one."""
+
+    @property
+    def about(self) -> str:
+        """The step in words: function, arguments, module and line."""
+        ...
+
+    @property
+    def running(self) -> asyncio.Future[Any] | None:
+        """The thread that goes on although its step was cut short, if there is one."""
+        ...
 
     async def perform(self) -> Entry:
         """Run it, as often as its policy says; what it raised is an entry too."""
@@ -52,10 +58,6 @@ class Step(Protocol):
 
     async def attempt(self) -> tuple[Entry, bool]:
         """Run it once; whether what it raised is worth another try."""
-        ...
-
-    def failure(self, error: BaseException) -> Entry:
-        """The entry of a step that raised."""
         ...
 
     def recall(self, entry: Entry) -> Any:

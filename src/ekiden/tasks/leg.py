@@ -218,13 +218,13 @@ class TaskLeg(Leg, kw_only=True):
             self._remember(name, Entry("answer", ask.digest, question.response, branch))
             self._my_turns().arrive(name, value)
 
-    def _cut(self, waiter: Waiter, digest: str, about: str) -> None:
+    def _cut(self, waiter: Waiter, digest: str, step: Step | None) -> None:
         for key, (_, name, _) in list(self._open.items()):
             if name == waiter.name:
                 del self._open[key], self._asks[key]
                 self._withdraw(self._current[name[2:]])
         self._pauses.pop(_tries(waiter.name), None)
-        super()._cut(waiter, digest, about)
+        super()._cut(waiter, digest, step)
 
     def _put(self, name: str, ask: Ask) -> Question:
         """The question as it stands open, or a new one: a reworded question is another one."""
