@@ -167,6 +167,36 @@ async def test_a_step_begins_once_though_postgres_is_away_for_longer_than_a_leas
         await store.close()
 
 
+async def test_a_renewal_that_hangs_is_left_behind_for_the_next(tmp_path: Path) -> None:
+    """A connection may be dead without a sign of it, and take long to be cancelled."""
+    stores = [SQLiteStore(tmp_path / "rounds.db") for _ in range(2)]
+    renew, hang, hung = stores[0].renew, asyncio.Event(), []
+
+    async def stuck(*arguments: Any, **more: Any) -> bool:
+        if not hung:
+            hung.append(True)
+            while not hang.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await hang.wait()
+        return await renew(*arguments, **more)
+
+    stores[0].renew = stuck  # type: ignore[method-assign]  # the fault that is tested
+    work = Work()
+    one, other = (Client(working(work, store, lease=1.5)) for store in stores)
+    first = await one.ask("tool")
+    running = asyncio.create_task(said_yes(one, first))
+    await soon(work.has_begun.wait())
+    repeat = asyncio.create_task(said_yes(other, first))
+    done, _ = await asyncio.wait({running, repeat}, timeout=4.0)
+    assert not done
+    assert hung
+    work.may_end.set()
+    assert await running == await repeat == "work 1"
+    hang.set()
+    for store in stores:
+        await store.close()
+
+
 async def test_a_round_that_may_have_been_lost_begins_no_other_step(tmp_path: Path) -> None:
     """Its process stood still; somebody else has run the round meanwhile."""
     stores = [SQLiteStore(tmp_path / "rounds.db") for _ in range(2)]

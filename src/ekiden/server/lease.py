@@ -58,8 +58,7 @@ class Lease:
         while not self.lost:
             pause = self._seconds / 3
             try:
-                async with asyncio.timeout(max(self._seconds / 3, _SHORTEST_TRY)):
-                    await self.renew()
+                await self._try(max(self._seconds / 3, _SHORTEST_TRY))
                 failures = 0
             except Exception as error:
                 pause = max(self._seconds / 10, _SHORTEST_PAUSE)
@@ -67,6 +66,18 @@ class Lease:
                 level = logging.WARNING if failures == 1 else logging.DEBUG
                 _log.log(level, "The lease of round %s is not renewed yet: %r", self._round_id, error)
             await asyncio.sleep(pause)
+
+    async def _try(self, seconds: float) -> None:
+        """Renew it within some time. What hangs is left behind: to cancel it may take as long again."""
+        attempt = self._loop.create_task(self.renew())
+        attempt.add_done_callback(_look_at)
+        try:
+            done, _ = await asyncio.wait({attempt}, timeout=seconds)
+            if not done:
+                raise TimeoutError(f"the store does not answer within {seconds:g} seconds")
+            attempt.result()
+        finally:
+            attempt.cancel()
 
     async def renew(self) -> None:
         """Renew it, or find out that it is lost."""
@@ -85,3 +96,9 @@ class Lease:
         self._timer.cancel()
         if self._renewal is not None:
             self._renewal.cancel()
+
+
+def _look_at(attempt: "asyncio.Task[None]") -> None:
+    """What an attempt raises that was left behind concerns nobody."""
+    if not attempt.cancelled():
+        attempt.exception()

@@ -153,6 +153,8 @@ class SQLiteFile:
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Look at what is committed."""
+        if self.path == ":memory:":
+            return await self.write(work)  # There is no file that a second connection could read.
         if self._open.writer is None:
             await self.open()
         try:
