@@ -153,7 +153,7 @@ def _told(error: Exception) -> str:
     if isinstance(error, ValidationError):
         return explain(error)
     if isinstance(error, UnicodeError):
-        return f"{error.reason}" if hasattr(error, "reason") else "not Unicode"
+        return str(getattr(error, "reason", "not Unicode"))
     if isinstance(error, PydanticSerializationError):
         return _INPUT.sub(r"(it is: \2)", " ".join(str(error).split()))[:300]
     return f"{type(error).__name__}: {error}"[:300]

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from ekiden.errors import StepFailed
 from ekiden.server.likeness import difference
+from ekiden.server.plain import kind_of
 from ekiden.wire.json import decode, encode, is_array, is_object
 
 __all__ = ["rebuilt", "remembered", "told"]
@@ -140,7 +141,7 @@ _BY_NAME: Final = {kind.__name__: read for kind, (_, read) in _WAYS.items()}
 
 
 def _packed(value: Any) -> Any:
-    kind = type(value)
+    kind = kind_of(value)
     if kind in _SCALARS:
         return value
     if kind is list:

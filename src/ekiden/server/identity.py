@@ -17,22 +17,20 @@ from types import (
     MethodWrapperType,
     ModuleType,
 )
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ekiden.errors import UsageError
 from ekiden.rounds.journal import fingerprint, framed
+from ekiden.server.plain import is_context, plain_spelling
 from ekiden.server.scope import Scope
 from ekiden.server.spelling import (
     ATOMS,
-    SECRETS,
     Speller,
     Unidentified,
-    is_context,
-    plain_spelling,
     type_name,
 )
 
-__all__ = ["digest_of", "name_of", "story_of", "unwrapped"]
+__all__ = ["bound_by", "digest_of", "digest_of_value", "name_of", "place_of", "unwrapped"]
 
 _LAMBDA: Final = "<lambda>"
 _METHODS: Final = (MethodType, BuiltinFunctionType, MethodWrapperType)
@@ -73,6 +71,19 @@ def digest_of(
         ) from None
 
 
+def digest_of_value(value: object) -> str:
+    """A short name for a value of which no more is to be shown, or `Unidentified`."""
+    return fingerprint(_Work("", True, "").spell(value))
+
+
+def place_of(function: Callable[..., Any]) -> str:
+    """A function's name, and the line where it is written."""
+    code: CodeType | None = getattr(function, "__code__", None)
+    if code is None:
+        return name_of(function)
+    return f"{name_of(function)} at {code.co_filename.rpartition('/')[2]}:{code.co_firstlineno}"
+
+
 def _is_plain(function: FunctionType) -> bool:
     """Whether its name is all that there is to a function."""
     if function.__closure__ is not None:
@@ -104,7 +115,7 @@ class _Work(Speller):
         """The whole of it."""
         given = [argument for argument in arguments if not is_context(argument)]
         while isinstance(function, functools.partial):
-            given = [*_bound_by(function), *given]
+            given = [*bound_by(function), *given]
             function = function.func
         plain = plain_spelling(given)
         identity = self._function(function, is_step=True)
@@ -115,7 +126,7 @@ class _Work(Speller):
     def callable(self, value: Any) -> bytes:
         """A function or class within an argument or a capture."""
         if isinstance(value, functools.partial):
-            return b"p" + framed(self.callable(value.func), *self.all(_bound_by(value)))
+            return b"p" + framed(self.callable(value.func), *self.all(bound_by(value)))
         if isinstance(value, type):
             return b"K" + type_name(value)
         if isinstance(value, ModuleType):
@@ -145,7 +156,7 @@ class _Work(Speller):
             if not is_step:
                 raise Unidentified("a lambda has no name that tells it from another")
             raise UsageError(
-                f"step {_place(function)} is a lambda, and nothing tells it from another lambda when the "
+                f"step {place_of(function)} is a lambda, and nothing tells it from another lambda when the "
                 "call is run again: give the step a key=, or write a named function that takes what it "
                 "needs as arguments"
             )
@@ -208,8 +219,9 @@ def _is_constant(value: Any) -> bool:
     return type(value) in (tuple, frozenset) and all(_is_constant(item) for item in value)
 
 
-def _bound_by(partial: "functools.partial[Any]") -> list[Any]:
+def bound_by(function: Callable[..., Any]) -> list[Any]:
     """What a partial holds; contexts are no work."""
+    partial = cast("functools.partial[Any]", function)
     bound: list[Any] = [value for value in partial.args if not is_context(value)]
     keywords: dict[str, Any] = {
         name: value for name, value in partial.keywords.items() if not is_context(value)
@@ -246,49 +258,3 @@ def _function_name(function: Callable[..., Any]) -> bytes:
     if module is None and isinstance(owner, ModuleType):
         module = owner.__name__
     return _name_part(module, kind.__qualname__)
-
-
-# In words, for logs
-
-_MOST_OF_ONE: Final = 40
-_MOST_OF_ALL: Final = 120
-
-
-def story_of(function: Callable[..., Any], arguments: tuple[Any, ...]) -> str:
-    """What a step is in words; of what is secret or long only a digest, or the beginning."""
-    given = [argument for argument in arguments if not is_context(argument)]
-    while isinstance(function, functools.partial):
-        given = [*_bound_by(function), *given]
-        function = function.func
-    shown = _shortened(", ".join(_shown(argument) for argument in given), _MOST_OF_ALL)
-    module = getattr(function, "__module__", None) or type(function).__module__
-    return f"{module}.{name_of(function)}({shown}){_line(function)}"
-
-
-def _shown(value: Any) -> str:
-    if type(value) in ATOMS:
-        return _shortened(repr(value), _MOST_OF_ONE)
-    kind = type(value).__qualname__
-    try:
-        plain = None if isinstance(value, SECRETS) else plain_spelling([value])
-        if plain is not None:
-            return _shortened(plain[1:-1].decode(), _MOST_OF_ONE)
-        return f"{kind}#{fingerprint(_Work(kind, True, '').spell(value))}"
-    except (Unidentified, UsageError):
-        return kind
-
-
-def _shortened(text: str, most: int) -> str:
-    text = text.encode(errors="replace").decode()
-    return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
-def _place(function: Callable[..., Any]) -> str:
-    return f"{name_of(function)}{_line(function)}"
-
-
-def _line(function: Callable[..., Any]) -> str:
-    code: CodeType | None = getattr(function, "__code__", None)
-    if code is None:
-        return ""
-    return f" at {code.co_filename.rpartition('/')[2]}:{code.co_firstlineno}"

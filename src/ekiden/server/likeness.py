@@ -10,6 +10,8 @@ from typing import Any, Final
 import msgspec
 from pydantic import BaseModel
 
+from ekiden.server.plain import kind_of
+
 __all__ = ["difference"]
 
 
@@ -25,14 +27,15 @@ def difference(value: Any, copy: Any, *, exact: bool = False) -> str | None:
 def _difference(value: Any, copy: Any, exact: bool, where: str) -> str | None:
     if value is copy:
         return None
-    kind = type(value)
+    kind = kind_of(value)
     if kind is not type(copy):
         if not exact and _stands_in(value, copy):
             return None
         if copy is None and kind is float:
             return f"{where} is a float that JSON has no words for"
-        return f"{where} was {_name(kind)} and came back as {_name(type(copy))}"
-    if (parts := _PARTS.get(kind)) is not None or (parts := _parts_of(kind)) is not None:
+        return f"{where} was {_name(kind)} and came back as {_name(kind_of(copy))}"
+    parts = _PARTS.get(kind) or _parts_of(kind)
+    if parts is not None:
         return _by_parts(parts(value), parts(copy), exact, where)
     if _equal(value, copy):
         return None
@@ -59,7 +62,7 @@ _BASES: Final = (str, int, float, bytes, dict)
 
 
 def _stands_in(value: Any, copy: Any) -> bool:
-    kind = type(copy)
+    kind = kind_of(copy)
     if kind not in _BASES or isinstance(value, Enum):
         return False
     fits = isinstance(value, kind) or (kind is float and isinstance(value, int))
@@ -87,9 +90,9 @@ def _fields(value: Any, names: Iterable[str]) -> dict[Any, Any]:
 
 
 def _of_model(value: BaseModel) -> dict[Any, Any]:
-    parts = _fields(value, type(value).model_fields)
+    parts = _fields(value, kind_of(value).__pydantic_fields__)
     parts[_Field("model_extra")] = value.model_extra
-    parts.update(_fields(value, type(value).__private_attributes__))
+    parts.update(_fields(value, kind_of(value).__private_attributes__))
     return parts
 
 

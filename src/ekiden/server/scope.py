@@ -5,7 +5,6 @@ the handler began, in the function that built the server, is not: it is there as
 """
 
 import inspect
-import sys
 from collections.abc import Callable, Iterator
 from types import CodeType, FrameType, FunctionType
 from typing import Any, Final
@@ -61,7 +60,7 @@ def _definers(qualname: str) -> Iterator[str]:
 
 
 def _frames_of_the_call() -> Iterator[FrameType]:
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  there is no other way to the stack
+    frame: FrameType | None = inspect.currentframe()
     while frame is not None and _is_ours(frame):
         frame = frame.f_back
     while frame is not None and not _is_ours(frame) and not _is_loop(frame):

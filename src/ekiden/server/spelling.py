@@ -7,7 +7,6 @@ Only digests are made of it; nothing is ever read back.
 import dataclasses
 import functools
 import ipaddress
-import math
 import re
 import zoneinfo
 from collections import deque
@@ -25,9 +24,10 @@ import msgspec
 from pydantic import AnyUrl, BaseModel, Secret, SecretBytes, SecretStr
 
 from ekiden.rounds.journal import framed
-from ekiden.wire.json import MAX_DEPTH, UNSPEAKABLE, canonical
+from ekiden.server.plain import kind_of
+from ekiden.wire.json import MAX_DEPTH
 
-__all__ = ["ATOMS", "SECRETS", "Speller", "Unidentified", "is_context", "plain_spelling", "type_name"]
+__all__ = ["ATOMS", "SECRETS", "Speller", "Unidentified", "type_name"]
 
 SECRETS: Final = (SecretStr, SecretBytes, Secret)
 
@@ -36,60 +36,12 @@ class Unidentified(Exception):
     """A value has nothing that would be equal in another process."""
 
 
-def is_context(value: Any) -> bool:
-    """Whether a value is a `Context`: it is bound to one call, and no part of the work."""
-    return getattr(value.__class__, "step_key", None) is not None
-
-
 def _type_name(kind: type[Any]) -> bytes:
     return f"{kind.__module__}:{kind.__qualname__}".encode(errors="surrogatepass")
 
 
 type_name: Final = cast("Callable[[type[Any]], bytes]", functools.lru_cache(maxsize=1024)(_type_name))
 """The name of a class that no other class has."""
-
-
-# Plain JSON, which nearly all arguments are
-
-_SCALARS: Final = frozenset({str, int, bool, NoneType})
-_MOST_PLAIN: Final = 1_000_000
-
-
-def plain_spelling(values: Iterable[Any]) -> bytes | None:
-    """JSON values by their canonical JSON, which is fast; None if there is anything else among them."""
-    kept: list[Any] = []
-    for value in values:
-        if type(value) not in _SCALARS:
-            if is_context(value):
-                continue
-            if not _is_plain(value):
-                return None
-        kept.append(value)
-    try:
-        return canonical(kept)
-    except UNSPEAKABLE:
-        return None
-
-
-def _is_plain(whole: Any) -> bool:
-    left = [whole]
-    for value in left:  # Which grows on the way.
-        kind = type(value)
-        if kind is dict:
-            for key in value:
-                if type(key) is not str:
-                    return False
-            left += value.values()
-        elif kind is list:
-            left += value
-        elif kind not in _SCALARS and (kind is not float or not math.isfinite(value)):
-            return False
-        if len(left) > _MOST_PLAIN:
-            return False  # Or a list that holds itself.
-    return True
-
-
-# Everything else
 
 
 def _text(value: str) -> bytes:
@@ -146,7 +98,7 @@ class Speller:
 
     def spell(self, value: Any) -> bytes:
         """The spelling, or `Unidentified`."""
-        kind = type(value)
+        kind = kind_of(value)
         atom = _ATOMS.get(kind)
         if atom is not None:
             return atom(value)
@@ -168,7 +120,7 @@ class Speller:
 
     def named(self, value: Any, names: Iterable[str]) -> bytes:
         """An object by its class and its fields; one that was never set is told by the dots."""
-        parts = [type_name(type(value))]
+        parts = [type_name(kind_of(value))]
         for name in names:
             parts += (_text(name), self.spell(getattr(value, name, _MISSING)))
         return b"O" + framed(*parts)
@@ -178,7 +130,7 @@ _MISSING: Final = Ellipsis
 
 
 def _described(value: Any) -> str:
-    kind = type(value)
+    kind = kind_of(value)
     return f"a value of type {kind.__module__}.{kind.__qualname__}"
 
 
@@ -200,11 +152,11 @@ def _dict(speller: Speller, value: dict[Any, Any]) -> bytes:
 
 
 def _enum(speller: Speller, value: Enum) -> bytes:
-    return b"E" + framed(type_name(type(value)), _text(str(value.name)), speller.spell(value.value))
+    return b"E" + framed(type_name(kind_of(value)), _text(str(value.name)), speller.spell(value.value))
 
 
 def _secret(speller: Speller, value: Any) -> bytes:
-    return b"P" + framed(type_name(type(value)), speller.spell(value.get_secret_value()))
+    return b"P" + framed(type_name(kind_of(value)), speller.spell(value.get_secret_value()))
 
 
 def _model(speller: Speller, value: BaseModel) -> bytes:
@@ -222,17 +174,18 @@ def _struct(speller: Speller, value: msgspec.Struct) -> bytes:
 
 
 def _attrs(speller: Speller, value: Any) -> bytes:
-    return speller.named(value, [field.name for field in type(value).__attrs_attrs__])
+    return speller.named(value, [str(field.name) for field in cast("Any", kind_of(value)).__attrs_attrs__])
 
 
 def _by_text(_: Speller, value: Any) -> bytes:
-    text = repr(value) if isinstance(value, re.Pattern | range | zoneinfo.ZoneInfo) else str(value)
-    return b"V" + framed(type_name(type(value)), _text(text))
+    kind = kind_of(value)
+    text = repr(value) if issubclass(kind, re.Pattern | range | zoneinfo.ZoneInfo) else str(value)
+    return b"V" + framed(type_name(kind), _text(text))
 
 
 def _subclassed(base: type, way: _Way) -> _Way:
     """A value of a builtin's subclass: as the builtin's, but with its own class."""
-    return lambda speller, value: b"C" + framed(type_name(type(value)), way(speller, value))
+    return lambda speller, value: b"C" + framed(type_name(kind_of(value)), way(speller, value))
 
 
 def _atom_of(base: type) -> _Way:

@@ -9,7 +9,7 @@ import asyncio
 import copy
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ekiden.errors import ToolError, UsageError
 from ekiden.rounds.journal import Entry, Kind
@@ -17,8 +17,10 @@ from ekiden.rounds.retry import Retry
 from ekiden.server.codecs import NotKept, codec_of
 from ekiden.server.failures import rebuilt, remembered, told
 from ekiden.server.handlers import Run
-from ekiden.server.identity import digest_of, name_of, story_of
-from ekiden.server.spelling import ATOMS, is_context
+from ekiden.server.identity import digest_of, name_of
+from ekiden.server.plain import is_context
+from ekiden.server.spelling import ATOMS
+from ekiden.server.wording import words_for
 
 __all__ = ["FunctionStep"]
 
@@ -54,7 +56,7 @@ class FunctionStep:
     @property
     def about(self) -> str:
         """The step in words, for logs."""
-        return story_of(self._function, self._arguments)
+        return words_for(self._function, self._arguments)
 
     @property
     def running(self) -> asyncio.Future[Any] | None:
@@ -147,7 +149,7 @@ def _copied(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
 def _copied_partial(function: Callable[..., Any]) -> Callable[..., Any]:
     if not isinstance(function, functools.partial):
         return function
-    partial: functools.partial[Any] = function
+    partial = cast("functools.partial[Any]", function)  # type: ignore[redundant-cast]  # not to pyright
     names = list(partial.keywords)
     given = _copied((*partial.args, *partial.keywords.values()))
     positional = given[: len(partial.args)]

@@ -1,0 +1,45 @@
+"""A step in words, for logs: its function, where that is written, and its arguments, shortened."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, Final
+
+from ekiden.errors import UsageError
+from ekiden.server.identity import bound_by, digest_of_value, place_of
+from ekiden.server.plain import is_context, kind_of, plain_spelling
+from ekiden.server.spelling import ATOMS, SECRETS, Unidentified
+
+__all__ = ["words_for"]
+
+_MOST_OF_ONE: Final = 40
+_MOST_OF_ALL: Final = 120
+
+
+def words_for(function: Callable[..., Any], arguments: tuple[Any, ...]) -> str:
+    """What a step is; of what is secret only a digest, and of what is long only the beginning."""
+    given = [argument for argument in arguments if not is_context(argument)]
+    while isinstance(function, functools.partial):
+        given = [*bound_by(function), *given]
+        function = function.func
+    shown = _shortened(", ".join([_shown(argument) for argument in given]), _MOST_OF_ALL)
+    module = getattr(function, "__module__", None) or type(function).__module__
+    name, at, place = place_of(function).partition(" at ")
+    return f"{module}.{name}({shown}){at}{place}"
+
+
+def _shown(value: Any) -> str:
+    if type(value) in ATOMS:
+        return _shortened(repr(value), _MOST_OF_ONE)
+    kind: str = value.__class__.__qualname__
+    try:
+        plain = None if issubclass(kind_of(value), SECRETS) else plain_spelling([value])
+        if plain is not None:
+            return _shortened(plain[1:-1].decode(), _MOST_OF_ONE)
+        return f"{kind}#{digest_of_value(value)}"
+    except (Unidentified, UsageError):
+        return kind
+
+
+def _shortened(text: str, most: int) -> str:
+    text = text.encode(errors="replace").decode()
+    return text if len(text) <= most else f"{text[: most - 1]}…"
