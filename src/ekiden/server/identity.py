@@ -17,7 +17,7 @@ from types import (
     MethodWrapperType,
     ModuleType,
 )
-from typing import Any, Final, cast
+from typing import Any, Final, TypeGuard
 
 from ekiden.errors import UsageError
 from ekiden.rounds.journal import fingerprint, framed
@@ -30,17 +30,33 @@ from ekiden.server.spelling import (
     type_name,
 )
 
-__all__ = ["bound_by", "digest_of", "digest_of_value", "name_of", "place_of", "unwrapped"]
+__all__ = ["digest_of", "digest_of_value", "is_partial", "name_of", "place_of", "taken_apart", "unwrapped"]
 
 _LAMBDA: Final = "<lambda>"
 _METHODS: Final = (MethodType, BuiltinFunctionType, MethodWrapperType)
 
 
+def is_partial(value: object) -> TypeGuard["functools.partial[Any]"]:
+    """Whether a value is a partial, of whatever it may be."""
+    return isinstance(value, functools.partial)
+
+
 def unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function inside of partials."""
-    while isinstance(function, functools.partial):
+    while is_partial(function):
         function = function.func
     return function
+
+
+def taken_apart(
+    function: Callable[..., Any], arguments: tuple[Any, ...]
+) -> tuple[Callable[..., Any], list[Any]]:
+    """The function inside of partials, and all that it is given; contexts are no work."""
+    given = [argument for argument in arguments if not is_context(argument)]
+    while is_partial(function):
+        given = [*_bound_by(function), *given]
+        function = function.func
+    return function, given
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -113,10 +129,7 @@ class _Work(Speller):
 
     def step(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> bytes:
         """The whole of it."""
-        given = [argument for argument in arguments if not is_context(argument)]
-        while isinstance(function, functools.partial):
-            given = [*bound_by(function), *given]
-            function = function.func
+        function, given = taken_apart(function, arguments)
         plain = plain_spelling(given)
         identity = self._function(function, is_step=True)
         # A function that is nothing but its name is spelled as `digest_of` does it.
@@ -125,8 +138,8 @@ class _Work(Speller):
 
     def callable(self, value: Any) -> bytes:
         """A function or class within an argument or a capture."""
-        if isinstance(value, functools.partial):
-            return b"p" + framed(self.callable(value.func), *self.all(bound_by(value)))
+        if is_partial(value):
+            return b"p" + framed(self.callable(value.func), *self.all(_bound_by(value)))
         if isinstance(value, type):
             return b"K" + type_name(value)
         if isinstance(value, ModuleType):
@@ -219,9 +232,7 @@ def _is_constant(value: Any) -> bool:
     return type(value) in (tuple, frozenset) and all(_is_constant(item) for item in value)
 
 
-def bound_by(function: Callable[..., Any]) -> list[Any]:
-    """What a partial holds; contexts are no work."""
-    partial = cast("functools.partial[Any]", function)
+def _bound_by(partial: "functools.partial[Any]") -> list[Any]:
     bound: list[Any] = [value for value in partial.args if not is_context(value)]
     keywords: dict[str, Any] = {
         name: value for name, value in partial.keywords.items() if not is_context(value)

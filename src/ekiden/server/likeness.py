@@ -40,7 +40,7 @@ def _difference(value: Any, copy: Any, exact: bool, where: str) -> str | None:
     if _equal(value, copy):
         return None
     if _has_no_equality(kind) and hasattr(value, "__dict__"):
-        return _by_parts(vars(value), vars(copy), exact, where)
+        return _by_parts(value.__dict__, copy.__dict__, exact, where)
     return f"{where} is {_name(kind)} and came back with another value"
 
 
@@ -119,15 +119,14 @@ _PARTS: Final[dict[type, Callable[[Any], dict[Any, Any]]]] = {
 }
 
 
-def _parts_of(kind: type) -> Callable[[Any], dict[Any, Any]] | None:
+def _parts_of(kind: type[Any]) -> Callable[[Any], dict[Any, Any]] | None:
     if issubclass(kind, BaseModel):
         return _of_model
     if issubclass(kind, msgspec.Struct):
         return _of_struct
     if dataclasses.is_dataclass(kind):
         return _of_dataclass
-    if issubclass(kind, list | tuple):
-        return _of_sequence
-    if issubclass(kind, dict):
-        return _of_dict
+    for base, parts in _PARTS.items():
+        if issubclass(kind, base):
+            return parts
     return None

@@ -87,6 +87,8 @@ _BY_TEXT: Final = (
 )
 """Types whose `str`, or `repr` where that says more, is all that they are."""
 
+_BY_REPR: Final = (range, re.Pattern, zoneinfo.ZoneInfo)
+
 _Way: TypeAlias = "Callable[[Speller, Any], bytes]"
 
 
@@ -178,9 +180,8 @@ def _attrs(speller: Speller, value: Any) -> bytes:
 
 
 def _by_text(_: Speller, value: Any) -> bytes:
-    kind = kind_of(value)
-    text = repr(value) if issubclass(kind, re.Pattern | range | zoneinfo.ZoneInfo) else str(value)
-    return b"V" + framed(type_name(kind), _text(text))
+    by_repr = issubclass(kind_of(value), _BY_REPR)
+    return b"V" + framed(type_name(kind_of(value)), _text(repr(value) if by_repr else str(value)))
 
 
 def _subclassed(base: type, way: _Way) -> _Way:

@@ -9,7 +9,7 @@ import asyncio
 import copy
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from ekiden.errors import ToolError, UsageError
 from ekiden.rounds.journal import Entry, Kind
@@ -17,7 +17,7 @@ from ekiden.rounds.retry import Retry
 from ekiden.server.codecs import NotKept, codec_of
 from ekiden.server.failures import rebuilt, remembered, told
 from ekiden.server.handlers import Run
-from ekiden.server.identity import digest_of, name_of
+from ekiden.server.identity import digest_of, is_partial, name_of
 from ekiden.server.plain import is_context
 from ekiden.server.spelling import ATOMS
 from ekiden.server.wording import words_for
@@ -147,11 +147,9 @@ def _copied(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _copied_partial(function: Callable[..., Any]) -> Callable[..., Any]:
-    if not isinstance(function, functools.partial):
+    if not is_partial(function):
         return function
-    partial = cast("functools.partial[Any]", function)  # type: ignore[redundant-cast]  # not to pyright
-    names = list(partial.keywords)
-    given = _copied((*partial.args, *partial.keywords.values()))
-    positional = given[: len(partial.args)]
-    keywords = dict(zip(names, given[len(positional) :], strict=True))
-    return functools.partial(_copied_partial(partial.func), *positional, **keywords)
+    given = _copied((*function.args, *function.keywords.values()))
+    count = len(function.args)
+    keywords = dict(zip(function.keywords, given[count:], strict=True))
+    return functools.partial(_copied_partial(function.func), *given[:count], **keywords)

@@ -1,12 +1,11 @@
 """A step in words, for logs: its function, where that is written, and its arguments, shortened."""
 
-import functools
 from collections.abc import Callable
 from typing import Any, Final
 
 from ekiden.errors import UsageError
-from ekiden.server.identity import bound_by, digest_of_value, place_of
-from ekiden.server.plain import is_context, kind_of, plain_spelling
+from ekiden.server.identity import digest_of_value, place_of, taken_apart
+from ekiden.server.plain import kind_of, plain_spelling
 from ekiden.server.spelling import ATOMS, SECRETS, Unidentified
 
 __all__ = ["words_for"]
@@ -17,10 +16,7 @@ _MOST_OF_ALL: Final = 120
 
 def words_for(function: Callable[..., Any], arguments: tuple[Any, ...]) -> str:
     """What a step is; of what is secret only a digest, and of what is long only the beginning."""
-    given = [argument for argument in arguments if not is_context(argument)]
-    while isinstance(function, functools.partial):
-        given = [*bound_by(function), *given]
-        function = function.func
+    function, given = taken_apart(function, arguments)
     shown = _shortened(", ".join([_shown(argument) for argument in given]), _MOST_OF_ALL)
     module = getattr(function, "__module__", None) or type(function).__module__
     name, at, place = place_of(function).partition(" at ")
