@@ -8,7 +8,8 @@ import contextvars
 import functools
 import inspect
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 from typing import Any, Final, Literal, TypeAlias
 
 __all__ = ["Handler", "OnceMode", "Run", "TaskMode"]
@@ -56,16 +57,18 @@ class Handler:
         """An async function, whatever the author's was."""
 
     async def _in_thread(self, /, *arguments: Any, **keywords: Any) -> Any:
-        return await asyncio.wrap_future(_begun(self._function, *arguments, **keywords))
+        return await _in_thread(_contained, self._function, *arguments, **keywords)
 
 
 class Run:
     """One call of a function that may be cancelled; a thread cannot be, and is left behind."""
 
-    __slots__ = ("_function", "left")
+    __slots__ = ("_function", "_has_begun", "_is_cut", "_lock", "left")
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
+        self._lock = Lock()
+        self._has_begun = self._is_cut = False
         self.left: asyncio.Future[Any] | None = None
         """The thread that goes on although the call was cancelled, as long as it does."""
 
@@ -73,25 +76,33 @@ class Run:
         """What the function gives. If it is cancelled, the cancellation is raised at once."""
         if _is_async(self._function):
             return await self._function(*arguments)
-        thread = _begun(self._function, *arguments)
-        future = asyncio.wrap_future(thread)
+        thread = _in_thread(self._call, *arguments)
         try:
-            return await asyncio.shield(future)
+            return await asyncio.shield(thread)
         except asyncio.CancelledError:
-            if not thread.cancel() and not future.done():  # One that waits for a thread never begins.
-                self.left = future
-            future.add_done_callback(self._end)
+            with self._lock:
+                self._is_cut = True
+            if self._has_begun and not thread.done():
+                self.left = thread
+            thread.add_done_callback(self._end)
             raise
 
-    def _end(self, future: asyncio.Future[Any]) -> None:
+    def _call(self, /, *arguments: Any) -> Any:
+        with self._lock:
+            if self._is_cut:
+                return None  # It was cancelled while it waited for a thread: it never begins.
+            self._has_begun = True
+        return _contained(self._function, *arguments)
+
+    def _end(self, thread: asyncio.Future[Any]) -> None:
         self.left = None
-        if not future.cancelled():
-            future.exception()  # Nobody asks for it any more, and that is no reason for a warning.
+        if not thread.cancelled():
+            thread.exception()  # Nobody asks for it any more, and that is no reason for a warning.
 
 
-def _begun(function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Future[Any]:
-    context = contextvars.copy_context()
-    return _threads().submit(context.run, _contained, function, *arguments, **keywords)
+def _in_thread(function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> asyncio.Future[Any]:
+    call = functools.partial(contextvars.copy_context().run, function, *arguments, **keywords)
+    return asyncio.get_running_loop().run_in_executor(_threads(), call)
 
 
 def _contained(function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Any:
