@@ -6,7 +6,6 @@ asked, so concurrent branches wait for nobody but themselves.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final, TypeAlias
@@ -55,7 +54,9 @@ class Push:
         self._capabilities = capabilities
         self._flow = flow
         self._afterwards: list[tuple[Step, str | None]] = []
-        self._steps: set[asyncio.Task[Entry]] = set()
+        self._steps: set[asyncio.Task[None]] = set()
+        self._unwinding: set[asyncio.Task[None]] = set()
+        """Steps that were cut short and have not ended yet."""
         self._counts: dict[str, int] = {}
         self._over = False
         self._can_background = can_background
@@ -67,10 +68,13 @@ class Push:
         """
         main = asyncio.get_running_loop().create_task(self._whole(handler))
         try:
-            return await asyncio.shield(main)
+            await asyncio.wait({main})
+            while self._steps:
+                await asyncio.wait(set(self._steps))  # One that was cut short may take its time to end.
+            if main.cancelled():
+                raise RuntimeError("the handler let a cancellation escape that was not its own")
+            return main.result()
         except asyncio.CancelledError:
-            if main.done():
-                raise RuntimeError("the handler let a cancellation escape that was not its own") from None
             self._over = True
             main.cancel()
             if self._steps:
@@ -122,23 +126,35 @@ class Push:
         _not_in_a_step(self.handler, "run a step")
         name = key or f"{step.name}-{step.digest}"
         count = self._counts[name] = self._counts.get(name, 0) + 1
-        task = asyncio.get_running_loop().create_task(
-            self._perform(step, name if count == 1 else f"{name}-{count}")
-        )
+        told: asyncio.Future[Entry] = asyncio.get_running_loop().create_future()
+        work = self._perform(step, name if count == 1 else f"{name}-{count}", told)
+        task = asyncio.get_running_loop().create_task(work)
         self._steps.add(task)
         task.add_done_callback(self._steps.discard)
         try:
-            entry = await asyncio.shield(task)
+            return step.recall(await told)
         except asyncio.CancelledError:
-            if not self._over:
+            if not self._over and not task.done():
+                self._unwinding.add(task)
+                task.add_done_callback(self._unwinding.discard)
                 task.cancel()
-                await _ended(task)
             raise
-        return step.recall(entry)
 
-    async def _perform(self, step: Step, name: str) -> Entry:
+    async def _perform(self, step: Step, name: str, told: asyncio.Future[Entry]) -> None:
+        """Run a step to its end. Those that are being cut short end first."""
+        if self._unwinding:
+            await asyncio.wait(set(self._unwinding))
         current_step.set(f"{self._flow}:{name}")
-        return await step.perform()
+        try:
+            entry = await step.perform()
+            if not told.done():
+                told.set_result(entry)
+        except Exception as error:
+            if not told.done():
+                told.set_exception(error)
+        finally:
+            if step.running is not None:
+                await asyncio.wait({step.running})  # A thread cannot be cut: it ends, and is heard no more.
 
     def draw(self, what: str, make: Callable[[], Any], key: str | None = None) -> Any:
         """A new value: nobody will ask for it again."""
@@ -168,13 +184,6 @@ class Push:
             self.style = style
         elif self.style != style:
             raise mixed_styles(self.handler)
-
-
-async def _ended(task: asyncio.Task[Any]) -> None:
-    """Wait for a step that is cut short, however often its handler is cancelled meanwhile."""
-    while not task.done():
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.wait({task})
 
 
 def undeclared(needs: Mapping[str, Any]) -> str:
