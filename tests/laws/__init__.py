@@ -1,0 +1,1 @@
+"""The six laws of replay, each held to what ordinary code does."""

@@ -1,0 +1,49 @@
+"""No test of this folder may hang, and none sees what the steps of another noted."""
+
+import signal
+from collections.abc import Generator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from ekiden.stores.memory import MemoryStore
+from tests.laws import steps
+
+LONGEST = 30
+
+
+@pytest.fixture(autouse=True)
+def _bounded() -> Generator[None, None, None]:
+    def give_up(_signal: int, _frame: FrameType | None) -> None:
+        pytest.fail(f"still running after {LONGEST} s")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(LONGEST)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("EKIDEN_KEYS", "EKIDEN_KEYS_FILE", "EKIDEN_STORE"):
+        monkeypatch.delenv(name, raising=False)
+    steps.forget()
+
+
+@pytest.fixture(params=["nothing", "memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    """What a server remembers its rounds in."""
+    if request.param == "nothing":
+        return None
+    return MemoryStore() if request.param == "memory" else f"sqlite:///{tmp_path}/rounds.db"
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    """A store that several servers have in common."""
+    return MemoryStore() if request.param == "memory" else f"sqlite:///{tmp_path}/rounds.db"

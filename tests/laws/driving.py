@@ -1,0 +1,175 @@
+"""Servers of one tool, clients that say yes, and stores that fail when told to."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+from ekiden import RoundLimits, Server
+from ekiden.stores.memory import MemoryStore
+from ekiden.testing import CallFailed, Replicas, Round
+from tests.acceptance import driving
+from tests.acceptance.driving import EVERYTHING, accept, new_server, text
+from tests.tasks.driving import QUICK, TaskClient
+
+PATIENCE = 4.0
+"""Seconds after which a reply is taken never to come."""
+
+T = TypeVar("T")
+Handler = Callable[..., Awaitable[Any]]
+
+SHORT_LEASE = RoundLimits(lease_seconds=0.3)
+
+HOW = ("rounds", "replicas", "parked", "task")
+REPLAYED = ("rounds", "replicas", "task")
+
+
+def yes(_key: str, _request: dict[str, Any]) -> Any:
+    """Agree to everything."""
+    return True
+
+
+async def soon(awaitable: Awaitable[T]) -> T:
+    async with asyncio.timeout(PATIENCE):
+        return await awaitable
+
+
+def serve(
+    handler: Handler, *, store: Any = None, rounds: RoundLimits | None = None, **options: Any
+) -> Server:
+    """A server whose one tool is `handler`."""
+    server = new_server(store=store, rounds=rounds, tasks=QUICK)
+    server.add_tool(handler, **{"name": "tool", **options})
+    return server
+
+
+class Client(driving.Client):
+    """A client that says yes and loses its patience soon."""
+
+    def __init__(self, server: Any, answers: Any = yes, **options: Any) -> None:
+        super().__init__(server, answers, **options)
+
+    async def round(self, method: str, params: Mapping[str, Any]) -> Round:
+        return await soon(super().round(method, params))
+
+    async def reply(
+        self, last: Round, responses: Mapping[str, Any], arguments: Mapping[str, Any] | None = None
+    ) -> str:
+        """What the round after `last` came to, in one word or a few: never raises what a server says."""
+        try:
+            return said((await self.retry(last, responses, arguments=arguments)).result)
+        except CallFailed as error:
+            return f"error {error.code}"
+
+
+def said(result: Mapping[str, Any]) -> str:
+    """A result in a few words."""
+    if result["resultType"] == "input_required":
+        return "asks " + ", ".join(
+            sorted(r["params"]["message"] for r in result.get("inputRequests", {}).values())
+        )
+    words = str(result["content"][0]["text"])
+    return f"failed: {words}" if result.get("isError") else words
+
+
+class Runs:
+    """What every run of a handler saw."""
+
+    def __init__(self) -> None:
+        self.all: list[list[Any]] = []
+
+    def begin(self) -> list[Any]:
+        """For one more run of the handler; it appends what it sees."""
+        self.all.append([])
+        return self.all[-1]
+
+    def agree(self) -> list[Any]:
+        """Every run saw the beginning of what the longest saw, which is given."""
+        longest = max(self.all, key=len)
+        for run in self.all:
+            assert run == longest[: len(run)], self.all
+        return longest
+
+
+async def play(handler: Handler, how: str = "rounds", answers: Any = yes) -> str:
+    """Play a handler to its end, in rounds or otherwise; its text."""
+    if how == "task":
+        return await _play_task(handler, answers)
+    if how == "replicas":
+        client: Any = Replicas(lambda: serve(handler)).client(answers)
+        return text(await soon(client.call_tool("tool")))
+    server = serve(handler, resume="parked" if how == "parked" else "replay")
+    async with server.running():
+        return text(await Client(server, answers).call_tool("tool"))
+
+
+async def _play_task(handler: Handler, answers: Any) -> str:
+    server = serve(handler, store=MemoryStore(), task="required")
+    async with server.running(), asyncio.timeout(PATIENCE):
+        client = TaskClient(server)
+        task_id = await client.start()
+        while (task := await client.get(task_id))["status"] in ("working", "input_required"):
+            if task["status"] == "input_required":
+                responses = {key: accept(answers(key, r)) for key, r in task["inputRequests"].items()}
+                await client.update(task_id, responses)
+            await asyncio.sleep(0.005)
+        assert task["status"] == "completed", task
+        return text({"resultType": "complete", **task["result"]})
+
+
+async def first_then(
+    old: Handler, new: Handler, *, store: Any = None, responses: Any = None, **options: Any
+) -> str:
+    """The first round with one version of the server, the second with another: what that came to."""
+    before, after = (Client(serve(handler, store=store, **options)) for handler in (old, new))
+    first = await before.ask("tool")
+    answers = responses or {key: accept(True) for key in first.requests}
+    return await after.reply(first, answers)
+
+
+class Faulty:
+    """A store in memory whose methods fail, lie or dawdle when they are told to."""
+
+    def __init__(self) -> None:
+        self._store = MemoryStore()
+        self.failures: dict[str, int] = {}
+        """How many more calls of a method fail."""
+        self.away = False
+        """Whether nothing works at all."""
+        self.delays: dict[str, float] = {}
+        """Seconds that a method takes."""
+        self.results: dict[str, Any] = {}
+        """What a method gives instead of doing anything."""
+        self.calls: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        kept = getattr(self._store, name)
+        if name in ("peek", "tasks") or not asyncio.iscoroutinefunction(kept):
+            return kept
+
+        async def call(*arguments: Any, **keywords: Any) -> Any:
+            from ekiden import StoreUnavailable
+
+            self.calls.append(name)
+            await asyncio.sleep(self.delays.get(name, 0))
+            if self.away or self.failures.get(name, 0) > 0:
+                self.failures[name] = self.failures.get(name, 0) - 1
+                raise StoreUnavailable(f"{name}: the store is away")
+            if name in self.results:
+                return self.results[name]
+            return await kept(*arguments, **keywords)
+
+        return call
+
+
+async def settled(most: int) -> list[asyncio.Task[Any]]:
+    """The tasks that are left over when those that end by themselves have had the time to."""
+    async with asyncio.timeout(PATIENCE):
+        for _ in range(100):
+            if len(left := asyncio.all_tasks()) <= most:
+                return []
+            await asyncio.sleep(0.01)
+    return [task for task in left if task is not asyncio.current_task()]
+
+
+UNABLE = {"elicitation": EVERYTHING["elicitation"]}
+"""A client that can be asked by forms only."""
