@@ -54,19 +54,20 @@ class Client(driving.Client):
     async def reply(
         self, last: Round, responses: Mapping[str, Any], arguments: Mapping[str, Any] | None = None
     ) -> str:
-        """What the round after `last` came to, in one word or a few: never raises what a server says."""
+        """What the round after `last` came to, in a few words, whatever it is."""
         try:
             return said((await self.retry(last, responses, arguments=arguments)).result)
         except CallFailed as error:
             return f"error {error.code}"
+        except TimeoutError:
+            return "no reply"
 
 
 def said(result: Mapping[str, Any]) -> str:
     """A result in a few words."""
     if result["resultType"] == "input_required":
-        return "asks " + ", ".join(
-            sorted(r["params"]["message"] for r in result.get("inputRequests", {}).values())
-        )
+        asked = [r["params"].get("message", r["method"]) for r in result.get("inputRequests", {}).values()]
+        return f"asks {', '.join(sorted(asked))}"
     words = str(result["content"][0]["text"])
     return f"failed: {words}" if result.get("isError") else words
 
