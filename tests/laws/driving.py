@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-from ekiden import RoundLimits, Server
+from ekiden import Context, RoundLimits, Server
 from ekiden.stores.memory import MemoryStore
 from ekiden.testing import CallFailed, Replicas, Round
 from tests.acceptance import driving
@@ -40,6 +40,11 @@ def serve(
     server = new_server(store=store, rounds=rounds, tasks=QUICK)
     server.add_tool(handler, **{"name": "tool", **options})
     return server
+
+
+async def two_more_rounds(ctx: Context) -> None:
+    for n in range(2):
+        await ctx.elicit(f"{n}?", bool)
 
 
 class Client(driving.Client):

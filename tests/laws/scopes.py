@@ -83,7 +83,7 @@ async def cancelled_twice(seconds: float, work: Awaitable[Any]) -> str:
     while not task.done():
         task.cancel()
         await asyncio.sleep(0)
-    return f"cancelled: {task.cancelled()}"
+    return "cancelled" if task.cancelled() else str(task.result())
 
 
 async def anyio_group(seconds: float, work: Awaitable[Any]) -> str:
@@ -113,3 +113,6 @@ SCOPES: tuple[Scope, ...] = (
     cancelled_twice,
     anyio_group,
 )
+
+ENDING = SCOPES[:-1]
+"""Those that end as soon as what they wait for does."""

@@ -116,7 +116,9 @@ async def test_a_repeat_of_the_round_in_which_a_step_was_cut_does_not_begin_it(s
 
 
 @pytest.mark.parametrize("function", [steps.lasting, steps.lasting_thread])
-async def test_a_failing_sibling_does_not_make_a_repeat_begin_the_step_again(store: Any, function: Any) -> None:
+async def test_a_failing_sibling_does_not_make_a_repeat_begin_the_step_again(
+    store: Any, function: Any
+) -> None:
     async def tool(ctx: Context) -> str:
         await ctx.elicit("begin?", bool, key="k")
 
@@ -262,7 +264,7 @@ async def test_a_step_whose_server_stops_is_begun_once(shared: Any, function: An
 # Values that cannot be kept
 
 
-def opaque(what: str):  # type: ignore[no-untyped-def]  # noqa: ANN201  That it has no annotation is the point.
+def opaque(what: str):  # type: ignore[no-untyped-def]
     noted.append(f"begin {what}")
     return object()
 
@@ -287,7 +289,7 @@ def surrogate(what: str) -> str:
     return "\ud800"
 
 
-def bottomless(what: str):  # type: ignore[no-untyped-def]  # noqa: ANN201  As above.
+def bottomless(what: str):  # type: ignore[no-untyped-def]
     noted.append(f"begin {what}")
     value: list[Any] = []
     value.append(value)
@@ -344,7 +346,9 @@ def annotated_with_nothing_known(what: str) -> "Unknown":  # type: ignore[name-d
 
 
 @pytest.mark.parametrize("function", [annotated_in_vain, annotated_with_nothing_known])
-async def test_an_annotation_that_cannot_carry_a_value_is_refused_before_the_step_begins(function: Any) -> None:
+async def test_an_annotation_that_cannot_carry_a_value_is_refused_before_the_step_begins(
+    function: Any,
+) -> None:
     async def tool(ctx: Context) -> str:
         return str(await ctx.step(function, "pay"))
 
