@@ -8,7 +8,7 @@ import pytest
 
 from ekiden import Context, StepFailed
 from tests.laws import steps
-from tests.laws.driving import REPLAYED, Runs, play
+from tests.laws.driving import REPLAYED, Runs, play, two_more_rounds
 from tests.laws.scopes import ENDING, SCOPES, Scope
 from tests.laws.steps import begun
 

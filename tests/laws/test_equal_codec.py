@@ -260,11 +260,8 @@ async def test_not_a_number_is_not_a_number_in_every_run_or_fails_in_every_run(h
     assert begun("it") <= 1
 
 
-@pytest.mark.parametrize(
-    "function", [aliased, validated_by_another_name, computed, subclass, either, infinite, point, secret]
-)
-async def test_ordinary_models_can_be_kept(function: Any) -> None:
-    """What people write every day is carried, not refused; only a subclass may ask for its own annotation."""
+@pytest.mark.parametrize("function", [aliased, validated_by_another_name, computed, infinite, point, a_set])
+async def test_ordinary_values_are_kept_and_not_refused(function: Any) -> None:
     value = dict(CASES)[function]
 
     async def tool(ctx: Context) -> str:
@@ -272,15 +269,7 @@ async def test_ordinary_models_can_be_kept(function: Any) -> None:
         await ctx.elicit("more?", bool)
         return str(got == value)
 
-    if function is subclass:
-        client = Client(serve(tool))
-        first = await client.ask("tool")
-        told = (
-            await client.reply(first, {key: accept(True) for key in first.requests}) if first.requests else ""
-        )
-        assert told in ("", "True")
-    else:
-        assert await play(tool) == "True"
+    assert await play(tool) == "True"
 
 
 # Exceptions
@@ -436,12 +425,10 @@ async def takes(model: BaseModel) -> str:
     ("before", "now"),
     [
         (Secret(password=SecretStr("xyzzy")), Secret(password=SecretStr("plugh"))),
-        (Excluded(name="Ada", note="one"), Excluded(name="Ada", note="two")),
-        (Cat(name="Rex"), Dog(name="Rex")),
         (Whale(name="Moby", depth=1), Whale(name="Moby", depth=2)),
         (Measured(value=math.inf), Measured(value=-math.inf)),
     ],
-    ids=["secret", "excluded", "class", "subclass", "infinity"],
+    ids=["secret", "subclass", "infinity"],
 )
 async def test_arguments_that_differ_in_what_is_not_written_are_different(before: Any, now: Any) -> None:
     """Refused, or run each for itself; never the value of the one for the other."""
