@@ -1,0 +1,291 @@
+"""Uncatchable: what ends a leg is nothing that a handler's `except Exception` sees."""
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+
+from ekiden import Context, RoundLimits
+from ekiden.stores.memory import MemoryStore
+from ekiden.testing import CallFailed
+from tests.laws import steps
+from tests.laws.driving import (
+    SHORT_LEASE,
+    UNABLE,
+    Client,
+    Faulty,
+    Handler,
+    TaskClient,
+    accept,
+    first_then,
+    serve,
+)
+from tests.laws.steps import begun, noted
+
+YES = {"k": accept(True)}
+LONG_LEASE = RoundLimits(lease_seconds=60)
+
+
+def by_except(seen: list[str]) -> Handler:
+    async def tool(ctx: Context) -> str:
+        await ctx.elicit("pay?", bool, key="k")
+        try:
+            card = await ctx.step(steps.visa)
+        except Exception as error:
+            seen.append(type(error).__name__)
+            card = await ctx.step(steps.backup)
+        await ctx.elicit("receipt?", bool, key="receipt")
+        return card
+
+    return tool
+
+
+def by_suppress(seen: list[str]) -> Handler:
+    async def tool(ctx: Context) -> str:
+        await ctx.elicit("pay?", bool, key="k")
+        card = ""
+        with contextlib.suppress(Exception):
+            card = await ctx.step(steps.visa)
+        if not card:
+            seen.append("nothing")
+            card = await ctx.step(steps.backup)
+        await ctx.elicit("receipt?", bool, key="receipt")
+        return card
+
+    return tool
+
+
+def by_gather(seen: list[str]) -> Handler:
+    async def tool(ctx: Context) -> str:
+        await ctx.elicit("pay?", bool, key="k")
+        (card,) = await asyncio.gather(ctx.step(steps.visa), return_exceptions=True)
+        if isinstance(card, Exception):
+            seen.append(type(card).__name__)
+            card = await ctx.step(steps.backup)
+        await ctx.elicit("receipt?", bool, key="receipt")
+        return str(card)
+
+    return tool
+
+
+def by_group(seen: list[str]) -> Handler:
+    async def tool(ctx: Context) -> str:
+        await ctx.elicit("pay?", bool, key="k")
+        try:
+            async with asyncio.TaskGroup() as group:
+                paying = group.create_task(ctx.step(steps.visa))
+            card = paying.result()
+        except* Exception:
+            seen.append("group")
+            card = await ctx.step(steps.backup)
+        await ctx.elicit("receipt?", bool, key="receipt")
+        return card
+
+    return tool
+
+
+WAYS = [by_except, by_suppress, by_gather, by_group]
+
+
+async def _to_the_end(client: Client, first: Any, repeats: int = 5) -> str:
+    """Repeat the round until it is answered, and then the next."""
+    for _ in range(repeats):
+        try:
+            asked = await client.retry(first, YES)
+        except CallFailed as error:
+            assert error.code == -32603
+            continue
+        return await client.reply(asked, {"receipt": accept(True)})
+    return "never answered"
+
+
+@pytest.mark.parametrize("failures", [1, 3])
+@pytest.mark.parametrize("method", ["claim", "commit"])
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_store_that_fails_makes_nobody_use_the_other_card(
+    way: Any, method: str, failures: int
+) -> None:
+    store, seen = Faulty(), []
+    client = Client(serve(way(seen), store=store, rounds=SHORT_LEASE))
+    first = await client.ask("tool")
+    store.failures[method] = failures
+    assert await _to_the_end(client, first) == "visa"
+    assert noted == ["begin visa"]
+    assert seen == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_store_that_is_away_when_the_card_was_charged_makes_nobody_use_the_other(way: Any) -> None:
+    store, seen = Faulty(), []
+    client = Client(serve(way(seen), store=store, rounds=SHORT_LEASE))
+    first = await client.ask("tool")
+    store.failures["commit"] = 1_000_000
+    running = asyncio.create_task(_to_the_end(client, first))
+    await steps.until_begun("visa")
+    await asyncio.sleep(0.1)
+    assert "begin backup" not in noted
+    store.failures.clear()
+    assert await running == "visa"
+    assert noted == ["begin visa"]
+    assert seen == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_claim_that_was_lost_makes_nobody_use_the_other_card(way: Any) -> None:
+    store, seen = Faulty(), []
+    client = Client(serve(way(seen), store=store))
+    first = await client.ask("tool")
+    store.results["commit"] = False
+    assert await client.reply(first, YES) == "error -32603"
+    assert noted == ["begin visa"]
+    assert seen == []
+
+
+async def test_a_handler_that_swallows_even_cancellations_does_nothing_after_the_store_failed() -> None:
+    store = Faulty()
+
+    async def tool(ctx: Context) -> str:
+        await ctx.elicit("pay?", bool, key="k")
+        try:
+            return await ctx.step(steps.visa)
+        except BaseException:
+            return await ctx.step(steps.backup)
+
+    client = Client(serve(tool, store=store))
+    first = await client.ask("tool")
+    store.failures["claim"] = 1
+    assert await client.reply(first, YES) == "error -32603"
+    assert noted == []
+    assert await client.reply(first, YES) == "visa"
+    assert noted == ["begin visa"]
+
+
+async def test_a_clean_up_in_a_finally_runs_when_the_store_failed_and_its_steps_do_nothing() -> None:
+    store, cleaned = Faulty(), []
+
+    async def tool(ctx: Context) -> str:
+        await ctx.elicit("pay?", bool, key="k")
+        try:
+            return await ctx.step(steps.visa)
+        finally:
+            cleaned.append("cleaned")
+            await ctx.step(steps.quick, "clean up")
+
+    client = Client(serve(tool, store=store))
+    first = await client.ask("tool")
+    store.failures["claim"] = 1
+    assert await client.reply(first, YES) == "error -32603"
+    assert "cleaned" in cleaned
+    assert noted == []
+
+
+async def test_a_task_whose_store_fails_uses_one_card(tmp_path: Any) -> None:
+    store, seen = MemoryStore(), []
+    append, failures = store.tasks.append, [5]
+
+    async def flaky(*arguments: Any, **keywords: Any) -> Any:
+        from ekiden import StoreUnavailable
+
+        if failures[0]:
+            failures[0] -= 1
+            raise StoreUnavailable("away")
+        return await append(*arguments, **keywords)
+
+    store.tasks.append = flaky  # type: ignore[method-assign]  # A store that fails is what this is about.
+
+    async def tool(ctx: Context) -> str:
+        try:
+            card = await ctx.step(steps.visa)
+        except Exception as error:
+            seen.append(type(error).__name__)
+            card = await ctx.step(steps.backup)
+        return card
+
+    server = serve(tool, store=store, task="required")
+    async with server.running():
+        client = TaskClient(server)
+        assert await client.text(await client.start()) == "visa"
+    assert noted == ["begin visa"]
+    assert seen == []
+
+
+# The other ends of a leg
+
+
+async def test_a_handler_that_changed_does_not_see_that_it_is_refused() -> None:
+    def version(amount: int) -> Handler:
+        async def tool(ctx: Context) -> str:
+            try:
+                paid = await ctx.step(steps.charge, amount)
+            except Exception:
+                paid = await ctx.step(steps.backup)
+            await ctx.elicit("ok?", bool, key="k")
+            return paid
+
+        return tool
+
+    assert await first_then(version(5), version(6)) == "error -32603"
+    assert noted == ["begin charge 5"]
+
+
+@pytest.mark.parametrize("malformed", [7, {"action": "explode"}])
+async def test_a_handler_does_not_see_a_malformed_answer(malformed: Any) -> None:
+    seen: list[str] = []
+
+    async def tool(ctx: Context) -> str:
+        try:
+            await ctx.elicit("pay?", bool, key="k")
+        except Exception as error:
+            seen.append(type(error).__name__)
+            return await ctx.step(steps.backup)
+        return "fine"
+
+    client = Client(serve(tool))
+    first = await client.ask("tool")
+    assert await client.reply(first, {"k": malformed}) == "error -32602"
+    assert seen == []
+    assert noted == []
+
+
+async def test_a_handler_does_not_see_that_the_client_cannot_be_asked() -> None:
+    seen: list[str] = []
+
+    async def tool(ctx: Context) -> str:
+        await ctx.elicit("pay?", bool, key="k")
+        try:
+            await ctx.sample("poem", max_tokens=9)
+        except Exception as error:
+            seen.append(type(error).__name__)
+            await ctx.step(steps.backup)
+        return "fine"
+
+    client = Client(serve(tool), capabilities=UNABLE)
+    first = await client.ask("tool")
+    assert await client.reply(first, YES) == "error -32021"
+    assert seen == []
+    assert noted == []
+
+
+async def test_a_handler_does_not_see_that_its_round_was_answered_otherwise(store: Any) -> None:
+    """The first still runs its step when the second comes with another answer."""
+    seen: list[str] = []
+
+    async def tool(ctx: Context) -> str:
+        answer = await ctx.elicit("which?", str, key="k")
+        try:
+            return await ctx.step(steps.held, str(answer.data))
+        except Exception as error:
+            seen.append(type(error).__name__)
+            return await ctx.step(steps.backup)
+
+    client = Client(serve(tool, store=store, rounds=LONG_LEASE))
+    first = await client.ask("tool")
+    running = asyncio.create_task(client.reply(first, {"k": accept("tea")}))
+    await steps.until_begun("tea")
+    other = asyncio.create_task(client.reply(first, {"k": accept("coffee")}))
+    await asyncio.wait([other], timeout=0.1)
+    steps.gate("tea").set()
+    assert await running == "did tea"
+    assert await other == "error -32602"
+    assert (begun("coffee"), begun("backup"), seen) == (0, 0, [])
