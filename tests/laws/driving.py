@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from ekiden import Context, RoundLimits, Server
 from ekiden.stores.memory import MemoryStore
-from ekiden.testing import CallFailed, Replicas, Round
+from ekiden.testing import CallFailed, Replicas, Round, ScriptedClient
 from tests.acceptance import driving
 from tests.acceptance.driving import EVERYTHING, accept, new_server, text
 from tests.tasks.driving import QUICK, TaskClient
@@ -28,8 +28,8 @@ def yes(_key: str, _request: dict[str, Any]) -> Any:
     return True
 
 
-async def soon(awaitable: Awaitable[T]) -> T:
-    async with asyncio.timeout(PATIENCE):
+async def soon(awaitable: Awaitable[T], patience: float = PATIENCE) -> T:
+    async with asyncio.timeout(patience):
         return await awaitable
 
 
@@ -50,11 +50,13 @@ async def two_more_rounds(ctx: Context) -> None:
 class Client(driving.Client):
     """A client that says yes and loses its patience soon."""
 
+    patience = PATIENCE
+
     def __init__(self, server: Any, answers: Any = yes, **options: Any) -> None:
         super().__init__(server, answers, **options)
 
     async def round(self, method: str, params: Mapping[str, Any]) -> Round:
-        return await soon(super().round(method, params))
+        return await soon(ScriptedClient.round(self, method, params), self.patience)
 
     async def reply(
         self, last: Round, responses: Mapping[str, Any], arguments: Mapping[str, Any] | None = None
