@@ -16,6 +16,7 @@ from tests.laws.driving import (
     Client,
     Faulty,
     Handler,
+    TaskClient,
     accept,
     new_server,
     serve,
@@ -100,6 +101,23 @@ async def test_failed_calls_leave_no_task_behind(store: Any, how: str) -> None:
             first = await client.ask("tool")
             assert await client.reply(first, YES) != "no reply"
         assert await settled(before) == []
+
+
+@pytest.mark.parametrize("function", [steps.lasting, steps.lasting_thread])
+async def test_a_task_does_not_end_before_its_steps_have(function: Any) -> None:
+    async def tool(ctx: Context) -> str:
+        async def fail() -> None:
+            await steps.until_begun("pay")
+            raise ValueError("sibling")
+
+        await asyncio.gather(ctx.step(function, "pay", 0.06), fail())
+        return "never"
+
+    server = serve(tool, store=MemoryStore(), task="required")
+    async with server.running():
+        client = TaskClient(server)
+        await client.until(await client.start(), "completed", "failed")
+        assert noted == ["begin pay", "end pay"]
 
 
 # Claims that come late
