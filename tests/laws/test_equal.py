@@ -25,7 +25,7 @@ async def test_a_scope_says_the_same_of_a_step_in_every_run(scope: Scope, functi
 
     async def tool(ctx: Context) -> str:
         run = runs.begin()
-        run.append(await scope(0.01, ctx.step(function, "pay", 0.05)))
+        run.append(await scope(0.015, ctx.step(function, "pay", 0.05)))
         await ctx.elicit("more?", bool)
         run.append(await ctx.step(steps.quick, "next"))
         await ctx.elicit("and more?", bool)
@@ -42,7 +42,7 @@ async def test_a_scope_in_a_task_says_the_same_in_every_run(scope: Scope) -> Non
 
     async def tool(ctx: Context) -> str:
         run = runs.begin()
-        run.append(await scope(0.01, ctx.step(steps.lasting, "pay", 0.05)))
+        run.append(await scope(0.015, ctx.step(steps.lasting, "pay", 0.05)))
         await two_more_rounds(ctx)
         return "done"
 

@@ -28,7 +28,7 @@ EVERYWHERE += [(scope, how) for scope in SCOPES[:3] for how in ("replicas", "par
 @pytest.mark.parametrize(("scope", "how"), EVERYWHERE)
 async def test_a_step_that_a_scope_cuts_is_begun_once(scope: Scope, how: str) -> None:
     async def tool(ctx: Context) -> str:
-        ended = await scope(0.01, ctx.step(steps.lasting, "pay", 0.06))
+        ended = await scope(0.015, ctx.step(steps.lasting, "pay", 0.06))
         await four_more_rounds(ctx)
         return ended
 
@@ -39,7 +39,7 @@ async def test_a_step_that_a_scope_cuts_is_begun_once(scope: Scope, how: str) ->
 @pytest.mark.parametrize(("scope", "how"), EVERYWHERE)
 async def test_a_thread_that_a_scope_cannot_cut_is_begun_once(scope: Scope, how: str) -> None:
     async def tool(ctx: Context) -> str:
-        ended = await scope(0.01, ctx.step(steps.lasting_thread, "pay", 0.05))
+        ended = await scope(0.015, ctx.step(steps.lasting_thread, "pay", 0.05))
         await four_more_rounds(ctx)
         return ended
 
@@ -52,7 +52,7 @@ async def test_a_thread_that_a_scope_cannot_cut_is_begun_once(scope: Scope, how:
 @pytest.mark.parametrize("scope", SCOPES[:4])
 async def test_a_step_that_takes_its_cancellation_badly_is_begun_once(scope: Scope, function: Any) -> None:
     async def tool(ctx: Context) -> str:
-        ended = await scope(0.01, ctx.step(function, "pay", 0.06))
+        ended = await scope(0.015, ctx.step(function, "pay", 0.06))
         await four_more_rounds(ctx)
         return ended
 
@@ -100,8 +100,11 @@ async def test_a_step_that_is_cut_in_the_second_round_is_begun_once() -> None:
 async def test_a_repeat_of_the_round_in_which_a_step_was_cut_does_not_begin_it(store: Any) -> None:
     async def tool(ctx: Context) -> str:
         await ctx.elicit("begin?", bool, key="k")
-        with anyio.move_on_after(0.02):
-            await ctx.step(steps.lasting, "pay", 0.1)
+        paying = asyncio.ensure_future(ctx.step(steps.lasting, "pay", 0.1))
+        await steps.until_begun("pay")
+        while not paying.done():
+            paying.cancel()
+            await asyncio.sleep(0)
         await ctx.elicit("more?", bool)
         return "done"
 

@@ -97,7 +97,7 @@ async def test_failed_calls_leave_no_task_behind(store: Any, how: str) -> None:
         client = Client(server, capabilities=UNABLE)
         await client.reply(await client.ask("tool"), YES)
         before = len(asyncio.all_tasks())
-        for _ in range(20):
+        for _ in range(10):
             first = await client.ask("tool")
             assert await client.reply(first, YES) != "no reply"
         assert await settled(before) == []
@@ -123,15 +123,49 @@ async def test_a_task_does_not_end_before_its_steps_have(function: Any) -> None:
 # Claims that come late
 
 
-@pytest.mark.parametrize("how", ["fails", "asks"])
-async def test_a_claim_that_arrives_after_the_end_is_given_back(how: str) -> None:
-    store = Faulty()
-    server = serve(beside(steps.quick, late=False, how=how), store=store, rounds=LONG_LEASE)
-    client = Client(server, capabilities=UNABLE)
+def moody(moods: list[str]) -> Handler:
+    """Fails beside its step, or asks for what not every client can do; and once more it does neither."""
+
+    async def tool(ctx: Context) -> str:
+        await ctx.elicit("begin?", bool, key="k")
+
+        async def sibling() -> None:
+            match moods.pop(0) if moods else "":
+                case "fails":
+                    raise ValueError("sibling")
+                case "asks":
+                    await ctx.sample("poem", max_tokens=9)
+
+        done, _ = await asyncio.gather(ctx.step(steps.quick, "pay"), sibling())
+        return done
+
+    return tool
+
+
+@pytest.mark.parametrize("mood", ["fails", "asks"])
+async def test_a_call_that_ended_at_once_keeps_no_claim(store: Any, mood: str) -> None:
+    moods: list[str] = []
+    client = Client(serve(moody(moods), store=store, rounds=LONG_LEASE), capabilities=UNABLE)
     first = await client.ask("tool")
+    moods.append(mood)
+    told = await client.reply(first, YES)
+    assert told in ("failed: Tool 'tool' failed", "error -32021")
+    assert await client.reply(first, YES) in (told, "did pay")
+    assert begun("pay") <= 1
+
+
+@pytest.mark.parametrize("mood", ["fails", "asks"])
+async def test_a_claim_that_arrives_after_the_end_is_given_back(mood: str) -> None:
+    store, moods = Faulty(), []
+    client = Client(serve(moody(moods), store=store, rounds=LONG_LEASE), capabilities=UNABLE)
+    first = await client.ask("tool")
+    moods.append(mood)
     store.delays["claim"] = 0.1
-    told = [await client.reply(first, YES) for _ in range(3)]
-    assert "no reply" not in told
+    told = await client.reply(first, YES)
+    assert told in ("failed: Tool 'tool' failed", "error -32021")
+    await asyncio.sleep(0.1)
+    store.delays.clear()
+    assert await client.reply(first, YES) in (told, "did pay")
     assert begun("pay") <= 1
 
 
@@ -276,7 +310,7 @@ async def test_a_round_that_another_process_owned_leaves_nothing_behind(shared: 
 
     await contest(2)
     events = _events()
-    await contest(6)
+    await contest(4)
     assert _events() <= events + 1
 
 

@@ -182,7 +182,7 @@ async def test_a_clean_up_in_a_finally_runs_when_the_store_failed_and_its_steps_
 
 async def test_a_task_whose_store_fails_uses_one_card(tmp_path: Any) -> None:
     store, seen = MemoryStore(), []
-    append, failures = store.tasks.append, [5]
+    append, failures = store.tasks.append, [2]
 
     async def flaky(*arguments: Any, **keywords: Any) -> Any:
         from ekiden import StoreUnavailable
