@@ -1,7 +1,7 @@
 """No test of this folder may hang, and none sees what the steps of another noted."""
 
 import signal
-from collections.abc import Generator
+from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from ekiden.stores.memory import MemoryStore
+from ekiden.stores.sqlite import SQLiteStore
 from tests.laws import steps
+from tests.laws.driving import Faulty, settled
 
 LONGEST = 30
 
@@ -47,3 +49,14 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     """A store that several servers have in common."""
     return MemoryStore() if request.param == "memory" else f"sqlite:///{tmp_path}/rounds.db"
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def faulty(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Faulty, None]:
+    """A store that fails when told to, and in the end fails whoever still waits for it."""
+    store = MemoryStore() if request.param == "memory" else SQLiteStore(tmp_path / "rounds.db")
+    made = Faulty(store)
+    yield made
+    made.away = True
+    await settled(1, seconds=0.5)
+    await store.close()

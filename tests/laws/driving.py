@@ -11,7 +11,7 @@ from tests.acceptance import driving
 from tests.acceptance.driving import EVERYTHING, accept, new_server, text
 from tests.tasks.driving import QUICK, TaskClient
 
-PATIENCE = 4.0
+PATIENCE = 3.0
 """Seconds after which a reply is taken never to come."""
 
 T = TypeVar("T")
@@ -56,18 +56,23 @@ class Client(driving.Client):
         super().__init__(server, answers, **options)
 
     async def round(self, method: str, params: Mapping[str, Any]) -> Round:
-        return await soon(ScriptedClient.round(self, method, params), self.patience)
+        return await soon(ScriptedClient.round(self, method, params), self.patience + 1)
 
     async def reply(
         self, last: Round, responses: Mapping[str, Any], arguments: Mapping[str, Any] | None = None
     ) -> str:
         """What the round after `last` came to, in a few words, whatever it is."""
+        playing = asyncio.ensure_future(self.retry(last, responses, arguments=arguments))
         try:
-            return said((await self.retry(last, responses, arguments=arguments)).result)
+            await asyncio.wait([playing], timeout=self.patience)
+        finally:
+            playing.cancel()
+        if not playing.done():
+            return "no reply"
+        try:
+            return said(playing.result().result)
         except CallFailed as error:
             return f"error {error.code}"
-        except TimeoutError:
-            return "no reply"
 
 
 def said(result: Mapping[str, Any]) -> str:
@@ -135,10 +140,10 @@ async def first_then(
 
 
 class Faulty:
-    """A store in memory whose methods fail, lie or dawdle when they are told to."""
+    """A store whose methods fail, lie or dawdle when they are told to."""
 
-    def __init__(self) -> None:
-        self._store = MemoryStore()
+    def __init__(self, store: Any = None) -> None:
+        self._store = store or MemoryStore()
         self.failures: dict[str, int] = {}
         """How many more calls of a method fail."""
         self.away = False
@@ -169,14 +174,13 @@ class Faulty:
         return call
 
 
-async def settled(most: int) -> list[asyncio.Task[Any]]:
+async def settled(most: int, seconds: float = 1.0) -> list[asyncio.Task[Any]]:
     """The tasks that are left over when those that end by themselves have had the time to."""
-    async with asyncio.timeout(PATIENCE):
-        for _ in range(100):
-            if len(left := asyncio.all_tasks()) <= most:
-                return []
-            await asyncio.sleep(0.01)
-    return [task for task in left if task is not asyncio.current_task()]
+    for _ in range(int(seconds * 100)):
+        if len(asyncio.all_tasks()) <= most:
+            return []
+        await asyncio.sleep(0.01)
+    return [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
 
 
 UNABLE = {"elicitation": EVERYTHING["elicitation"]}
