@@ -1,6 +1,7 @@
 """Accounted for: nothing fresh begins while a step that the journal knows could be its earlier self."""
 
 import asyncio
+import functools
 import logging
 import random
 import re
@@ -347,6 +348,37 @@ async def test_a_lambda_with_a_key_or_a_function_with_arguments_is_always_possib
 
     assert await first_then(tool, tool) == "charged 5 EUR charged 5 EUR"
     assert noted == ["begin charge 5"] * 2
+
+
+@pytest.mark.parametrize("amounts", [(5, 5), (5, 6)])
+async def test_a_partial_is_known_by_what_it_holds(amounts: tuple[int, int]) -> None:
+    old, new = (does((functools.partial(steps.charge, currency="USD"), amount), "ok?") for amount in amounts)
+    told = await first_then(old, new)
+    assert told == ("charged 5 USD, True" if amounts == (5, 5) else REFUSED)
+    assert noted == ["begin charge 5"]
+
+
+@pytest.mark.parametrize("currencies", [("EUR", "EUR"), ("EUR", "USD")])
+async def test_a_partial_is_known_by_its_keywords_too(currencies: tuple[str, str]) -> None:
+    old, new = (does((functools.partial(steps.charge, 5, currency=name),), "ok?") for name in currencies)
+    told = await first_then(old, new)
+    assert told == ("charged 5 EUR, True" if len(set(currencies)) == 1 else REFUSED)
+    assert noted == ["begin charge 5"]
+
+
+async def with_context(amount: int, ctx: Context) -> str:
+    noted.append(f"begin {amount}")
+    return ctx.step_key
+
+
+async def test_a_partial_that_holds_the_context_is_the_same_in_every_round() -> None:
+    async def tool(ctx: Context) -> str:
+        key = await ctx.step(functools.partial(with_context, ctx=ctx), 5)
+        await ctx.elicit("ok?", bool, key="k")
+        return f"key: {bool(key)}"
+
+    assert await first_then(tool, tool) == "key: True"
+    assert noted == ["begin 5"]
 
 
 # What the log says
