@@ -32,7 +32,7 @@ _MOST_BYTES: Final = 64 * 1024 * 1024
 
 
 class _Round(RoundRow):
-    entries: dict[str, Entry] = msgspec.field(default_factory=dict)
+    entries: dict[str, Entry] = msgspec.field(default_factory=dict[str, Entry])
     size: int = 0
 
 

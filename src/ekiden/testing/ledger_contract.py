@@ -231,7 +231,7 @@ class LedgerContract(abc.ABC):
     async def test_entries_come_back_whatever_they_are_called(self) -> None:
         """A name that the database does not like must not fail a commit: the effect has happened."""
         names = ["s:\0nul\0", "s:" + "k" * 5000, "s:" + "k" * 5001, "s:\ud800", "s:\u6f22'\"%s?\n", ""]
-        values = [None, True, 1.5, 2**63, "\0", b"\xff", ["x" * 100_000, {"deep": [[]]}]]
+        values: list[Any] = [None, True, 1.5, 2**63, "\0", b"\xff", ["x" * 100_000, {"deep": [[]]}]]
         async with self.opened() as (one, other):
             fence = await _owned(one)
             entries = {name: _step([name[:10].encode("utf-8", "replace"), values]) for name in names}
