@@ -66,9 +66,11 @@ class _Connections:
         self.writer: sqlite3.Connection | None = None
         self.reader: sqlite3.Connection | None = None
         self.reading = threading.Lock()
+        self.writing = threading.Lock()
+        """Held by whoever uses a connection: one that is closed in another thread meanwhile is a crash."""
 
     def close(self) -> None:
-        with self.reading:
+        with self.writing, self.reading:
             for connection in (self.writer, self.reader):
                 if connection is not None:
                     connection.close()
@@ -111,7 +113,8 @@ class SQLiteFile:
                     return
                 count = min(len(self._queue), _MOST_TOGETHER)
                 batch = [self._queue.popleft() for _ in range(count)]
-            self._commit(batch)
+            with self._open.writing:
+                self._commit(batch)
             for write in batch:
                 with contextlib.suppress(RuntimeError):  # Its loop was closed meanwhile.
                     write.loop.call_soon_threadsafe(write.settle)
