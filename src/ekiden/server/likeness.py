@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 from enum import Enum
+from types import NoneType
 from typing import Any, Final
 
 import msgspec
@@ -58,6 +59,7 @@ def _equal(value: Any, copy: Any) -> bool:
     return isinstance(value, float | Decimal) and math.isnan(value) and math.isnan(copy)
 
 
+_SIMPLE: Final = (str, int, float, bool, NoneType)
 _BASES: Final = (str, int, float, bytes, dict)
 
 
@@ -71,6 +73,8 @@ def _stands_in(value: Any, copy: Any) -> bool:
 
 def _by_parts(value: dict[Any, Any], copy: dict[Any, Any], exact: bool, where: str) -> str | None:
     for name, part in value.items():
+        if type(part) in _SIMPLE and name in copy and type(part) is type(copy[name]) and part == copy[name]:
+            continue
         inner = f"{where}[{name!r}]" if not isinstance(name, _Field) else f"{where}.{name}"
         if name not in copy:
             return f"{inner[:200]} did not come back"

@@ -1,5 +1,6 @@
 """The arguments that nearly all steps have: plain JSON, which is identified fast."""
 
+import functools
 import math
 from collections.abc import Callable, Iterable
 from types import NoneType
@@ -52,4 +53,13 @@ def _is_plain(whole: Any) -> bool:
 
 def is_context(value: Any) -> bool:
     """Whether a value is a `Context`: it is bound to one call, and no part of the work."""
-    return getattr(value.__class__, "step_key", None) is not None
+    return _is_context_class(value.__class__)
+
+
+def _has_step_key(kind: type[Any]) -> bool:
+    return getattr(kind, "step_key", None) is not None
+
+
+_is_context_class: Final = cast(
+    "Callable[[type[Any]], bool]", functools.lru_cache(maxsize=1024)(_has_step_key)
+)
