@@ -353,6 +353,7 @@ async def test_a_step_gets_copies_of_its_arguments(by_partial: bool) -> None:
         step = FunctionStep(functools.partial(take, order, ctx=call), (animal,))
     else:
         step = FunctionStep(take, (order, animal, call))
+    step.prepare()
     assert step.recall(await step.perform()) is True
     assert order == {"items": [1]}
     assert animal.name == "x"
@@ -372,7 +373,7 @@ async def test_an_argument_that_cannot_be_copied_is_refused_before_the_function_
         ran.append(1)
 
     with pytest.raises(UsageError, match=r"step .*use: an argument cannot be copied.*there is one of me"):
-        await FunctionStep(use, (Stubborn(1),)).attempt()
+        FunctionStep(use, (Stubborn(1),)).prepare()
     assert ran == []
 
 

@@ -97,7 +97,9 @@ async def test_every_try_gets_arguments_of_its_own() -> None:
         return 1
 
     mine = {"n": 1}
-    entry = await FunctionStep(take, (mine,), retry=Retry(attempts=5, seconds=0), keyed=True).perform()
+    step = FunctionStep(take, (mine,), retry=Retry(attempts=5, seconds=0), keyed=True)
+    step.prepare()
+    entry = await step.perform()
     assert entry.kind == "step"
     assert found == [{"n": 1}] * 3
 

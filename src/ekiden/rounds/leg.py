@@ -178,6 +178,7 @@ class Leg(Performing, kw_only=True):
         name = self._name("s:", key, f"{step.name}-{step.digest}")
         entry = self.journal.find(name)
         if entry is None:
+            step.prepare()
             entry = await self._turn(name, step.digest, partial(self._begin_step, step, name), None, step)
         elif entry.digest != step.digest:
             self._fail(

@@ -17,7 +17,7 @@ from ekiden.rounds.turns import Waiter
 
 __all__ = ["Performing", "current_step", "current_task"]
 
-_HOLD_SECONDS: Final = 3.0
+_HOLD_SECONDS: Final = 1.0
 """How long a new step waits for another branch to come to a step of the journal. It may be busy with I/O."""
 
 current_step: ContextVar[str | None] = ContextVar("current_step", default=None)

@@ -126,6 +126,7 @@ class Push:
         _not_in_a_step(self.handler, "run a step")
         name = key or f"{step.name}-{step.digest}"
         count = self._counts[name] = self._counts.get(name, 0) + 1
+        step.prepare()
         told: asyncio.Future[Entry] = asyncio.get_running_loop().create_future()
         work = self._perform(step, name if count == 1 else f"{name}-{count}", told)
         task = asyncio.get_running_loop().create_task(work)

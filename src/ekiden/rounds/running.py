@@ -52,6 +52,10 @@ class Step(Protocol):
         """The thread that goes on although its step was cut short, if there is one."""
         ...
 
+    def prepare(self) -> None:
+        """Get ready to run. What the handler does to the arguments from now on does not reach the step."""
+        ...
+
     async def perform(self) -> Entry:
         """Run it, as often as its policy says; what it raised is an entry too."""
         ...

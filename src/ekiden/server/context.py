@@ -53,7 +53,7 @@ LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "cr
 class Context(Generic[StateT]):
     """One call, from the inside of its handler."""
 
-    __slots__ = ("_claims", "_leg", "_progress", "_responses", "_stream", "request", "state")
+    __slots__ = ("_claims", "_handler", "_leg", "_progress", "_responses", "_stream", "request", "state")
 
     def __init__(
         self,
@@ -63,6 +63,7 @@ class Context(Generic[StateT]):
         leg: Interpreter,
         claims: Claims,
         responses: Mapping[str, Any],
+        handler: Callable[..., Any] | None = None,
     ) -> None:
         self.request = request
         """The request as it came: method, params, `_meta`, HTTP headers where there are any."""
@@ -72,6 +73,7 @@ class Context(Generic[StateT]):
         self._leg = leg
         self._claims = claims
         self._responses = responses
+        self._handler = handler or _no_handler
         self._progress: float | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Context[StateT]":
@@ -192,7 +194,8 @@ class Context(Generic[StateT]):
         later one; those of the classes in `raises`, and of their subclasses, come back as themselves.
         With a `retry` policy it is tried again first.
         """
-        return await self._leg.step(FunctionStep(function, args, raises, retry, keyed=key is not None), key)
+        step = FunctionStep(function, args, raises, retry, keyed=key is not None, within=self._handler)
+        return await self._leg.step(step, key)
 
     @property
     def step_key(self) -> str:
@@ -207,7 +210,8 @@ class Context(Generic[StateT]):
 
         What it raises is logged. The handler's result stays as it is.
         """
-        self._leg.afterwards(FunctionStep(function, args, keyed=key is not None), key)
+        step = FunctionStep(function, args, keyed=key is not None, within=self._handler)
+        self._leg.afterwards(step, key)
 
     def now(self, *, key: str | None = None) -> datetime:
         """The time, the same in every round."""
@@ -297,3 +301,7 @@ class Context(Generic[StateT]):
         hang_up = getattr(self._stream, "hang_up", None)
         if hang_up is not None:
             hang_up()
+
+
+def _no_handler() -> None:
+    """Stands for the handler where nobody says which one it is."""

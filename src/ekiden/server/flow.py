@@ -177,7 +177,7 @@ class Flows:
             leg.on_fresh = functools.partial(self._arrived, call.title, time.perf_counter())
         if self.watch is not None:
             self.watch(leg)
-        context = Context(request, call.stream, call.state, leg, claims, responses)
+        context = Context(request, call.stream, call.state, leg, claims, responses, handler.function)
         if handler.context is not None:
             call.arguments[handler.context] = context
         return leg, context, leg.run(handler.call(**call.arguments))

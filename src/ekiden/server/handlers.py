@@ -32,7 +32,7 @@ TaskMode: TypeAlias = Literal["never", "deferred", "optional", "required"]
 class Handler:
     """A function, with the name of its `Context` parameter and the way it wants its rounds."""
 
-    __slots__ = ("_function", "call", "context", "is_direct", "needs", "once", "parked", "task")
+    __slots__ = ("call", "context", "function", "is_direct", "needs", "once", "parked", "task")
 
     def __init__(
         self,
@@ -44,7 +44,8 @@ class Handler:
         needs: tuple[dict[str, Any], ...] = (),
         task: TaskMode = "never",
     ) -> None:
-        self._function = function
+        self.function = function
+        """The author's."""
         self.context = context
         self.once: OnceMode = once
         self.parked = resume == "parked"
@@ -57,7 +58,7 @@ class Handler:
         """An async function, whatever the author's was."""
 
     async def _in_thread(self, /, *arguments: Any, **keywords: Any) -> Any:
-        return await _in_thread(_contained, self._function, *arguments, **keywords)
+        return await _in_thread(_contained, self.function, *arguments, **keywords)
 
 
 class Run:

@@ -81,7 +81,9 @@ class PushedCalls:
             flow=claims.flow,
             can_background=call.handler.task != "never",
         )
-        context: Context[Any] = Context(call.request, call.stream, call.state, push, claims, responses)
+        context: Context[Any] = Context(
+            call.request, call.stream, call.state, push, claims, responses, call.handler.function
+        )
         if call.handler.context is not None:
             call.arguments[call.handler.context] = context
         ended = await _ended(call, push.run(call.handler.call(**call.arguments)))

@@ -63,6 +63,10 @@ class FunctionStep:
         """The thread of a function that goes on although its step was cancelled; its value counts no more."""
         return None if self._run is None else self._run.left
 
+    def prepare(self) -> None:
+        """Copy the arguments, before it is to run: the handler may go on changing its own."""
+        self._function, self._arguments = self._copies()
+
     async def perform(self) -> Entry:
         """Run the function; what it raises is remembered as well as what it returns."""
         entry, again = await self.attempt()
@@ -75,7 +79,7 @@ class FunctionStep:
 
     async def attempt(self) -> tuple[Entry, bool]:
         """Run the function once, with copies of its arguments: what it does to them is no news of its own."""
-        function, arguments = self._copied()
+        function, arguments = (self._function, self._arguments) if self.retry is None else self._copies()
         run = self._run = Run(function)
         try:
             value = await run.call(*arguments)
@@ -112,13 +116,6 @@ class FunctionStep:
 
     def _entry(self, kind: Kind, value: Any) -> Entry:
         return Entry(kind, self.digest, value, 0, self.about)
-
-    def _copied(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        """The function and its arguments, for one run."""
-        if self.retry is not None and self._run is None:
-            # The handler may go on changing its own while the step waits for another try.
-            self._function, self._arguments = self._copies()
-        return self._copies()
 
     def _copies(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         try:

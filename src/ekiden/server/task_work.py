@@ -111,7 +111,9 @@ class ToolWork:
         bound = self._tool.parameters.bind(request.params["arguments"])
         if handler.context is not None:
             claims = _claims(self._record, by_hand)
-            context: Context[Any] = Context(request, stream, self._state, leg, claims, by_hand.new)
+            context: Context[Any] = Context(
+                request, stream, self._state, leg, claims, by_hand.new, handler.function
+            )
             bound[handler.context] = context
         return handler.call(**bound)
 
