@@ -74,14 +74,14 @@ async def test_a_round_that_runs_is_not_forgotten_for_others() -> None:
     for n in range(250):
         await store.finish(f"round {n}", await claim(store, f"round {n}"), b"x" * 200)
     assert await store.renew("long", fence, now=5.0, lease=10.0, expires=100.0)
-    assert await store.commit("long", fence, {"s:step": Entry("step", "d", 1, True)})
+    assert await store.commit("long", fence, {"s:step": Entry("step", "d", 1)})
 
 
 async def test_what_is_done_is_forgotten_before_what_was_given_back() -> None:
     store = MemoryStore()
     for n in range(50):
         fence = await claim(store, f"released {n}")
-        await store.commit(f"released {n}", fence, {"s:step": Entry("step", "d", n, True)})
+        await store.commit(f"released {n}", fence, {"s:step": Entry("step", "d", n)})
         await store.release(f"released {n}", fence)
     for n in range(50):
         await store.finish(f"done {n}", await claim(store, f"done {n}"), b"")
@@ -105,7 +105,7 @@ async def test_where_all_rounds_run_no_other_is_claimed() -> None:
 async def test_where_running_rounds_hold_all_the_bytes_no_other_is_claimed() -> None:
     store = MemoryStore()
     fence = await claim(store, "large")
-    assert await store.commit("large", fence, {"s:step": Entry("step", "d", "x" * 20_000, True)})
+    assert await store.commit("large", fence, {"s:step": Entry("step", "d", "x" * 20_000)})
     with pytest.raises(StoreUnavailable, match="bytes"):
         await claim(store, "one more")
     assert await store.finish("large", fence, b"")
@@ -116,5 +116,5 @@ async def test_an_entry_that_is_committed_again_is_not_counted_twice() -> None:
     store = MemoryStore()
     fence = await claim(store, "again")
     for _ in range(100):
-        assert await store.commit("again", fence, {"s:step": Entry("step", "d", "x" * 1000, True)})
+        assert await store.commit("again", fence, {"s:step": Entry("step", "d", "x" * 1000)})
     await claim(store, "one more")

@@ -61,7 +61,7 @@ class TestPostgres(LedgerContract):
 
 # Stores of before
 
-_OLD_ENTRIES = {key: encode_entry(Entry("step", "digest", key, True)) for key in ("s:a", "s:b")}
+_OLD_ENTRIES = {key: encode_entry(Entry("step", "digest", key)) for key in ("s:a", "s:b")}
 
 
 async def check_kept(ledger: Ledger) -> None:
@@ -70,7 +70,7 @@ async def check_kept(ledger: Ledger) -> None:
     assert isinstance(claim, Claimed)
     assert claim.fence == 2
     assert {key: entry.value for key, entry in claim.entries.items()} == {"s:a": "s:a", "s:b": "s:b"}
-    assert await ledger.commit("round", 2, {"s:a": Entry("step", "digest", "again", True)})
+    assert await ledger.commit("round", 2, {"s:a": Entry("step", "digest", "again")})
     await ledger.release("round", 2)
     claim = await ledger.claim("round", "yes", now=1.0, lease=10.0, expires=100.0)
     assert isinstance(claim, Claimed)

@@ -211,7 +211,7 @@ async def test_a_round_that_may_have_been_lost_begins_no_other_step(tmp_path: Pa
         await mine.recall()
     assert mine.lost
     with pytest.raises(Ended):
-        await mine.commit({"s:1": Entry("step", "", 1, True)})
+        await mine.commit({"s:1": Entry("step", "", 1)})
     assert await theirs.finish(Complete({"theirs": True})) == Complete({"theirs": True})
     assert await mine.finish(Complete({"mine": True})) == Complete({"theirs": True})
     assert not await renewals()
@@ -497,7 +497,7 @@ async def test_a_refusal_says_why() -> None:
     once = Once(MemoryStore(), time.time, lease=LEASE, keep=100.0)
     mine = RoundClaim(once, "flow.1", "token", {})
     await mine.own()
-    await mine.commit({"s:1": Entry("step", "", 1, True)})
+    await mine.commit({"s:1": Entry("step", "", 1)})
     other = await RoundClaim(once, "flow.1", "another", {}).look()
     assert isinstance(other, Failed)
     assert "other answers or another requestState" in other.error.message

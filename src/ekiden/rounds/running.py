@@ -130,9 +130,10 @@ class Running(Opaque):
         loop = self._loop = asyncio.get_running_loop()
         self._thread = get_ident()
         self._stretch = FirstStretch(loop)
-        main = self._main = self._stretch.run(self._whole(handler), self.handler)
-        if not main.done():
-            main.add_done_callback(self._on_done)
+        # The task is in no local variable: what a handler that began at once has raised leads to this frame.
+        self._main = self._stretch.run(self._whole(handler), self.handler)
+        if not self._main.done():
+            self._main.add_done_callback(self._on_done)
             if BEGINS_AT_ONCE:
                 self._after_first_stretch()
             else:
@@ -143,8 +144,8 @@ class Running(Opaque):
                 if inspect.getcoroutinestate(handler) == inspect.CORO_CREATED:
                     handler.close()  # It was cancelled before it began.
                 raise
-        elif self._ending is not None and not main.cancelled():
-            self._dropped(main.exception())
+        elif self._ending is not None and not self._main.cancelled():
+            self._dropped(self._main.exception())
         return await self._conclude() if self._steps else self._concluded()
 
     def _after_first_stretch(self) -> None:

@@ -17,10 +17,10 @@ from ekiden.rounds.journal import Entry, fingerprint, framed
 from ekiden.rounds.ledger import Busy, Claim, Claimed, Ledger, Recorded, Refused
 from ekiden.rounds.leg import Ended
 from ekiden.rounds.outcome import Failed, Outcome
+from ekiden.server.contenders import Contenders, Contest
 from ekiden.server.enduring import insist, to_the_end
 from ekiden.server.kept_outcomes import decode_outcome, encode_outcome
 from ekiden.server.lease import Lease
-from ekiden.server.turns import Turn, Turns
 from ekiden.wire.json import canonical
 
 __all__ = ["Once", "RoundClaim"]
@@ -44,7 +44,7 @@ class Once:
         self.lease = lease
         self.keep = keep
         """How long an outcome is remembered: as long as a token that leads to its round can be used."""
-        self.turns = Turns()
+        self.contenders = Contenders()
         self.is_stopping = False
         """Set by a server that must end: nobody waits for a store that is away any more."""
         self._purged_at = clock()
@@ -82,7 +82,7 @@ class RoundClaim(Opaque):
     claimed: Claimed | None = None
     """What makes the round ours: it is claimed when a step first needs it."""
     _lease: Lease | None = None
-    _turn: Turn | None = None
+    _contest: Contest | None = None
     _history: str | None = None
     _is_over: bool = False
     _single: asyncio.Lock | None = None
@@ -136,42 +136,42 @@ class RoundClaim(Opaque):
 
     async def _pursue(self) -> None:
         """Become the owner, or raise what there is instead."""
-        turns, key = self._once.turns, (self._round_id, self.history)
-        turn = turns.join(key)
+        contenders, key = self._once.contenders, (self._round_id, self.history)
+        contest = contenders.join(key)
         try:
-            await turn.wait()
+            await contest.wait()
             try:
-                if turn.ended is None:
-                    claim = await self._ask(turn)
+                if contest.ended is None:
+                    claim = await self._ask(contest)
                     if isinstance(claim, Claimed):
-                        self.claimed, self._turn = claim, turn
+                        self.claimed, self._contest = claim, contest
                         return
-                    turn.ended = claim
-                raise Ended(_outcome(turn.ended))
+                    contest.ended = claim
+                raise Ended(_outcome(contest.ended))
             finally:
                 if self.claimed is None:
-                    turn.lock.release()
+                    contest.lock.release()
         finally:
             if self.claimed is None:
-                turns.leave(key)
+                contenders.leave(key)
 
-    async def _ask(self, turn: Turn) -> Claimed | Recorded | Refused:
+    async def _ask(self, contest: Contest) -> Claimed | Recorded | Refused:
         """Ask the store until the round is ours or has ended."""
         lease, time = self._once.lease, asyncio.get_running_loop().time
         answered_at = time()
         while not self._is_over:
             try:
-                claim = await self._claim(turn.watch.given_up(time(), lease))
+                claim = await self._claim(contest.watch.given_up(time(), lease))
             except StoreUnavailable as error:
-                turn.watch.interrupted()
-                if not turn.watch.has_begun or not self._may_wait(time() - answered_at):
-                    turn.fail(error)
+                contest.watch.interrupted()
+                if not contest.watch.has_begun or not self._may_wait(time() - answered_at):
+                    contest.fail(error)
                     raise
             else:
                 if not isinstance(claim, Busy):
                     return claim
                 answered_at = time()
-                turn.watch.note(claim, answered_at, lease)
+                contest.watch.note(claim, answered_at, lease)
             await asyncio.sleep(min(_POLL_SECONDS, lease / 10))
         raise _taken_over()
 
@@ -266,11 +266,11 @@ class RoundClaim(Opaque):
         self.claimed = None
         if self._lease is not None:
             self._lease.end()
-        turn, self._turn = self._turn, None
-        if turn is not None:
-            turn.ended = ended
-            turn.lock.release()
-            self._once.turns.leave((self._round_id, self.history))
+        contest, self._contest = self._contest, None
+        if contest is not None:
+            contest.ended = ended
+            contest.lock.release()
+            self._once.contenders.leave((self._round_id, self.history))
 
     # Insisting
 

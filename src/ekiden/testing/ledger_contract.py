@@ -24,7 +24,7 @@ _EXPIRES: Final = 5000.0
 
 
 def _step(value: Any) -> Entry:
-    return Entry("step", "digest", value, True)
+    return Entry("step", "digest", value)
 
 
 async def _claim(

@@ -10,7 +10,7 @@ from typing import Final
 from ekiden.errors import StoreUnavailable
 from ekiden.rounds.ledger import Busy, Recorded, Refused
 
-__all__ = ["Turn", "Turns", "Watch"]
+__all__ = ["Contenders", "Contest", "Watch"]
 
 _LONGEST_GAP: Final = 1 / 4
 _WATCHED: Final = 1 / 2
@@ -49,7 +49,7 @@ class Watch:
         return self._owner if is_steady and self._last - self._since >= lease * _WATCHED else None
 
 
-class Turn:
+class Contest:
     """One round with one history, in one process. Whoever holds `lock` asks the store, or owns the round."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Turn:
         self._problem: StoreUnavailable | None = None
 
     async def wait(self) -> None:
-        """Wait for the turn. If the store failed meanwhile, that counts for all who waited."""
+        """Wait until nobody else asks. If the store failed meanwhile, that counts for all who waited."""
         came = asyncio.get_running_loop().time()
         await self.lock.acquire()
         if self._problem is not None and self._failed_at >= came:
@@ -73,26 +73,26 @@ class Turn:
         self._failed_at, self._problem = asyncio.get_running_loop().time(), problem
 
 
-class Turns:
+class Contenders:
     """The rounds that this process runs or waits for; empty when it does neither."""
 
     def __init__(self) -> None:
-        self._turns: dict[tuple[str, str], Turn] = {}
+        self._contests: dict[tuple[str, str], Contest] = {}
 
     def __len__(self) -> int:
-        return len(self._turns)
+        return len(self._contests)
 
-    def join(self, key: tuple[str, str]) -> Turn:
+    def join(self, key: tuple[str, str]) -> Contest:
         """Become one of those who want a round; `leave` when that is over."""
-        turn = self._turns.get(key)
-        if turn is None:
-            turn = self._turns[key] = Turn()
-        turn.members += 1
-        return turn
+        contest = self._contests.get(key)
+        if contest is None:
+            contest = self._contests[key] = Contest()
+        contest.members += 1
+        return contest
 
     def leave(self, key: tuple[str, str]) -> None:
         """One fewer wants the round."""
-        turn = self._turns[key]
-        turn.members -= 1
-        if turn.members == 0:
-            del self._turns[key]
+        contest = self._contests[key]
+        contest.members -= 1
+        if contest.members == 0:
+            del self._contests[key]
