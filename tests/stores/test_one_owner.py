@@ -45,7 +45,7 @@ def working(work: Work, store: Any, *, lease: float = LEASE, once: Any = "auto")
     @server.tool(once=once)
     async def tool(ctx: Context) -> str:
         answer = await ctx.elicit("ok?", bool, key="k")
-        return await ctx.step(work.do) if answer.data else "nothing done"
+        return await ctx.step(work.do, key="work") if answer.data else "nothing done"
 
     return server
 
