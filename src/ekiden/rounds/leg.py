@@ -30,7 +30,17 @@ from ekiden.rounds.performing import Performing, current_step, current_task
 from ekiden.rounds.running import Ended, Restart, Step, Suspended, malformed
 from ekiden.rounds.turns import Waiter
 
-__all__ = ["BACKGROUND", "Ended", "Leg", "Restart", "Step", "Suspended", "check_key", "current_step"]
+__all__ = [
+    "BACKGROUND",
+    "SOON",
+    "Ended",
+    "Leg",
+    "Restart",
+    "Step",
+    "Suspended",
+    "check_key",
+    "current_step",
+]
 
 _log = logging.getLogger("ekiden.rounds")
 
@@ -41,6 +51,12 @@ _UNANSWERED: Final = object()
 
 _PATIENCE: Final = 100
 """A handler that swallows cancellation and goes on calling effects is blocked for ever after this many."""
+
+_AFTERWARDS: Final = -1
+"""The branch of steps that are run when the handler has returned."""
+
+SOON: Final = 0.001
+"""Seconds. Clocks are no more exact than that: a sleep that is over so soon is over."""
 
 _LONGEST_KEY: Final = 1000
 """Bytes. Databases do not index much longer ones."""
@@ -63,6 +79,7 @@ class Leg(Performing, kw_only=True):
     style: str | None = None
     """How the handler asks: with effects (`asks`), or by itself (`manual`)."""
     _afterwards: list[tuple[Step, str | None]] = []
+    _winding_up: bool = False
     _deaf: int = 0
     _counts: dict[str, tuple[int, asyncio.Task[Any] | None]] = {}
     _branches: dict[asyncio.Task[Any] | None, int] = {}
@@ -94,7 +111,9 @@ class Leg(Performing, kw_only=True):
     async def _wind_up(self) -> None:
         """Run the `on_complete` steps. What they raise does not undo what the handler did."""
         for missing in self.journal.missing_steps():
-            self._fail(self._vanished(missing, "it returned without it"))
+            if self.journal.entries[missing].branch != _AFTERWARDS:
+                self._fail(self._vanished(missing, "it returned without it"))
+        self._winding_up = True
         for step, key in self._afterwards:
             try:
                 await self.step(step, key)
@@ -313,7 +332,11 @@ class Leg(Performing, kw_only=True):
             await self._turn(name, "", begin)
 
     def _begin_sleep(self, name: str, until: float, branch: int) -> None:
-        self._loop.call_later(max(0.0, until - self.clock()), self._awake, name, branch)
+        remaining = until - self.clock()
+        if remaining < SOON:
+            self._awake(name, branch)
+        else:
+            self._loop.call_later(remaining, self._awake, name, branch)
 
     def _awake(self, name: str, branch: int) -> None:
         if self._turns is not None and not self._over and name in self._turns.waiting:
@@ -373,6 +396,8 @@ class Leg(Performing, kw_only=True):
 
     def _branch_of(self, name: str) -> int:
         """Which of the handler's tasks this is: the one that did the first thing which it does again, too."""
+        if self._winding_up:
+            return _AFTERWARDS
         if self._stretch.alone or (task := asyncio.current_task()) is self._main:
             return 0
         branch = self._branches.get(task)

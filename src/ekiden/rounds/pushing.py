@@ -14,6 +14,7 @@ from ekiden.errors import ToolError, UsageError
 from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer, declares
 from ekiden.rounds.journal import Entry
 from ekiden.rounds.leg import Step, current_step, mixed_styles, not_for_tasks
+from ekiden.rounds.performing import current_task
 
 __all__ = ["CannotAsk", "Push", "SendAsk"]
 
@@ -55,8 +56,10 @@ class Push:
         self._flow = flow
         self._afterwards: list[tuple[Step, str | None]] = []
         self._steps: set[asyncio.Task[None]] = set()
-        self._unwinding: set[asyncio.Task[None]] = set()
-        """Steps that were cut short and have not ended yet."""
+        self._performing: set[asyncio.Task[Any]] = set()
+        """Steps whose functions run right now."""
+        self._unwinding: dict[asyncio.Task[Any], asyncio.Future[None]] = {}
+        """Those of them that were cut short and have not ended yet."""
         self._counts: dict[str, int] = {}
         self._over = False
         self._can_background = can_background
@@ -135,17 +138,20 @@ class Push:
         try:
             return step.recall(await told)
         except asyncio.CancelledError:
-            if not self._over and not task.done():
-                self._unwinding.add(task)
-                task.add_done_callback(self._unwinding.discard)
+            if not self._over and task in self._performing:
+                self._unwinding[task] = asyncio.get_running_loop().create_future()
                 task.cancel()
             raise
 
     async def _perform(self, step: Step, name: str, told: asyncio.Future[Entry]) -> None:
         """Run a step to its end. Those that are being cut short end first."""
         if self._unwinding:
-            await asyncio.wait(set(self._unwinding))
+            await asyncio.wait(set(self._unwinding.values()))
+        if told.done():
+            return  # It was cut before it began.
         current_step.set(f"{self._flow}:{name}")
+        task = current_task()
+        self._performing.add(task)
         try:
             entry = await step.perform()
             if not told.done():
@@ -154,6 +160,9 @@ class Push:
             if not told.done():
                 told.set_exception(error)
         finally:
+            self._performing.discard(task)
+            if (unwound := self._unwinding.pop(task, None)) is not None:
+                unwound.set_result(None)
             if step.running is not None:
                 await asyncio.wait({step.running})  # A thread cannot be cut: it ends, and is heard no more.
 

@@ -14,7 +14,7 @@ from ekiden.errors import InternalError, MissingCapability
 from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer, declares
 from ekiden.rounds.journal import Entry, Journal
 from ekiden.rounds.ledger import RoundMemory
-from ekiden.rounds.leg import BACKGROUND, Ended, Leg, Step, Suspended
+from ekiden.rounds.leg import BACKGROUND, SOON, Ended, Leg, Step, Suspended
 from ekiden.rounds.outcome import Failed
 from ekiden.rounds.turns import Waiter
 from ekiden.tasks.moves import Suspension
@@ -279,7 +279,7 @@ class TaskLeg(Leg, kw_only=True):
         tries = _tries(name)
         failed = self.journal.find(tries)
         self.journal.backlog.pop(tries, None)
-        if failed is None or failed.value[1] <= self.clock():
+        if failed is None or failed.value[1] - self.clock() < SOON:
             super()._begin_step(step, name, branch)
         else:
             self._try_at(failed.value[1], step, name, branch)
