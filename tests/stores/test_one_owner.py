@@ -189,11 +189,12 @@ async def test_a_renewal_that_hangs_is_left_behind_for_the_next(tmp_path: Path) 
     await soon(work.has_begun.wait())
     repeat = asyncio.create_task(said_yes(other, first))
     done, _ = await asyncio.wait({running, repeat}, timeout=4.0)
-    assert not done
+    hang.set()
     assert hung
+    assert not done
     work.may_end.set()
     assert await running == await repeat == "work 1"
-    hang.set()
+    assert work.begun == ["work"]
     for store in stores:
         await store.close()
 
