@@ -280,7 +280,9 @@ async def test_a_commit_is_not_broken_off_when_the_client_leaves(tmp_path: Path)
 
 async def test_a_call_that_failed_leaves_no_lease_and_no_renewal(tmp_path: Path) -> None:
     path = tmp_path / "rounds.db"
-    server = new_server(store=f"sqlite:///{path}", rounds=RoundLimits(lease_seconds=LEASE))
+    store = SQLiteStore(path)
+    await store.migrate()
+    server = new_server(store=store, rounds=RoundLimits(lease_seconds=LEASE))
 
     @server.tool
     async def tool(ctx: Context) -> str:
@@ -303,6 +305,7 @@ async def test_a_call_that_failed_leaves_no_lease_and_no_renewal(tmp_path: Path)
         async with asyncio.timeout(5.0):
             while leased(path) or await renewals() or held_by(server._flows._once):
                 await asyncio.sleep(0.01)
+    await store.close()
 
 
 class Slow(MemoryStore):
