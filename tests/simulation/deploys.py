@@ -1,0 +1,26 @@
+"""A new version of a program: what a deploy in the middle of a call may bring."""
+
+from random import Random
+
+from tests.simulation.programs import Node, Program, nodes, with_parts
+
+__all__ = ["deployed"]
+
+
+def deployed(program: Program, kind: str, rng: Random) -> Program:
+    """The program as its next version has it."""
+    body = program.body
+    if kind in ("more", "front"):
+        number = max(node.number for node in nodes(body)) + 1
+        asks = Node("ask", number, (), {"form": "str", "quiet": True})
+        return Program(with_parts(body, (*body.parts, asks) if kind == "more" else (asks, *body.parts)))
+    steps = [node.number for node in nodes(body) if node.kind == "step" and not node["keyed"]]
+    return Program(_changed(body, rng.choice(steps), kind)) if steps else program
+
+
+def _changed(node: Node, number: int, kind: str) -> Node:
+    if node.number != number:
+        return with_parts(node, tuple(_changed(part, number, kind) for part in node.parts))
+    if kind == "removed":
+        return Node("pass", number)
+    return Node("step", number, (), {**node.more, kind: True})

@@ -1,0 +1,90 @@
+"""Faults: what goes wrong in a world, as data. A schedule is a list of them; each can be left out alone."""
+
+from dataclasses import dataclass
+from random import Random
+
+__all__ = ["Fault", "Setting", "draw_setting"]
+
+LEASE = 3.0
+"""Seconds that a claim lasts without a sign of life."""
+
+BY_REQUEST = ("drop", "double", "leave", "late", "nonsense", "unfit", "stranger", "partial", "partial", "blind")
+"""The reply is lost; the request comes twice; the client goes away and comes back; it answers late, with
+what is no answer, with what breaks the form, with a key that nobody asked, with a part; it says that it cannot be asked."""
+BY_STORE = ("store_before", "store_after", "store_slow", "store_away")
+"""`StoreUnavailable` before the call took effect, or after; a slow call; a store that is away for a while."""
+CRASHES = ("crash_store_before", "crash_store_after", "crash_begin", "crash_end")
+"""A worker dies around a call to its store, or when an effect begins or ends."""
+DEPLOYS = ("more", "front", "removed", "changed", "renamed")
+"""A new version asks one more question at the end or in front; a step is gone, has another argument, another name."""
+BAD_DEPLOYS = ("removed", "changed", "renamed")
+AFTERWARDS = ("again", "fork")
+"""When all is over the client repeats a round, with the same answers or with others."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that goes wrong the `at`-th time that it can."""
+
+    kind: str
+    at: int
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The world of a seed: how the program is run, by whom, and what goes wrong."""
+
+    mode: str
+    store: str = "none"
+    workers: int = 1
+    options: tuple[tuple[str, object], ...] = ()
+    faults: tuple[Fault, ...] = ()
+    skews: tuple[float, ...] = (0.0, 0.0, 0.0)
+
+    def has(self, *kinds: str) -> bool:
+        return any(fault.kind in kinds for fault in self.faults)
+
+
+def draw_setting(seed: int, mode: str) -> Setting:
+    """The world of a seed in one mode."""
+    rng = Random(f"world {mode} {seed}")
+    if mode == "push":
+        return Setting("push")
+    if mode == "parked":
+        kinds = [kind for kind in BY_REQUEST if kind not in ("drop", "double", "leave")]
+        return Setting("parked", options=(("resume", "parked"),), faults=_some(rng, kinds, 2))
+    if mode == "tasks":
+        store = rng.choice(("memory", "memory", "memory", "sqlite"))
+        task = rng.choice(("required", "deferred"))
+        kinds = [*(kind for kind in BY_REQUEST if kind != "blind"), *BY_STORE, *BY_STORE, *CRASHES]
+        return Setting(
+            "tasks", store, rng.randint(1, 3), (("task", task),), _some(rng, kinds, 4), _skews(rng)
+        )
+    store = rng.choice(("none", "memory", "memory", "memory", "memory", "sqlite"))
+    if store == "none":
+        return Setting("rounds", faults=_some(rng, [*BY_REQUEST, *AFTERWARDS, *DEPLOYS], 3))
+    kinds = [*BY_REQUEST, *BY_STORE, *BY_STORE, *CRASHES, *CRASHES, *AFTERWARDS, *DEPLOYS[: rng.choice((2, 5))]]
+    options = (("once", True),) if rng.random() < 0.2 else ()
+    return Setting("rounds", store, rng.randint(1, 3), options, _some(rng, kinds, 4), _skews(rng))
+
+
+def _some(rng: Random, kinds: list[str], most: int) -> tuple[Fault, ...]:
+    if rng.random() < 0.15:
+        return ()
+    chosen = (rng.choice(kinds) for _ in range(rng.randint(1, most)))
+    return tuple(_fault(rng, kind) for kind in chosen)
+
+
+def _fault(rng: Random, kind: str) -> Fault:
+    if kind in BY_REQUEST:
+        return Fault(kind, rng.randint(1, 5), rng.choice((0.0, 0.05, 0.4, 1.5, 5.0)))
+    if kind in DEPLOYS or kind in AFTERWARDS:
+        return Fault(kind, rng.randint(1, 4))
+    if kind in ("crash_begin", "crash_end"):
+        return Fault(kind, rng.randint(1, 4), rng.choice((0.0, 1.0, LEASE + 1)))
+    return Fault(kind, rng.randint(1, 10), rng.choice((0.1, 0.7, LEASE / 2)))
+
+
+def _skews(rng: Random) -> tuple[float, ...]:
+    return tuple(rng.choice((0.0, 0.0, 0.2, -0.2)) for _ in range(3))

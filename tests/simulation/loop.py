@@ -1,0 +1,120 @@
+"""An event loop whose time is virtual: where nothing is ready, the clock jumps to the next timer.
+
+Everything else is asyncio's own, the order of ready callbacks above all. Nothing ever waits, and nothing
+runs in a second thread: a simulated hour costs as much as its callbacks.
+"""
+
+import asyncio
+import contextvars
+import functools
+from asyncio import base_events
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["Deadlock", "TooLong", "VirtualLoop"]
+
+
+class Deadlock(BaseException):
+    """Nothing is ready, no timer is set, and the main coroutine has not ended."""
+
+
+class TooLong(BaseException):
+    """More passes of the loop than any simulated call may need."""
+
+
+class _NoSelector:
+    """Takes the place of the selector: what would be a wait moves the clock."""
+
+    def __init__(self, loop: "VirtualLoop") -> None:
+        self._loop = loop
+
+    def select(self, timeout: float | None) -> list[Any]:
+        loop = self._loop
+        loop.passes += 1
+        if loop.passes > loop.most_passes:
+            raise TooLong(f"{loop.passes} passes of the loop")
+        if timeout is None:
+            raise Deadlock(f"nothing is left to wait for at {loop.time():.2f} s")
+        if timeout > 0:
+            loop.now += timeout
+        return []
+
+
+class VirtualLoop(base_events.BaseEventLoop):
+    """Time starts at 0. Tasks know their `owner`: what `owner` gave when they were made."""
+
+    def __init__(
+        self, owner: contextvars.ContextVar[Any], most_passes: int = 200_000
+    ) -> None:
+        super().__init__()
+        self._selector = _NoSelector(self)
+        self.now = 0.0
+        self.passes = 0
+        self.most_passes = most_passes
+        self.threads = 0
+        """Simulated threads that run right now."""
+        self.thread_seconds = 0.0
+        """How long the simulated thread takes that is being called; the function sets it."""
+        self.problems: list[str] = []
+        """What would have been logged as never retrieved, or raised in a callback."""
+        self._owner = owner
+        self.set_exception_handler(self._note)
+        self.set_task_factory(_make_task)
+
+    def time(self) -> float:
+        return self.now
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        pass
+
+    def _write_to_self(self) -> None:
+        pass
+
+    def _note(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self.problems.append(f"{context.get('message')}: {context.get('exception')!r}")
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        """Call `func` on the next pass; its value comes when its thread ends. It cannot be cancelled."""
+        future: asyncio.Future[Any] = self.create_future()
+        self.threads += 1
+        self.call_soon(self._begin_thread, future, functools.partial(func, *args))
+        return future
+
+    def _begin_thread(self, future: asyncio.Future[Any], call: Callable[[], Any]) -> None:
+        self.thread_seconds = 0.0
+        try:
+            value, error = call(), None
+        except Exception as raised:
+            value, error = None, raised
+        self.call_later(self.thread_seconds, self._end_thread, future, value, error)
+
+    def _end_thread(self, future: asyncio.Future[Any], value: Any, error: Exception | None) -> None:
+        self.threads -= 1
+        if future.done():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(value)
+
+    def timers(self) -> int:
+        """Timers that are still to fire."""
+        return sum(not handle.cancelled() for handle in self._scheduled)  # type: ignore[attr-defined]
+
+    def owner(self, task: asyncio.Task[Any]) -> Any:
+        """Who made a task, where that is known."""
+        if hasattr(task, "get_context"):
+            return task.get_context().get(self._owner)
+        return getattr(task, "owner", None)
+
+    def task_made(self, task: asyncio.Task[Any], context: contextvars.Context | None) -> None:
+        """Note who made a task: Python 3.11 does not tell its context."""
+        task.owner = self._owner.get(None) if context is None else context.get(self._owner)  # type: ignore[attr-defined]
+
+
+def _make_task(loop: VirtualLoop, coro: Any, context: Any = None, **options: Any) -> asyncio.Task[Any]:
+    task = asyncio.Task(coro, loop=loop, context=context, **options)
+    loop.task_made(task, context)
+    return task

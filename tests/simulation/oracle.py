@@ -1,0 +1,211 @@
+"""The oracle: which laws a case has broken, in words.
+
+The measure is the push interpreter: it runs the handler once, without replay, so there is nothing that it
+could get wrong. What it gives without any fault is what every other world must give.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from tests.simulation.case import Happened, happen
+from tests.simulation.faults import BAD_DEPLOYS, DEPLOYS, Setting
+from tests.simulation.programs import Program, nodes
+from tests.simulation.running import Event, Run
+from tests.simulation.world import Effect
+
+__all__ = ["Violation", "judge"]
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A law that was broken."""
+
+    law: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.law}: {self.detail}"
+
+
+def judge(happened: Happened) -> list[Violation]:
+    """All laws that a case has broken."""
+    if happened.endless:
+        return [Violation("ends", happened.endless), *_once(happened)]
+    found = [*_once(happened), *_left(happened), *_uncatchable(happened)]
+    world = happened.world
+    if not world.program.loose:
+        found += _equal(happened)
+        if not world.setting.has(*BAD_DEPLOYS):
+            found += [*_ended_well(happened), *_deterministic(happened)]
+            found += [*_as_pushed(happened), *_told(happened), *_forks(happened)]
+        else:
+            found += _accounted(happened)
+    return found
+
+
+# Law 1: once
+
+
+def _once(happened: Happened) -> list[Violation]:
+    begun: dict[tuple[str, str], list[Effect]] = defaultdict(list)
+    for effect in happened.world.effects:
+        begun[effect.flow, effect.label].append(effect)
+    found = []
+    for (_, label), effects in begun.items():
+        most = 3 if effects[0].run.node(label)["value"] == "retried" else 1
+        excused = sum(_died_before_record(happened, effect) for effect in effects)
+        if len(effects) > most + excused * most:
+            times = ", ".join(f"{e.began:.2f} s on worker {e.worker.number}" for e in effects)
+            found.append(Violation("once", f"step {label} began {len(effects)} times: {times}"))
+    return found
+
+
+def _died_before_record(happened: Happened, effect: Effect) -> bool:
+    """A process that dies between an effect and its record is the one excuse."""
+    recorded = happened.world.records.get(effect.step, float("inf"))
+    return effect.worker.dead and effect.began <= effect.worker.died <= max(recorded, effect.began)
+
+
+# Law 2: equal
+
+
+def _equal(happened: Happened) -> list[Violation]:
+    """A later run begins as the one before it did, in all branches, in the same order."""
+    world, found = happened.world, []
+    for before, after in _successions(happened):
+        if before.program is not after.program or before.worker.dead:
+            continue
+        for number, (one, other) in enumerate(zip(before.trace, after.trace, strict=False)):
+            if one != other:
+                law = "equal" if _has(after.trace, one) and _has(before.trace, other) else "value"
+                law = "order" if law == "equal" else "equal"
+                found.append(Violation(law, f"event {number} was {one}, replayed it is {other}"))
+                break
+    client = happened.client
+    drawn = any(node.kind == "draw" for node in nodes(world.program.body))
+    if not drawn and not world.setting.has(*DEPLOYS):
+        found += [Violation("one reply", what) for what in getattr(client, "unequal", [])]
+    return found
+
+
+def _has(trace: list[Event], event: Event) -> bool:
+    return event in trace
+
+
+def _successions(happened: Happened) -> list[tuple[Run, Run]]:
+    """Runs of the same history, one after the other."""
+    if happened.world.setting.mode == "tasks":
+        runs = [run for run in happened.world.runs if run.attempt is None and not run.worker.dead]
+        return list(zip(runs, runs[1:], strict=False))
+    return [
+        (attempt.parent, run)
+        for attempt in happened.world.attempts
+        if attempt.parent is not None
+        for run in attempt.runs
+    ]
+
+
+# The measure
+
+
+def _as_pushed(happened: Happened) -> list[Violation]:
+    world = happened.world
+    if world.program.racy or world.setting.mode == "push" or "result" not in happened.reply:
+        return []
+    last = world.runs[-1] if not happened.forks else None
+    program = world.version if last is None else last.program
+    pushed = _pushed(world.seed, program, frozenset())
+    found = []
+    if _text(happened) != _text(pushed):
+        found.append(Violation("result", f"{_text(happened)} instead of {_text(pushed)}"))
+    expected = {effect.label for effect in pushed.world.effects}
+    done = {effect.label for effect in world.effects if not effect.flow.endswith("'")}
+    if not happened.forks and done != expected:
+        found.append(Violation("effects", f"too many: {done - expected}, missing: {expected - done}"))
+    return found
+
+
+def _pushed(seed: int, program: Program, flips: frozenset[str]) -> Happened:
+    return happen(seed, program, Setting("push"), flips)
+
+
+def _text(happened: Happened, reply: dict[str, object] | None = None) -> str:
+    return str((reply or happened.reply).get("result", {}).get("content"))  # type: ignore[attr-defined]
+
+
+# How it ended
+
+
+def _ended_well(happened: Happened) -> list[Violation]:
+    reply = happened.reply
+    if "error" in reply:
+        return [Violation("refused", str(reply["error"]))]
+    if reply["result"].get("isError"):
+        return [Violation("failed", str(reply["result"]["content"]))]
+    return []
+
+
+def _deterministic(happened: Happened) -> list[Violation]:
+    notes = [note for note in happened.logged if "NonDeterminismError" in note]
+    return [Violation("replays", note) for note in notes[:1]]
+
+
+def _uncatchable(happened: Happened) -> list[Violation]:
+    for run in happened.world.runs:
+        for event in run.trace:
+            if "StoreUnavailable" in event[3]:
+                return [Violation("uncatchable", f"the handler saw {event}")]
+    return []
+
+
+def _left(happened: Happened) -> list[Violation]:
+    return [Violation("left", what) for what in happened.left[:1]]
+
+
+def _accounted(happened: Happened) -> list[Violation]:
+    """After a deploy that takes a step away nothing fresh is run: it could be the changed self of that step."""
+    world = happened.world
+    for attempt in world.attempts:
+        before = attempt.parent
+        for run in attempt.runs:
+            if before is None or before.program is run.program or before.worker.dead:
+                continue
+            known = {label for _, label, event, _ in before.trace if event in ("value", "failure")}
+            gone = {label for label in known if label[0].isdigit() and run.node(label).kind == "pass"}
+            if gone and run.began:
+                return [Violation("accounted", f"{run.began} began although {gone} had been done and was gone")]
+    return []
+
+
+def _told(happened: Happened) -> list[Violation]:
+    """Progress is told once, in a world without faults."""
+    world, client = happened.world, happened.client
+    if client is None or world.setting.faults or not world.program.straight or world.setting.mode == "tasks":
+        return []
+    expected = [label for _, label, event, _ in world.runs[-1].trace if event == "told"]
+    if client.told != expected:
+        return [Violation("told", f"progress {client.told} instead of {expected}")]
+    return []
+
+
+# Law 6: one history
+
+
+def _forks(happened: Happened) -> list[Violation]:
+    world, found = happened.world, []
+    for fork in happened.forks:
+        claimed = bool(fork.began) or dict(world.setting.options).get("once") is True
+        refused = "error" in fork.reply
+        if fork.kind == "again" and claimed and not refused and world.setting.mode == "rounds":
+            same = {key: fork.before.get(key) for key in ("content", "inputRequests")}
+            if "content" in fork.before and fork.reply["result"].get("content") != same["content"]:
+                found.append(Violation("one reply", f"{fork.reply['result']} instead of {same}"))
+        if fork.kind == "fork" and claimed and not refused:
+            found.append(
+                Violation("history", f"a round in which {fork.began} ran was answered otherwise: {_text(happened, fork.reply)}")
+            )
+        if fork.kind == "fork" and not claimed and not refused and not world.program.racy:
+            pushed = _pushed(world.seed, world.version, world.flips)
+            if _text(happened, fork.reply) != _text(pushed):
+                found.append(Violation("history", f"{_text(happened, fork.reply)} instead of {_text(pushed)}"))
+    return found

@@ -1,0 +1,184 @@
+"""Programs: handlers as data. A tree of nodes out of a small grammar, drawn from a seed.
+
+A program is a value: it can be printed as Python (`printing`), interpreted (`running`), cut smaller
+(`shrink`), and changed as a new version of the server would change it (`deploys`).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+__all__ = ["Node", "Program", "generate", "nodes", "with_parts"]
+
+
+@dataclass(frozen=True)
+class Node:
+    """One statement. `number` names it: in traces, questions, arguments and results."""
+
+    kind: str
+    number: int
+    parts: tuple["Node", ...] = ()
+    more: dict[str, Any] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.more.get(name)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A handler. What it is decides which laws it is held to."""
+
+    body: Node
+
+    @property
+    def loose(self) -> bool:
+        """It waits outside of effects, so a replay may see another order: once and endings still hold."""
+        return any(node.kind in LOOSE for node in nodes(self.body))
+
+    @property
+    def racy(self) -> bool:
+        """What it does depends on what comes first: the push interpreter may rightly do something else."""
+        every = list(nodes(self.body))
+        loud = any(node["uncaught"] for node in every)
+        return self.loose or any(_is_racy(node) or (loud and node.kind in PARALLEL) for node in every)
+
+    @property
+    def straight(self) -> bool:
+        """It has one branch only."""
+        return not any(node.kind in PARALLEL for node in nodes(self.body))
+
+
+LOOSE = ("nap",)
+PARALLEL = ("gather", "group", "failing", "first", "each", "queue", "lock")
+_RACY = ("first", "each", "queue", "lock", "failing")
+
+ASKS = ("bool", "str", "int", "url", "sample", "roots")
+STEP_SECONDS = (0.0, 0.31, 1.07, 2.53)
+SCOPE_SECONDS = (0.5, 1.7, 4.2)
+"""No sum of the former is one of the latter: who comes first is never a tie."""
+SCOPES = ("timeout", "nested", "move_on", "fail_after")
+VALUES = ("text", "text", "dict", "dict", "model", "fails", "fails", "raises", "retried", "unkept", "big", "wrong")
+
+
+def nodes(node: Node) -> Iterator[Node]:
+    """A node and all below it."""
+    yield node
+    for part in node.parts:
+        yield from nodes(part)
+
+
+def _is_racy(node: Node) -> bool:
+    if node.kind in _RACY:
+        return True
+    if node.kind != "scope":
+        return False
+    (part,) = node.parts
+    # A step that takes much longer than its scope, or much less, ends the same way in every world.
+    return part.kind != "step" or part["value"] == "retried" or 0.1 < part["seconds"] / node["seconds"] < 2
+
+
+class _Generator:
+    def __init__(self, rng: Random, background: bool) -> None:
+        self._rng = rng
+        self._number = 0
+        self._background = background
+        self._most = rng.choice((4, 7, 7, 10, 14))
+        self.loose = rng.random() < 0.06
+
+    def node(self, kind: str, *parts: Node, **more: Any) -> Node:
+        self._number += 1
+        return Node(kind, self._number, parts, more)
+
+    def program(self) -> Program:
+        parts = [self.any(0)]
+        while self._number < self._most:
+            parts.append(self.any(0))
+        if self._background:
+            parts.insert(self._rng.randrange(len(parts) + 1), self.node("background"))
+        return Program(self.node("seq", *parts))
+
+    def any(self, depth: int) -> Node:
+        if depth >= 3 or self._number >= self._most or self._rng.random() < 0.5:
+            return self.leaf()
+        return self.inner(depth)
+
+    def several(self, depth: int, least: int = 2) -> list[Node]:
+        return [self.any(depth + 1) for _ in range(self._rng.randint(least, 3))]
+
+    def leaf(self) -> Node:
+        kinds = "ask step draw sleep checkpoint afterwards progress mutate consume pass".split()
+        kind = self._rng.choices(kinds, (30, 34, 9, 4, 3, 3, 4, 6, 4, 2))[0]
+        if self.loose and self._rng.random() < 0.2:
+            return self.node("nap", seconds=self._rng.choice((0.13, 0.6)))
+        match kind:
+            case "ask":
+                return self.ask()
+            case "step":
+                return self.step()
+            case "draw":
+                return self.node("draw", what=self._rng.choice(("uuid", "uuid", "random", "now")))
+            case "sleep":
+                return self.node("sleep", seconds=self._rng.choice((0.23, 0.71)))
+            case "afterwards":
+                return self.node("afterwards", fails=self._rng.random() < 0.3)
+            case _:
+                return self.node(kind)
+
+    def ask(self) -> Node:
+        form = self._rng.choices(ASKS, (5, 5, 3, 1, 3, 2))[0]
+        return self.node("ask", form=form, keyed=form == "roots" or self._rng.random() < 0.2)
+
+    def step(self, **more: Any) -> Node:
+        rng = self._rng
+        chosen = {
+            "value": rng.choice(VALUES),
+            "thread": rng.random() < 0.3,
+            "seconds": rng.choice(STEP_SECONDS),
+            "keyed": rng.random() < 0.1,
+            "uncaught": rng.random() < 0.12,
+            "on_cut": rng.choice(("", "", "slow", "swallow")),
+        }
+        return self.node("step", **{**chosen, **more})
+
+    def inner(self, depth: int) -> Node:
+        kinds = "gather group failing first each queue lock scope attempt finally loop helper choice".split()
+        kind = self._rng.choices(kinds, (12, 8, 7, 6, 6, 5, 3, 14, 8, 6, 4, 3, 5))[0]
+        match kind:
+            case "scope":
+                return self.scope(depth)
+            case "attempt":
+                return self.node("attempt", self.node("seq", self.any(depth + 1), self.perhaps_raise()))
+            case "finally":
+                body = self.node("seq", self.any(depth + 1), self.perhaps_raise())
+                return self.node("attempt", self.node("finally", body, self.step(value="text")))
+            case "loop":
+                return self.node("loop", self.any(depth + 1), times=self._rng.randint(2, 3))
+            case "helper":
+                return self.node("helper", self.node("seq", *self.several(depth, 1)))
+            case "choice":
+                return self.node("choice", self.any(depth + 1), self.any(depth + 1))
+            case "failing":
+                failing = self.node("seq", self.any(depth + 1), self.node("raise"))
+                return self.node("failing", failing, *self.several(depth, 1))
+            case _:
+                return self.node(kind, *self.several(depth))
+
+    def perhaps_raise(self) -> Node:
+        return self.node("raise" if self._rng.random() < 0.5 else "pass")
+
+    def scope(self, depth: int) -> Node:
+        style = self._rng.choice(SCOPES)
+        seconds = self._rng.choice(SCOPE_SECONDS)
+        part = self.step(seconds=self._rng.choice((2.53, 9.7))) if self._rng.random() < 0.5 else self.any(depth + 1)
+        return self.node("scope", part, style=style, seconds=seconds)
+
+
+def generate(seed: int, *, background: bool = False) -> Program:
+    """The program of a seed."""
+    return _Generator(Random(f"program {seed}"), background).program()
+
+
+def with_parts(node: Node, parts: tuple[Node, ...]) -> Node:
+    """The same statement around other ones."""
+    return replace(node, parts=parts)

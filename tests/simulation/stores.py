@@ -1,0 +1,110 @@
+"""The store as one worker sees it: slow, away, failing, and silent for a worker that has died."""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ekiden import StoreUnavailable
+from ekiden.stores.memory import MemoryStore
+from ekiden.stores.sqlite import SQLiteStore
+
+if TYPE_CHECKING:
+    from tests.simulation.world import Worker
+
+__all__ = ["FaultyStore", "leftovers", "new_store"]
+
+
+class _Inline:
+    """In place of the thread that writes: its work is done in the loop."""
+
+    def submit(self, work: Callable[[], None]) -> None:
+        asyncio.get_running_loop().call_soon(work)
+
+    def shutdown(self) -> None:
+        pass
+
+
+class _NoSockets:
+    """In place of the word that processes give each other: there is one process here."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *arguments: None
+
+
+def new_store(kind: str, folder: Path) -> Any:
+    """The store that the workers of a world share."""
+    if kind == "memory":
+        return MemoryStore()
+    store: Any = SQLiteStore(folder / "store.db", synchronous="NORMAL")
+    store._file._thread = _Inline()
+    store.tasks._wake = _NoSockets()
+    return store
+
+
+class FaultyStore:
+    """Passes everything on to the store, or to its `tasks`, and lets it fail where the schedule says so."""
+
+    def __init__(self, inner: Any, worker: "Worker") -> None:
+        self._inner = inner
+        self._worker = worker
+        tasks = getattr(inner, "tasks", None)
+        if tasks is not None:
+            self.tasks = FaultyStore(tasks, worker)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        if not inspect.iscoroutinefunction(found) or name in ("close", "purge", "check"):
+            return found
+
+        async def call(*arguments: Any, **keywords: Any) -> Any:
+            return await self._call(name, found, arguments, keywords)
+
+        return call
+
+    async def _call(self, name: str, method: Any, arguments: Any, keywords: Any) -> Any:
+        worker, world = self._worker, self._worker.world
+        await worker.hang_if_dead()
+        number = world.next_store_call()
+        if (fault := world.fault("store_slow", number)) is not None:
+            await asyncio.sleep(fault.seconds)
+        if (fault := world.fault("store_away", number)) is not None:
+            world.store_away_until = world.loop.time() + fault.seconds
+        if world.fault("crash_store_before", number):
+            world.crash(worker)
+        await worker.hang_if_dead()
+        if world.fault("store_before", number) or world.loop.time() < world.store_away_until:
+            raise StoreUnavailable(f"the store is away ({name})")
+        result = await method(*arguments, **keywords)
+        if result is not False and result is not None:
+            self._note_records(arguments)
+        if world.fault("crash_store_after", number):
+            world.crash(worker)
+        await worker.hang_if_dead()
+        if world.fault("store_after", number):
+            raise StoreUnavailable(f"the store is away, after all ({name})")
+        return result
+
+    def _note_records(self, arguments: tuple[Any, ...]) -> None:
+        for argument in arguments:
+            if isinstance(argument, Mapping):
+                for key in argument:
+                    if str(key).startswith("s:"):
+                        self._worker.world.recorded(key[2:])
+
+
+def leftovers(store: Any, now: float) -> list[str]:
+    """What is still in a store: claims that someone holds, and rows."""
+    if isinstance(store, MemoryStore):
+        held = [f"claim {key}" for key, kept in store._rounds.items() if kept.outcome is None and kept.leased_until > now]
+        rows = [f"round {key}" for key in store._rounds] + [f"journal {key}" for key in store._journals]
+        return held + rows + [f"task {key}" for key in store.tasks._rows]
+    connection = store._file._open.writer
+    if connection is None:
+        return []
+    held = connection.execute("SELECT id FROM rounds WHERE outcome IS NULL AND leased_until > ?", (now,))
+    found = [f"claim {row[0]}" for row in held]
+    for table in ("rounds", "round_steps", "journals", "tasks", "task_entries"):
+        found += [f"row of {table} {row[0]}" for row in connection.execute(f"SELECT * FROM {table}")]
+    return found

@@ -1,0 +1,239 @@
+"""The world: workers that die, a store that fails, a clock that jumps, and the book of all effects."""
+
+import asyncio
+import contextvars
+import random
+import tempfile
+import uuid
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from ekiden import Context, RoundLimits, Server, TaskLimits
+from tests.simulation.deploys import deployed
+from tests.simulation.faults import DEPLOYS, LEASE, Fault, Setting
+from tests.simulation.loop import VirtualLoop
+from tests.simulation.programs import Program
+from tests.simulation.running import Run
+from tests.simulation.stores import FaultyStore, new_store
+
+__all__ = ["ATTEMPT", "EPOCH", "WORKER", "Attempt", "Effect", "Worker", "World"]
+
+KEY = b"a key of the simulated workers!!"
+EPOCH = 1_800_000_000.0
+WORKER: contextvars.ContextVar["Worker | None"] = contextvars.ContextVar("worker", default=None)
+ATTEMPT: contextvars.ContextVar["Attempt | None"] = contextvars.ContextVar("attempt", default=None)
+
+_ROUNDS = RoundLimits(lease_seconds=LEASE)
+_TASKS = TaskLimits(lease_seconds=LEASE, sweep_seconds=1.0, message_seconds=0.3, ttl_seconds=3000.0, keep_seconds=10.0, attempts=50)
+
+
+@dataclass
+class Effect:
+    """A step's function that began."""
+
+    flow: str
+    label: str
+    step: str
+    worker: "Worker"
+    began: float
+    attempt: int
+    """How often it had begun before, in this flow."""
+    run: Run
+    ended: float | None = None
+
+
+@dataclass
+class Attempt:
+    """One request that a client sent, and what became of it."""
+
+    number: int
+    worker: "Worker"
+    params: dict[str, Any]
+    parent: Run | None
+    """The run that gave the token that it brings."""
+    runs: list[Run] = field(default_factory=list)
+    reply: dict[str, Any] | None = None
+    told: list[str] = field(default_factory=list)
+    """Progress that came with the reply."""
+
+
+class Worker:
+    """One process: a server object with a memory of its own, which dies with it."""
+
+    def __init__(self, world: "World", number: int, program: Program) -> None:
+        self.world = world
+        self.number = number
+        self.dead = False
+        self.died = float("inf")
+        self.gone = world.loop.create_future()
+        self._stack = AsyncExitStack()
+        skew = world.setting.skews[number % 3]
+        store = None if world.store is None else FaultyStore(world.store, self)
+        self.server = Server(
+            "simulated",
+            keys=[KEY],
+            store=store,  # type: ignore[arg-type]  # passes on whatever a store has
+            clock=lambda: EPOCH + world.loop.time() + skew,
+            rounds=_ROUNDS,
+            tasks=_TASKS,
+        )
+
+        async def tool(ctx: Context) -> str:
+            return await world.new_run(program, ctx, self).whole()
+
+        self.server.add_tool(tool, **dict(world.setting.options))
+
+    async def start(self) -> None:
+        WORKER.set(self)
+        await self._stack.enter_async_context(self.server.running())
+
+    async def stop(self) -> None:
+        if not self.dead:
+            await self._stack.aclose()
+
+    async def hang_if_dead(self) -> None:
+        if self.dead:
+            await self.world.loop.create_future()
+
+
+class World:
+    """One call of one program, from its first request to the time when nothing of it may be left."""
+
+    def __init__(self, seed: int, program: Program, setting: Setting, loop: VirtualLoop, flips: frozenset[str] = frozenset()) -> None:
+        self.seed = seed
+        self.program = program
+        self.setting = setting
+        self.loop = loop
+        self.flips = flips
+        """Questions that are answered otherwise than usual."""
+        self.rng = Random(f"chances {seed}")
+        self.effects: list[Effect] = []
+        self.runs: list[Run] = []
+        self.attempts: list[Attempt] = []
+        self.producers: dict[str, Run | None] = {}
+        """The run that gave a token."""
+        self.crashes = 0
+        self.records: dict[str, float] = {}
+        """When a step was recorded, by its name."""
+        self.store_away_until = -1.0
+        self.fired: list[str] = []
+        self.version = program
+        self._store_calls = 0
+        self._begun = 0
+        self.store: Any = None
+        self.workers: list[Worker] = []
+        self._retired: list[Worker] = []
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    # Coming and going
+
+    async def open(self) -> None:
+        random.seed(self.seed)
+        kind = self.setting.store
+        if kind == "sqlite":
+            self._folder = tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
+        if kind != "none":
+            self.store = new_store(kind, Path(self._folder.name if self._folder else "."))
+        for number in range(self.setting.workers):
+            self.workers.append(await self.new_worker(number))
+
+    async def new_worker(self, number: int) -> Worker:
+        worker = Worker(self, number, self.version)
+        await self.loop.create_task(worker.start())
+        return worker
+
+    async def close(self) -> None:
+        for worker in (*self.workers, *self._retired):
+            await worker.stop()
+
+    def clean(self) -> None:
+        """After the loop has ended."""
+        if self.store is not None and hasattr(self.store, "_file"):
+            self.store._file._open.close()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    # Faults
+
+    def fault(self, kind: str, number: int) -> Fault | None:
+        """The fault of this kind that is due now, if any."""
+        for fault in self.setting.faults:
+            if fault.kind == kind and fault.at == number:
+                self.fired.append(kind)
+                return fault
+        return None
+
+    def next_store_call(self) -> int:
+        self._store_calls += 1
+        return self._store_calls
+
+    def crash(self, worker: Worker) -> None:
+        """Kill a process: from now on nothing that it does counts."""
+        if worker.dead:
+            return
+        worker.dead, worker.died = True, self.loop.time()
+        self.crashes += 1
+        if not worker.gone.done():
+            worker.gone.set_result(None)
+
+    async def living(self) -> Worker:
+        """A worker that can be reached; dead ones have been started anew by now."""
+        for number, worker in enumerate(self.workers):
+            if worker.dead:
+                self.workers[number] = await self.new_worker(number)
+        return self.rng.choice(self.workers)
+
+    async def deploy(self, number: int) -> None:
+        """If a new version is due now, all workers are replaced; the old ones end what they do."""
+        for kind in DEPLOYS:
+            if self.fault(kind, number) is not None:
+                self.version = deployed(self.version, kind, self.rng)
+                self._retired += self.workers
+                self.workers = [await self.new_worker(n) for n in range(len(self.workers))]
+
+    # The book
+
+    def new_run(self, program: Program, ctx: Context, worker: Worker) -> Run:
+        run = Run(self, program, ctx, worker, attempt := ATTEMPT.get())
+        if not worker.dead:
+            self.runs.append(run)
+            if attempt is not None:
+                attempt.runs.append(run)
+        return run
+
+    def begins(self, run: Run, label: str) -> Effect:
+        """A step's function begins."""
+        flow, _, step = run.ctx.step_key.partition(":")
+        before = sum(effect.label == label and effect.flow == flow for effect in self.effects)
+        effect = Effect(flow, label, step, run.worker, self.loop.time(), before, run)
+        if run.worker.dead:
+            return effect
+        self.effects.append(effect)
+        run.began.append(label)
+        self._begun += 1
+        if fault := self.fault("crash_begin", self._begun):
+            self.loop.call_later(fault.seconds, self.crash, run.worker)
+        return effect
+
+    def ends(self, effect: Effect) -> None:
+        if not effect.worker.dead:
+            effect.ended = self.loop.time()
+            if self.fault("crash_end", self._begun):
+                self.crash(effect.worker)
+
+    def recorded(self, step: str) -> None:
+        self.records.setdefault(step, self.loop.time())
+
+    @property
+    def alive(self) -> list[Worker]:
+        return [worker for worker in (*self.workers, *self._retired) if not worker.dead]
+
+
+def seeded_uuids(seed: int) -> Callable[[], uuid.UUID]:
+    """In place of `uuid.uuid4`: the same ids for the same seed."""
+    rng = Random(f"uuids {seed}")
+    return lambda: uuid.UUID(int=rng.getrandbits(128), version=4)
