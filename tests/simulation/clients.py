@@ -1,6 +1,7 @@
 """Clients and the network: requests that come twice, replies that are lost, users who answer as they like."""
 
 import asyncio
+import contextvars
 import json
 from typing import Any
 
@@ -145,11 +146,12 @@ class ModernClient:
         }
         self._id += 1
         message = {"jsonrpc": "2.0", "id": self._id, "method": method, "params": {**params, "_meta": meta}}
-        return attempt, world.loop.create_task(self._deliver(attempt, message))
+        context = contextvars.copy_context()
+        context.run(WORKER.set, worker)
+        context.run(ATTEMPT.set, attempt)
+        return attempt, world.loop.create_task(self._deliver(attempt, message), context=context)
 
     async def _deliver(self, attempt: Attempt, message: dict[str, Any]) -> None:
-        WORKER.set(attempt.worker)
-        ATTEMPT.set(attempt)
         channel = MemoryChannel(attempt.worker.server.endpoint)
         try:
             await channel.send(message)

@@ -108,7 +108,7 @@ def _report(whole: Tally, mode: str, law: str | None, seconds: float) -> int:
     laws = Counter(law for _, _, violations in whole.broken for law in {v.law for v in violations})
     print(f"{len(whole.broken)} seeds with violations", dict(laws.most_common()))
     listed = [(s, v) for s, _, v in whole.broken if law is None or law in {x.law for x in v}]
-    for seed, violations in listed[:40]:
+    for seed, violations in listed[:12]:
         print(f"  seed {seed}: {'; '.join(str(v)[:150] for v in violations)}")
     for seed, _ in listed[: _MOST_SHOWN if law is None else 0]:
         print("-" * 100)

@@ -107,6 +107,7 @@ class Run:
     async def run(self, node: Node, frame: Frame, at: str) -> Any:
         if self.worker.dead:
             await asyncio.get_running_loop().create_future()  # A dead process does nothing more.
+        asyncio.current_task().owner = self.worker  # type: ignore[union-attr]  # Who made it is not known of every task.
         does: Callable[..., Coroutine[Any, Any, Any]] = getattr(self, f"on_{node.kind}")
         return await does(node, frame, at)
 
@@ -264,14 +265,11 @@ class Run:
     async def on_lock(self, node: Node, frame: Frame, at: str) -> Any:
         lock = asyncio.Lock()
 
-        async def locked(branch: Coroutine[Any, Any, Any]) -> Any:
-            try:
-                async with lock:
-                    return await branch
-            finally:
-                branch.close()
+        async def locked(number: int) -> Any:
+            async with lock:
+                return await self.run(node.parts[number], frame.child(number), at)
 
-        values = list(await asyncio.gather(*map(locked, self._branches(node, frame, at))))
+        values = list(await asyncio.gather(*map(locked, range(len(node.parts)))))
         frame.seen.append(values)
         return values
 
@@ -302,13 +300,13 @@ class Run:
     async def on_queue(self, node: Node, frame: Frame, at: str) -> Any:
         label, queue = f"{node.number}{at}", asyncio.Queue[Any]()
 
-        async def produce(branch: Coroutine[Any, Any, Any]) -> None:
+        async def produce(number: int) -> None:
             try:
-                queue.put_nowait(await branch)
+                queue.put_nowait(await self.run(node.parts[number], frame.child(number), at))
             except Exception as error:
                 queue.put_nowait(self.spelled(error))
 
-        tasks = [asyncio.create_task(produce(branch)) for branch in self._branches(node, frame, at)]
+        tasks = [asyncio.create_task(produce(number)) for number in range(len(node.parts))]
         try:
             for number in range(len(tasks)):
                 self.saw(frame, label, "got", await queue.get())
