@@ -4,7 +4,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -189,6 +189,7 @@ def _patched(seed: int, notes: list[str]) -> Iterator[None]:
 def _sweep_up(loop: VirtualLoop) -> None:
     """End what dead workers and endless calls have left, so that the next case begins in a clean process."""
     loop.most_passes = loop.passes + 5000
+    loop.is_dead = None
 
     async def cancel_all() -> None:
         for _ in range(4):
@@ -204,4 +205,6 @@ def _sweep_up(loop: VirtualLoop) -> None:
         pass
     for task in asyncio.all_tasks(loop):
         task._log_destroy_pending = False  # type: ignore[attr-defined]
+        with suppress(BaseException):
+            task.get_coro().close()  # type: ignore[union-attr]
     loop.close()

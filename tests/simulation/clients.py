@@ -1,13 +1,12 @@
 """Clients and the network: requests that come twice, replies that are lost, users who answer as they like."""
 
 import asyncio
-import contextvars
 import json
 from typing import Any
 
 from ekiden.transports.memory import MemoryChannel
 from tests.simulation.answers import NONSENSE, answer_to, unfit
-from tests.simulation.world import ATTEMPT, WORKER, Attempt, Worker, World
+from tests.simulation.world import WORKER, Attempt, Worker, World
 
 __all__ = ["ModernClient", "PushedClient", "Stuck"]
 
@@ -146,10 +145,8 @@ class ModernClient:
         }
         self._id += 1
         message = {"jsonrpc": "2.0", "id": self._id, "method": method, "params": {**params, "_meta": meta}}
-        context = contextvars.copy_context()
-        context.run(WORKER.set, worker)
-        context.run(ATTEMPT.set, attempt)
-        return attempt, world.loop.create_task(self._deliver(attempt, message), context=context)
+        deliver = self._deliver(attempt, message)
+        return attempt, world.loop.create_task(deliver, context=worker.context(attempt))
 
     async def _deliver(self, attempt: Attempt, message: dict[str, Any]) -> None:
         channel = MemoryChannel(attempt.worker.server.endpoint)

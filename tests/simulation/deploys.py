@@ -14,8 +14,12 @@ def deployed(program: Program, kind: str, rng: Random) -> Program:
         number = max(node.number for node in nodes(body)) + 1
         asks = Node("ask", number, (), {"form": "str", "quiet": True})
         return Program(with_parts(body, (*body.parts, asks) if kind == "more" else (asks, *body.parts)))
-    steps = [node.number for node in nodes(body) if node.kind == "step" and not node["keyed"]]
+    steps = [node.number for node in nodes(body) if node.kind == "step" and _can(node, kind)]
     return Program(_changed(body, rng.choice(steps), kind)) if steps else program
+
+
+def _can(node: Node, kind: str) -> bool:
+    return not node["keyed"] and (kind != "renamed" or node["value"] in ("text", "fails", "raises"))
 
 
 def _changed(node: Node, number: int, kind: str) -> Node:

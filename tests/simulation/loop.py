@@ -33,6 +33,8 @@ class _NoSelector:
         loop.passes += 1
         if loop.passes > loop.most_passes:
             raise TooLong(f"{loop.passes} passes of the loop")
+        if loop.bury(timeout == 0):
+            return []
         if timeout is None:
             raise Deadlock(f"nothing is left to wait for at {loop.time():.2f} s")
         if timeout > 0:
@@ -55,6 +57,8 @@ class VirtualLoop(base_events.BaseEventLoop):
         """Simulated threads that run right now."""
         self.thread_seconds = 0.0
         """How long the simulated thread takes that is being called; the function sets it."""
+        self.is_dead: Callable[[Any], bool] | None = None
+        """Whose callbacks are never called again; None while nobody has died."""
         self.problems: list[str] = []
         """What would have been logged as never retrieved, or raised in a callback."""
         self._owner = owner
@@ -98,6 +102,24 @@ class VirtualLoop(base_events.BaseEventLoop):
             future.set_exception(error)
         else:
             future.set_result(value)
+
+    def bury(self, ready: bool) -> bool:
+        """Drop what the dead would do next. True if that was all there was to do."""
+        if self.is_dead is None:
+            return False
+        for handle in self._scheduled:  # type: ignore[attr-defined]
+            if self._is_buried(handle):
+                handle.cancel()
+        queue: Any = self._ready  # type: ignore[attr-defined]
+        for _ in range(len(queue)):
+            if not self._is_buried(handle := queue.popleft()):
+                queue.append(handle)
+        return ready and not queue
+
+    def _is_buried(self, handle: Any) -> bool:
+        assert self.is_dead is not None
+        owner = handle._context.get(self._owner)
+        return owner is not None and self.is_dead(owner)
 
     def timers(self) -> int:
         """Timers that are still to fire."""

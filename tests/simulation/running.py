@@ -105,9 +105,9 @@ class Run:
         return f"!{type(error).__name__}: {error}"
 
     async def run(self, node: Node, frame: Frame, at: str) -> Any:
+        asyncio.current_task().owner = self.worker  # type: ignore[union-attr]  # Who made it is not known of every task.
         if self.worker.dead:
             await asyncio.get_running_loop().create_future()  # A dead process does nothing more.
-        asyncio.current_task().owner = self.worker  # type: ignore[union-attr]  # Who made it is not known of every task.
         does: Callable[..., Coroutine[Any, Any, Any]] = getattr(self, f"on_{node.kind}")
         return await does(node, frame, at)
 

@@ -12,6 +12,7 @@ from tests.simulation.programs import Node, Program, nodes, with_parts
 __all__ = ["explain", "shrunk"]
 
 _MOST_TRIES = 600
+_MOST_RUNS = 8
 
 
 def shrunk(seed: int, program: Program, setting: Setting, law: str) -> tuple[Program, Setting]:
@@ -79,12 +80,12 @@ def explain(happened: Happened, violations: list[Violation]) -> str:
     lines = [f"seed {world.seed}", "", python_of(world.program), "", _world(world.setting), ""]
     lines += [f"BROKEN  {violation}" for violation in violations]
     lines += ["", f"the call ended with: {str(happened.reply)[:400]}", ""]
-    for number, run in enumerate(world.runs):
+    for number, run in enumerate(world.runs[:_MOST_RUNS]):
         where = f"request {run.attempt.number}" if run.attempt else "a leg of the task"
         lines.append(f"run {number} ({where}, worker {run.worker.number}{', which died' if run.worker.dead else ''})")
-        lines += [f"    {branch:8} {label:6} {event:8} {value}" for branch, label, event, value in run.trace]
+        lines += [f"    {branch:8} {label:6} {event:8} {value:.100}" for branch, label, event, value in run.trace]
     lines += ["", "effects"]
-    for effect in world.effects:
+    for effect in world.effects[:40]:
         ended = "never ended" if effect.ended is None else f"ended {effect.ended:.2f} s"
         lines.append(f"    {effect.label:6} began {effect.began:.2f} s, {ended}, worker {effect.worker.number}")
     return "\n".join(lines)

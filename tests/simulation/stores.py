@@ -1,6 +1,7 @@
 """The store as one worker sees it: slow, away, failing, and silent for a worker that has died."""
 
 import asyncio
+import contextvars
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,7 +21,8 @@ class _Inline:
     """In place of the thread that writes: its work is done in the loop."""
 
     def submit(self, work: Callable[[], None]) -> None:
-        asyncio.get_running_loop().call_soon(work)
+        # In a context of nobody: what was handed to the disk is written, whoever dies meanwhile.
+        asyncio.get_running_loop().call_soon(work, context=contextvars.Context())
 
     def shutdown(self) -> None:
         pass
@@ -62,6 +64,15 @@ class FaultyStore:
             return await self._call(name, found, arguments, keywords)
 
         return call
+
+    def watch(self, watcher: Callable[[Any], None], **options: Any) -> Any:
+        """Signals of the store reach the living only, each as itself."""
+
+        def tell(signal: Any) -> None:
+            if not self._worker.dead:
+                self._worker.context().run(watcher, signal)
+
+        return self._inner.watch(tell, **options)
 
     async def _call(self, name: str, method: Any, arguments: Any, keywords: Any) -> Any:
         worker, world = self._worker, self._worker.world

@@ -87,8 +87,14 @@ class Worker:
 
         self.server.add_tool(tool, **dict(world.setting.options))
 
+    def context(self, attempt: Attempt | None = None) -> contextvars.Context:
+        """The context of what this worker does."""
+        context = contextvars.Context()
+        context.run(WORKER.set, self)
+        context.run(ATTEMPT.set, attempt)
+        return context
+
     async def start(self) -> None:
-        WORKER.set(self)
         await self._stack.enter_async_context(self.server.running())
 
     async def stop(self) -> None:
@@ -143,7 +149,7 @@ class World:
 
     async def new_worker(self, number: int) -> Worker:
         worker = Worker(self, number, self.version)
-        await self.loop.create_task(worker.start())
+        await self.loop.create_task(worker.start(), context=worker.context())
         return worker
 
     async def close(self) -> None:
@@ -177,6 +183,7 @@ class World:
             return
         worker.dead, worker.died = True, self.loop.time()
         self.crashes += 1
+        self.loop.is_dead = lambda owner: owner.dead
         if not worker.gone.done():
             worker.gone.set_result(None)
 
