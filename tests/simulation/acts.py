@@ -4,18 +4,19 @@ Every one tells the world that it begins and that it ends. What it then does is 
 """
 
 import asyncio
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from ekiden import Context
+
 if TYPE_CHECKING:
     from tests.simulation.running import Run
 
-__all__ = ["ACTS", "CURRENT", "Basket", "Declined", "audit", "consume", "plain"]
+__all__ = ["ACTS", "Basket", "Declined", "RUNS", "audit", "consume", "plain"]
 
-CURRENT: ContextVar["Run"] = ContextVar("current_run")
-"""The run of a handler that a step belongs to."""
+RUNS: dict[int, "Run"] = {}
+"""The runs of the case that is simulated, by the id of their context."""
 
 
 class Declined(Exception):
@@ -31,9 +32,9 @@ class _Gone:
     """A value that no codec can keep."""
 
 
-async def _act(label: str, mix: str) -> Any:
+async def _act(label: str, mix: str, ctx: Context) -> Any:
     """Begin, take the time that it takes, and end: a value, or an exception."""
-    run = CURRENT.get()
+    run = RUNS[id(ctx)]
     node = run.node(label)
     effect = run.world.begins(run, label)
     try:
@@ -48,8 +49,8 @@ async def _act(label: str, mix: str) -> Any:
     return _made(node["value"], label, mix, effect.attempt)
 
 
-def _act_in_thread(label: str, mix: str) -> Any:
-    run = CURRENT.get()
+def _act_in_thread(label: str, mix: str, ctx: Context) -> Any:
+    run = RUNS[id(ctx)]
     node = run.node(label)
     effect = run.world.begins(run, label)
     run.world.loop.thread_seconds = node["seconds"] or 0
@@ -79,38 +80,38 @@ def _made(value: str, label: str, mix: str, attempt: int) -> Any:
             return f"{label}:{mix}"
 
 
-async def plain(label: str, mix: str, drawn: str) -> str:
-    return await _act(label, mix)  # type: ignore[no-any-return]
+async def plain(label: str, mix: str, drawn: str, ctx: Context) -> str:
+    return await _act(label, mix, ctx)  # type: ignore[no-any-return]
 
 
-def plain_in_thread(label: str, mix: str, drawn: str) -> str:
-    return _act_in_thread(label, mix)  # type: ignore[no-any-return]
+def plain_in_thread(label: str, mix: str, drawn: str, ctx: Context) -> str:
+    return _act_in_thread(label, mix, ctx)  # type: ignore[no-any-return]
 
 
-async def unannotated(label, mix, drawn):  # type: ignore[no-untyped-def]
-    return await _act(label, mix)
+async def unannotated(label, mix, drawn, ctx):  # type: ignore[no-untyped-def]
+    return await _act(label, mix, ctx)
 
 
-def unannotated_in_thread(label, mix, drawn):  # type: ignore[no-untyped-def]
-    return _act_in_thread(label, mix)
+def unannotated_in_thread(label, mix, drawn, ctx):  # type: ignore[no-untyped-def]
+    return _act_in_thread(label, mix, ctx)
 
 
-async def basket(label: str, mix: str, drawn: str) -> Basket:
-    return await _act(label, mix)  # type: ignore[no-any-return]
+async def basket(label: str, mix: str, drawn: str, ctx: Context) -> Basket:
+    return await _act(label, mix, ctx)  # type: ignore[no-any-return]
 
 
-def basket_in_thread(label: str, mix: str, drawn: str) -> Basket:
-    return _act_in_thread(label, mix)  # type: ignore[no-any-return]
+def basket_in_thread(label: str, mix: str, drawn: str, ctx: Context) -> Basket:
+    return _act_in_thread(label, mix, ctx)  # type: ignore[no-any-return]
 
 
-async def audit(label: str, mix: str, drawn: str) -> str:
+async def audit(label: str, mix: str, drawn: str, ctx: Context) -> str:
     """What a new version does where the old one did something else."""
-    return await _act(label, mix)  # type: ignore[no-any-return]
+    return await _act(label, mix, ctx)  # type: ignore[no-any-return]
 
 
-async def consume(label: str, basket: dict[str, Any]) -> str:
+async def consume(label: str, basket: dict[str, Any], ctx: Context) -> str:
     """Changes what it was given."""
-    run = CURRENT.get()
+    run = RUNS[id(ctx)]
     run.world.ends(run.world.begins(run, label))
     taken = basket["items"].pop()
     basket["taken"] = taken

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.simulation.acts import RUNS
 from tests.simulation.answers import answer_to
 from tests.simulation.clients import ModernClient, PushedClient, Stuck
 from tests.simulation.faults import LEASE, Setting
@@ -67,6 +68,8 @@ def happen(
             happened.endless = f"{type(problem).__name__}: {problem}"
         finally:
             _sweep_up(loop)
+            for run in world.runs:
+                RUNS.pop(id(run.ctx), None)
             world.clean()
     return happened
 

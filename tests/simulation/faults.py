@@ -52,7 +52,7 @@ def draw_setting(seed: int, mode: str) -> Setting:
     if mode == "push":
         return Setting("push")
     if mode == "parked":
-        kinds = [kind for kind in BY_REQUEST if kind not in ("drop", "double", "leave")]
+        kinds = [kind for kind in BY_REQUEST if kind not in ("drop", "double", "leave", "blind")]
         return Setting("parked", options=(("resume", "parked"),), faults=_some(rng, kinds, 2))
     if mode == "tasks":
         store = rng.choice(("memory", "memory", "memory", "sqlite"))

@@ -59,6 +59,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         """How long the simulated thread takes that is being called; the function sets it."""
         self.is_dead: Callable[[Any], bool] | None = None
         """Whose callbacks are never called again; None while nobody has died."""
+        self._buried: list[Any] = []
         self.problems: list[str] = []
         """What would have been logged as never retrieved, or raised in a callback."""
         self._owner = owner
@@ -112,8 +113,8 @@ class VirtualLoop(base_events.BaseEventLoop):
                 handle.cancel()
         queue: Any = self._ready  # type: ignore[attr-defined]
         for _ in range(len(queue)):
-            if not self._is_buried(handle := queue.popleft()):
-                queue.append(handle)
+            handle = queue.popleft()
+            (self._buried if self._is_buried(handle) else queue).append(handle)
         return ready and not queue
 
     def _is_buried(self, handle: Any) -> bool:

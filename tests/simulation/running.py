@@ -15,7 +15,7 @@ from zlib import crc32
 import anyio
 
 from ekiden import Context, Retry, StepFailed
-from tests.simulation.acts import ACTS, CURRENT, Basket, Declined, audit, consume, plain, plain_in_thread
+from tests.simulation.acts import ACTS, RUNS, Basket, Declined, audit, consume, plain, plain_in_thread
 from tests.simulation.programs import Node, Program, nodes
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ class Run:
     ) -> None:
         self.world = world
         self.ctx = ctx
+        RUNS[id(ctx)] = self
         self.worker = worker
         self.attempt = attempt
         self.program = program
@@ -77,7 +78,6 @@ class Run:
 
     async def whole(self) -> str:
         """The handler: its result is all that it saw."""
-        CURRENT.set(self)
         frame = Frame("m")
         try:
             value = await self.run(self.program.body, frame, "")
@@ -156,11 +156,11 @@ class Run:
         retry = Retry(attempts=3, seconds=0.2) if node["value"] == "retried" else None
         mix = frame.mix() + ("+" if node["changed"] else "")
         key = f"k{label}" if node["keyed"] else None
-        return await self.ctx.step(act, label, mix, frame.drawn, key=key, raises=(Declined,), retry=retry)
+        return await self.ctx.step(act, label, mix, frame.drawn, self.ctx, key=key, raises=(Declined,), retry=retry)
 
     async def act(self, label: str, frame: Frame) -> Any:
         """A plain step of the simulation's own, which depends on all that was seen."""
-        value = await self.ctx.step(plain, label, frame.mix(), frame.drawn)
+        value = await self.ctx.step(plain, label, frame.mix(), frame.drawn, self.ctx)
         return self.saw(frame, label, "value", value)
 
     async def on_draw(self, node: Node, frame: Frame, at: str) -> Any:
@@ -184,7 +184,7 @@ class Run:
 
     async def on_afterwards(self, node: Node, frame: Frame, at: str) -> Any:
         label = f"{'x' if node['fails'] else 'c'}{node.number}{at}"
-        self.ctx.on_complete(plain, label, frame.mix(), frame.drawn)
+        self.ctx.on_complete(plain, label, frame.mix(), frame.drawn, self.ctx)
 
     async def on_progress(self, node: Node, frame: Frame, at: str) -> Any:
         self._progress += 1
@@ -194,7 +194,7 @@ class Run:
     async def on_consume(self, node: Node, frame: Frame, at: str) -> Any:
         label = f"{node.number}{at}"
         held: dict[str, Any] = {"items": ["a", frame.mix()]}
-        await self.ctx.step(consume, label, held)
+        await self.ctx.step(consume, label, held, self.ctx)
         return self.saw(frame, label, "left", held)
 
     # Plain Python
