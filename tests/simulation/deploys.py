@@ -19,7 +19,7 @@ def deployed(program: Program, kind: str, rng: Random) -> Program:
 
 
 def _can(node: Node, kind: str) -> bool:
-    return not node["keyed"] and (kind != "renamed" or node["value"] in ("text", "fails", "raises"))
+    return not node["keyed"] and (kind not in ("renamed", "twin") or node["value"] in ("text", "fails", "raises"))
 
 
 def _changed(node: Node, number: int, kind: str) -> Node:
@@ -27,4 +27,6 @@ def _changed(node: Node, number: int, kind: str) -> Node:
         return with_parts(node, tuple(_changed(part, number, kind) for part in node.parts))
     if kind == "removed":
         return Node("pass", number)
+    if kind == "twin":
+        return Node("seq", -number, (Node("twin", -number - 1000, (), {"of": number}), node))
     return Node("step", number, (), {**node.more, kind: True})

@@ -11,13 +11,15 @@ LEASE = 3.0
 BY_REQUEST = ("drop", "double", "leave", "late", "nonsense", "unfit", "stranger", "partial", "partial", "blind")
 """The reply is lost; the request comes twice; the client goes away and comes back; it answers late, with
 what is no answer, with what breaks the form, with a key that nobody asked, with a part; it says that it cannot be asked."""
-BY_STORE = ("store_before", "store_after", "store_slow", "store_away")
-"""`StoreUnavailable` before the call took effect, or after; a slow call; a store that is away for a while."""
+BY_STORE = ("store_before", "store_after", "store_slow", "store_away", "renewal")
+"""`StoreUnavailable` before the call took effect, or after; a slow call; a store that is away for a while; a
+renewal that fails."""
 CRASHES = ("crash_store_before", "crash_store_after", "crash_begin", "crash_end")
 """A worker dies around a call to its store, or when an effect begins or ends."""
-DEPLOYS = ("more", "front", "removed", "changed", "renamed")
-"""A new version asks one more question at the end or in front; a step is gone, has another argument, another name."""
-BAD_DEPLOYS = ("removed", "changed", "renamed")
+DEPLOYS = ("more", "front", "removed", "changed", "renamed", "twin")
+"""A new version asks one more question at the end or in front; a step is gone, has another argument, another name, or
+comes after one of another module that has the same name and the same arguments."""
+BAD_DEPLOYS = DEPLOYS[2:]
 AFTERWARDS = ("again", "fork")
 """When all is over the client repeats a round, with the same answers or with others."""
 
@@ -63,8 +65,8 @@ def draw_setting(seed: int, mode: str) -> Setting:
         )
     store = rng.choice(("none", "memory", "memory", "memory", "memory", "sqlite"))
     if store == "none":
-        return Setting("rounds", faults=_some(rng, [*BY_REQUEST, *AFTERWARDS, *DEPLOYS], 3))
-    kinds = [*BY_REQUEST, *BY_STORE, *BY_STORE, *CRASHES, *CRASHES, *AFTERWARDS, *DEPLOYS[: rng.choice((2, 5))]]
+        return Setting("rounds", faults=_some(rng, [*BY_REQUEST, *AFTERWARDS, *AFTERWARDS, *DEPLOYS], 3))
+    kinds = [*BY_REQUEST, *BY_STORE, *BY_STORE, *CRASHES, *CRASHES, *AFTERWARDS, *AFTERWARDS, *DEPLOYS[: rng.choice((2, 6))]]
     options = (("once", True),) if rng.random() < 0.2 else ()
     return Setting("rounds", store, rng.randint(1, 3), options, _some(rng, kinds, 4), _skews(rng))
 
@@ -81,6 +83,8 @@ def _fault(rng: Random, kind: str) -> Fault:
         return Fault(kind, rng.randint(1, 5), rng.choice((0.0, 0.05, 0.4, 1.5, 5.0)))
     if kind in DEPLOYS or kind in AFTERWARDS:
         return Fault(kind, rng.randint(1, 4))
+    if kind == "renewal":
+        return Fault(kind, rng.randint(1, 3))
     if kind in ("crash_begin", "crash_end"):
         return Fault(kind, rng.randint(1, 4), rng.choice((0.0, 1.0, LEASE + 1)))
     return Fault(kind, rng.randint(1, 10), rng.choice((0.1, 0.7, LEASE / 2)))

@@ -124,6 +124,8 @@ def _leaf(node: Node) -> str:
             return f"ctx.on_complete(plain, ...){'  # which raises' if node['fails'] else ''}"
         case "mutate":
             return "last_dict['items'].append('more')"
+        case "twin":
+            return f"await ctx.step(twins.plain, '{node['of']}', mix(seen), drawn)  # of another module"
         case "consume":
             return "await ctx.step(consume, basket)  # which changes its argument"
         case _:

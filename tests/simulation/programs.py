@@ -58,7 +58,7 @@ STEP_SECONDS = (0.0, 0.31, 1.07, 2.53)
 SCOPE_SECONDS = (0.5, 1.7, 4.2)
 """No sum of the former is one of the latter: who comes first is never a tie."""
 SCOPES = ("timeout", "nested", "move_on", "fail_after")
-VALUES = ("text", "text", "dict", "dict", "model", "fails", "fails", "raises", "retried", "unkept", "big", "wrong")
+VALUES = {"text": 8, "dict": 5, "model": 3, "fails": 4, "raises": 2, "retried": 2, "unkept": 1, "big": 1, "wrong": 1}
 
 
 def nodes(node: Node) -> Iterator[Node]:
@@ -84,7 +84,8 @@ class _Generator:
         self._number = 0
         self._background = background
         self._most = rng.choice((4, 7, 7, 10, 14))
-        self.loose = rng.random() < 0.06
+        self._loose = rng.random() < 0.06
+        self._straight = rng.random() < 0.35
 
     def node(self, kind: str, *parts: Node, **more: Any) -> Node:
         self._number += 1
@@ -109,7 +110,7 @@ class _Generator:
     def leaf(self) -> Node:
         kinds = "ask step draw sleep checkpoint afterwards progress mutate consume pass".split()
         kind = self._rng.choices(kinds, (30, 34, 9, 4, 3, 3, 4, 6, 4, 2))[0]
-        if self.loose and self._rng.random() < 0.2:
+        if self._loose and self._rng.random() < 0.2:
             return self.node("nap", seconds=self._rng.choice((0.13, 0.6)))
         match kind:
             case "ask":
@@ -132,9 +133,9 @@ class _Generator:
     def step(self, **more: Any) -> Node:
         rng = self._rng
         chosen = {
-            "value": rng.choice(VALUES),
+            "value": rng.choices(tuple(VALUES), tuple(VALUES.values()))[0],
             "thread": rng.random() < 0.3,
-            "seconds": rng.choice(STEP_SECONDS),
+            "seconds": rng.choice(STEP_SECONDS) if rng.random() < 0.9 else 7.3,
             "keyed": rng.random() < 0.1,
             "uncaught": rng.random() < 0.12,
             "on_cut": rng.choice(("", "", "slow", "swallow")),
@@ -142,8 +143,10 @@ class _Generator:
         return self.node("step", **{**chosen, **more})
 
     def inner(self, depth: int) -> Node:
-        kinds = "gather group failing first each queue lock scope attempt finally loop helper choice".split()
-        kind = self._rng.choices(kinds, (12, 8, 7, 6, 6, 5, 3, 14, 8, 6, 4, 3, 5))[0]
+        kinds = {"scope": 14, "attempt": 8, "finally": 6, "loop": 4, "helper": 3, "choice": 5}
+        if not self._straight:
+            kinds |= {"gather": 12, "group": 8, "failing": 7, "first": 6, "each": 6, "queue": 5, "lock": 3}
+        kind = self._rng.choices(tuple(kinds), tuple(kinds.values()))[0]
         match kind:
             case "scope":
                 return self.scope(depth)

@@ -15,6 +15,7 @@ from zlib import crc32
 import anyio
 
 from ekiden import Context, Retry, StepFailed
+from tests.simulation import twins
 from tests.simulation.acts import ACTS, RUNS, Basket, Declined, audit, consume, plain, plain_in_thread
 from tests.simulation.programs import Node, Program, nodes
 
@@ -198,6 +199,11 @@ class Run:
         return self.saw(frame, label, "left", held)
 
     # Plain Python
+
+    async def on_twin(self, node: Node, frame: Frame, at: str) -> Any:
+        """A step of a new version: all but its module is as in the step that follows."""
+        label = f"{node['of']}{at}"
+        self.note(frame, f"t{label}", "value", await self.ctx.step(twins.plain, label, frame.mix(), frame.drawn, self.ctx))
 
     async def on_mutate(self, node: Node, frame: Frame, at: str) -> Any:
         if not frame.objects:

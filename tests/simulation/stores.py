@@ -85,6 +85,8 @@ class FaultyStore:
         if world.fault("crash_store_before", number):
             world.crash(worker)
         await worker.hang_if_dead()
+        if name in ("renew", "extend") and world.fault("renewal", world.next_renewal()):
+            raise StoreUnavailable(f"the store is away for a moment ({name})")
         if world.fault("store_before", number) or world.loop.time() < world.store_away_until:
             raise StoreUnavailable(f"the store is away ({name})")
         result = await method(*arguments, **keywords)

@@ -129,6 +129,7 @@ class World:
         self.fired: list[str] = []
         self.version = program
         self._store_calls = 0
+        self._renewals = 0
         self._begun = 0
         self.store: Any = None
         self.workers: list[Worker] = []
@@ -176,6 +177,10 @@ class World:
     def next_store_call(self) -> int:
         self._store_calls += 1
         return self._store_calls
+
+    def next_renewal(self) -> int:
+        self._renewals += 1
+        return self._renewals
 
     def crash(self, worker: Worker) -> None:
         """Kill a process: from now on nothing that it does counts."""
