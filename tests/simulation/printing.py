@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from tests.simulation.acts import ACTS
 from tests.simulation.programs import Node, Program
 
-__all__ = ["python_of"]
+__all__ = ["expression_of", "python_of"]
 
 _SCOPES = {
     "timeout": "async with asyncio.timeout({0}):",
@@ -27,6 +27,13 @@ def python_of(program: Program) -> str:
     """The whole handler; numbers at the end of lines are the labels of traces."""
     lines = ["@server.tool", "async def tool(ctx: Context) -> str:", "    seen = []"]
     return "\n".join([*lines, *_indented(_spelled(program.body)), "    return json.dumps(seen)"])
+
+
+def expression_of(node: Node) -> str:
+    """A node as the expression that makes it, to be kept as a test."""
+    more = [f"{name}={value!r}" for name, value in node.more.items() if value or name in ("seconds", "value")]
+    inner = [expression_of(part) for part in node.parts]
+    return f"n({', '.join([repr(node.kind), str(node.number), *inner, *more])})"
 
 
 def _indented(lines: Iterator[str]) -> Iterator[str]:

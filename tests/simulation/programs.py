@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-__all__ = ["Node", "Program", "generate", "nodes", "with_parts"]
+__all__ = ["Node", "Program", "generate", "n", "nodes", "with_parts"]
 
 
 @dataclass(frozen=True)
@@ -180,6 +180,11 @@ class _Generator:
 def generate(seed: int, *, background: bool = False) -> Program:
     """The program of a seed."""
     return _Generator(Random(f"program {seed}"), background).program()
+
+
+def n(kind: str, number: int, *parts: Node, **more: Any) -> Node:
+    """A node, written short: for cases that are kept as tests."""
+    return Node(kind, number, parts, more)
 
 
 def with_parts(node: Node, parts: tuple[Node, ...]) -> Node:

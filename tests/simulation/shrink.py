@@ -6,7 +6,7 @@ from dataclasses import replace
 from tests.simulation.case import Happened, happen
 from tests.simulation.faults import Setting
 from tests.simulation.oracle import Violation, judge
-from tests.simulation.printing import python_of
+from tests.simulation.printing import expression_of, python_of
 from tests.simulation.programs import Node, Program, nodes, with_parts
 
 __all__ = ["explain", "shrunk"]
@@ -88,7 +88,8 @@ def explain(happened: Happened, violations: list[Violation]) -> str:
     for effect in world.effects[:40]:
         ended = "never ended" if effect.ended is None else f"ended {effect.ended:.2f} s"
         lines.append(f"    {effect.label:6} began {effect.began:.2f} s, {ended}, worker {effect.worker.number}")
-    return "\n".join(lines)
+    lines += ["", "to keep it as a test, put this into kept.py:", f"Program({expression_of(world.program.body)}),"]
+    return "\n".join([*lines, f"{world.setting},"])
 
 
 def _world(setting: Setting) -> str:
