@@ -38,7 +38,7 @@ async def _act(label: str, mix: str, ctx: Context) -> Any:
     node = run.node(label)
     effect = run.world.begins(run, label)
     try:
-        await asyncio.sleep(node["seconds"] or 0)
+        await asyncio.sleep(run.world.seconds(node))
     except asyncio.CancelledError:
         if node["on_cut"] == "slow":
             await asyncio.sleep(0.4)
@@ -53,7 +53,7 @@ def _act_in_thread(label: str, mix: str, ctx: Context) -> Any:
     run = RUNS[id(ctx)]
     node = run.node(label)
     effect = run.world.begins(run, label)
-    run.world.loop.thread_seconds = node["seconds"] or 0
+    run.world.loop.thread_seconds = run.world.seconds(node)
     run.world.ends(effect)
     return _made(node["value"], label, mix, effect.attempt)
 

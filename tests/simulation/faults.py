@@ -1,6 +1,6 @@
 """Faults: what goes wrong in a world, as data. A schedule is a list of them; each can be left out alone."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 __all__ = ["Fault", "Setting", "draw_setting"]
@@ -11,6 +11,8 @@ LEASE = 3.0
 BY_REQUEST = ("drop", "double", "leave", "late", "nonsense", "unfit", "stranger", "partial", "partial", "blind")
 """The reply is lost; the request comes twice; the client goes away and comes back; it answers late, with
 what is no answer, with what breaks the form, with a key that nobody asked, with a part; it says that it cannot be asked."""
+HARMLESS = ("late", "unfit", "stranger", "partial")
+"""Those of them after which no round is repeated."""
 BY_STORE = ("store_before", "store_after", "store_slow", "store_away", "renewal")
 """`StoreUnavailable` before the call took effect, or after; a slow call; a store that is away for a while; a
 renewal that fails."""
@@ -43,6 +45,8 @@ class Setting:
     options: tuple[tuple[str, object], ...] = ()
     faults: tuple[Fault, ...] = ()
     skews: tuple[float, ...] = (0.0, 0.0, 0.0)
+    pace: float = 1.0
+    """How much longer than usual a step takes."""
 
     def has(self, *kinds: str) -> bool:
         return any(fault.kind in kinds for fault in self.faults)
@@ -60,15 +64,22 @@ def draw_setting(seed: int, mode: str) -> Setting:
         store = rng.choice(("memory", "memory", "memory", "sqlite"))
         task = rng.choice(("required", "deferred"))
         kinds = [*(kind for kind in BY_REQUEST if kind != "blind"), *BY_STORE, *BY_STORE, *CRASHES]
-        return Setting(
-            "tasks", store, rng.randint(1, 3), (("task", task),), _some(rng, kinds, 4), _skews(rng)
-        )
+        options = (("task", task),)
+        return _with_pace(Setting("tasks", store, rng.randint(1, 3), options, _some(rng, kinds, 4), _skews(rng)))
     store = rng.choice(("none", "memory", "memory", "memory", "memory", "sqlite"))
     if store == "none":
         return Setting("rounds", faults=_some(rng, [*BY_REQUEST, *AFTERWARDS, *AFTERWARDS, *DEPLOYS], 3))
     kinds = [*BY_REQUEST, *BY_STORE, *BY_STORE, *CRASHES, *CRASHES, *AFTERWARDS, *AFTERWARDS, *DEPLOYS[: rng.choice((2, 6))]]
     options = (("once", True),) if rng.random() < 0.2 else ()
-    return Setting("rounds", store, rng.randint(1, 3), options, _some(rng, kinds, 4), _skews(rng))
+    return _with_pace(Setting("rounds", store, rng.randint(1, 3), options, _some(rng, kinds, 4), _skews(rng)))
+
+
+def _with_pace(setting: Setting) -> Setting:
+    """Where renewals fail, steps take longer than a lease, and a request that comes meanwhile comes again."""
+    if not setting.has("renewal"):
+        return setting
+    again = Fault("double", 2 + len(setting.faults) % 2, 5.0)
+    return replace(setting, faults=(*setting.faults, again), pace=12.0)
 
 
 def _some(rng: Random, kinds: list[str], most: int) -> tuple[Fault, ...]:

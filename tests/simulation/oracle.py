@@ -8,9 +8,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from tests.simulation.case import Happened, happen
-from tests.simulation.faults import BAD_DEPLOYS, DEPLOYS, Setting
+from tests.simulation.faults import BAD_DEPLOYS, DEPLOYS, HARMLESS, LEASE, Setting
 from tests.simulation.programs import Program, nodes
-from tests.simulation.running import Run
+from tests.simulation.running import Event, Run
 from tests.simulation.world import Effect
 
 __all__ = ["Violation", "judge"]
@@ -53,17 +53,24 @@ def _once(happened: Happened) -> list[Violation]:
     found = []
     for (_, label), effects in begun.items():
         most = 3 if effects[0].run.node(label)["value"] == "retried" else 1
-        excused = sum(_died_before_record(happened, effect) for effect in effects)
+        pairs = zip(effects, [*effects[1:], None], strict=True)
+        excused = sum(_excused(happened, effect, again) for effect, again in pairs)
         if len(effects) > most + excused * most:
             times = ", ".join(f"{e.began:.2f} s on worker {e.worker.number}" for e in effects)
             found.append(Violation("once", f"step {label} began {len(effects)} times: {times}"))
     return found
 
 
-def _died_before_record(happened: Happened, effect: Effect) -> bool:
-    """A process that dies between an effect and its record is the one excuse."""
-    recorded = happened.world.records.get(effect.step, float("inf"))
-    return effect.worker.dead and effect.began <= effect.worker.died <= max(recorded, effect.began)
+def _excused(happened: Happened, effect: Effect, again: Effect | None) -> bool:
+    """Two excuses: the process died between an effect and its record, or its lease was lost although it tried."""
+    world = happened.world
+    recorded = world.records.get(effect.step, float("inf"))
+    if effect.worker.dead and effect.began <= effect.worker.died <= max(recorded, effect.began):
+        return True
+    if again is None or again.worker is effect.worker:
+        return False
+    since = again.began - 0.6 * LEASE
+    return any(worker is effect.worker and since <= when <= again.began for when, worker in world.struggled)
 
 
 # Law 2: equal
@@ -75,7 +82,7 @@ def _equal(happened: Happened) -> list[Violation]:
     for before, after in _successions(happened):
         if before.program is not after.program or before.worker.dead:
             continue
-        for number, (one, other) in enumerate(zip(before.trace, after.trace, strict=False)):
+        for number, (one, other) in enumerate(zip(_lasting(before), after.trace, strict=False)):
             if one != other:
                 law = "order" if one in after.trace else "equal"
                 found.append(Violation(law, f"event {number} was {one}, replayed it is {other}"))
@@ -87,11 +94,19 @@ def _equal(happened: Happened) -> list[Violation]:
     return found
 
 
+def _lasting(run: Run) -> list[Event]:
+    """What a run saw that others must see, too. What a leg drew last and never recorded is nobody's memory."""
+    trace = list(run.trace)
+    if run.world.setting.mode == "tasks" and run.world.setting.faults:
+        while trace and trace[-1][2] in ("drawn", "told", "holds"):
+            trace.pop()
+    return trace
+
+
 def _successions(happened: Happened) -> list[tuple[Run, Run]]:
     """Runs of the same history, one after the other."""
     if happened.world.setting.mode == "tasks":
-        runs = [run for run in happened.world.runs if run.attempt is None and not run.worker.dead]
-        return list(zip(runs, runs[1:], strict=False))
+        return _legs(happened)
     return [
         (attempt.parent, run)
         for attempt in happened.world.attempts
@@ -100,16 +115,25 @@ def _successions(happened: Happened) -> list[tuple[Run, Run]]:
     ]
 
 
+def _legs(happened: Happened) -> list[tuple[Run, Run]]:
+    """The legs of each task, one after the other."""
+    legs: dict[str, list[Run]] = defaultdict(list)
+    for run in happened.world.runs:
+        if run.ctx.request.task is not None and not run.worker.dead:
+            legs[run.ctx.request.task].append(run)
+    return [pair for runs in legs.values() for pair in zip(runs, runs[1:], strict=False)]
+
+
 # The measure
 
 
 def _as_pushed(happened: Happened) -> list[Violation]:
     world = happened.world
-    if world.program.racy or world.setting.mode == "push" or "result" not in happened.reply:
+    if _races(happened) or world.setting.mode == "push" or "result" not in happened.reply:
         return []
     last = world.runs[-1] if not happened.forks else None
     program = world.version if last is None else last.program
-    pushed = _pushed(world.seed, program, frozenset())
+    pushed = _pushed(happened, program, frozenset())
     found = []
     if _text(happened) != _text(pushed):
         found.append(Violation("result", f"{_text(happened)} instead of {_text(pushed)}"))
@@ -120,8 +144,16 @@ def _as_pushed(happened: Happened) -> list[Violation]:
     return found
 
 
-def _pushed(seed: int, program: Program, flips: frozenset[str]) -> Happened:
-    return happen(seed, program, Setting("push"), flips)
+def _pushed(happened: Happened, program: Program, flips: frozenset[str]) -> Happened:
+    world = happened.world
+    return happen(world.seed, program, Setting("push", pace=world.setting.pace), flips)
+
+
+def _races(happened: Happened) -> bool:
+    """Whether the push interpreter may rightly do something else."""
+    world = happened.world
+    hurried = world.setting.pace != 1 and any(node.kind == "scope" for node in nodes(world.program.body))
+    return world.program.racy or hurried
 
 
 def _text(happened: Happened, reply: dict[str, object] | None = None) -> str:
@@ -173,9 +205,10 @@ def _accounted(happened: Happened) -> list[Violation]:
 
 
 def _told(happened: Happened) -> list[Violation]:
-    """Progress is told once, in a world without faults."""
+    """Progress is told once, where no round is repeated."""
     world, client = happened.world, happened.client
-    if client is None or world.setting.faults or not world.program.straight or world.setting.mode == "tasks":
+    faults = {fault.kind for fault in world.setting.faults}
+    if client is None or faults - set(HARMLESS) or not world.program.straight or world.setting.mode == "tasks":
         return []
     expected = [label for _, label, event, _ in world.runs[-1].trace if event == "told"]
     if client.told != expected:
@@ -199,8 +232,8 @@ def _forks(happened: Happened) -> list[Violation]:
             found.append(
                 Violation("history", f"a round in which {fork.began} ran was answered otherwise: {_text(happened, fork.reply)}")
             )
-        if fork.kind == "fork" and not claimed and not refused and not world.program.racy:
-            pushed = _pushed(world.seed, world.version, world.flips)
+        if fork.kind == "fork" and not claimed and not refused and not _races(happened):
+            pushed = _pushed(happened, world.version, world.flips)
             if _text(happened, fork.reply) != _text(pushed):
                 found.append(Violation("history", f"{_text(happened, fork.reply)} instead of {_text(pushed)}"))
     return found

@@ -109,7 +109,7 @@ class _Generator:
 
     def leaf(self) -> Node:
         kinds = "ask step draw sleep checkpoint afterwards progress mutate consume pass".split()
-        kind = self._rng.choices(kinds, (30, 34, 9, 4, 3, 3, 4, 6, 4, 2))[0]
+        kind = self._rng.choices(kinds, (30, 34, 9, 4, 4, 3, 6, 6, 4, 2))[0]
         if self._loose and self._rng.random() < 0.2:
             return self.node("nap", seconds=self._rng.choice((0.13, 0.6)))
         match kind:

@@ -75,6 +75,18 @@ class FaultyStore:
         return self._inner.watch(tell, **options)
 
     async def _call(self, name: str, method: Any, arguments: Any, keywords: Any) -> Any:
+        began = self._worker.world.loop.time()
+        try:
+            return await self._faulty(name, method, arguments, keywords)
+        except StoreUnavailable:
+            began = -1.0
+            raise
+        finally:
+            world = self._worker.world
+            if name in ("claim", "renew", "extend") and began != world.loop.time():
+                world.struggles(self._worker)
+
+    async def _faulty(self, name: str, method: Any, arguments: Any, keywords: Any) -> Any:
         worker, world = self._worker, self._worker.world
         await worker.hang_if_dead()
         number = world.next_store_call()

@@ -16,7 +16,7 @@ from ekiden import Context, RoundLimits, Server, TaskLimits
 from tests.simulation.deploys import deployed
 from tests.simulation.faults import DEPLOYS, LEASE, Fault, Setting
 from tests.simulation.loop import VirtualLoop
-from tests.simulation.programs import Program
+from tests.simulation.programs import Node, Program
 from tests.simulation.running import Run
 from tests.simulation.stores import FaultyStore, new_store
 
@@ -126,6 +126,7 @@ class World:
         self.records: dict[str, float] = {}
         """When a step was recorded, by its name."""
         self.store_away_until = -1.0
+        self.struggled: list[tuple[float, Worker]] = []
         self.fired: list[str] = []
         self.version = program
         self._store_calls = 0
@@ -236,6 +237,14 @@ class World:
             effect.ended = self.loop.time()
             if self.fault("crash_end", self._begun):
                 self.crash(effect.worker)
+
+    def seconds(self, node: Node) -> float:
+        """How long a step takes here."""
+        return float(node["seconds"] or 0.0) * self.setting.pace
+
+    def struggles(self, worker: Worker) -> None:
+        """The store fails a worker that holds on to a claim, or takes one."""
+        self.struggled.append((self.loop.time(), worker))
 
     def recorded(self, step: str) -> None:
         self.records.setdefault(step, self.loop.time())
