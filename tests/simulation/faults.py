@@ -45,6 +45,8 @@ class Setting:
     options: tuple[tuple[str, object], ...] = ()
     faults: tuple[Fault, ...] = ()
     skews: tuple[float, ...] = (0.0, 0.0, 0.0)
+    latency: float = 0.0
+    """Seconds that the store takes for everything."""
     pace: float = 1.0
     """How much longer than usual a step takes."""
 
@@ -65,13 +67,13 @@ def draw_setting(seed: int, mode: str) -> Setting:
         task = rng.choice(("required", "deferred"))
         kinds = [*(kind for kind in BY_REQUEST if kind != "blind"), *BY_STORE, *BY_STORE, *CRASHES]
         options = (("task", task),)
-        return _with_pace(Setting("tasks", store, rng.randint(1, 3), options, _some(rng, kinds, 4), _skews(rng)))
+        return _with_pace(Setting("tasks", store, rng.randint(1, 3), options, _some(rng, kinds, 4), _skews(rng), _latency(rng)))
     store = rng.choice(("none", "memory", "memory", "memory", "memory", "sqlite"))
     if store == "none":
         return Setting("rounds", faults=_some(rng, [*BY_REQUEST, *AFTERWARDS, *AFTERWARDS, *DEPLOYS], 3))
     kinds = [*BY_REQUEST, *BY_STORE, *BY_STORE, *CRASHES, *CRASHES, *AFTERWARDS, *AFTERWARDS, *DEPLOYS[: rng.choice((2, 6))]]
     options = (("once", True),) if rng.random() < 0.2 else ()
-    return _with_pace(Setting("rounds", store, rng.randint(1, 3), options, _some(rng, kinds, 4), _skews(rng)))
+    return _with_pace(Setting("rounds", store, rng.randint(1, 3), options, _some(rng, kinds, 4), _skews(rng), _latency(rng)))
 
 
 def _with_pace(setting: Setting) -> Setting:
@@ -99,6 +101,10 @@ def _fault(rng: Random, kind: str) -> Fault:
     if kind in ("crash_begin", "crash_end"):
         return Fault(kind, rng.randint(1, 4), rng.choice((0.0, 1.0, LEASE + 1)))
     return Fault(kind, rng.randint(1, 10), rng.choice((0.1, 0.7, LEASE / 2)))
+
+
+def _latency(rng: Random) -> float:
+    return rng.choice((0.0, 0.0, 0.003, 0.04))
 
 
 def _skews(rng: Random) -> tuple[float, ...]:

@@ -43,6 +43,10 @@ def judge(happened: Happened) -> list[Violation]:
     return found
 
 
+_LASTING = ("answer", "value", "failure", "drawn", "chose", "left")
+"""Events that a branch sees once at most under one label."""
+
+
 # Law 1: once
 
 
@@ -82,10 +86,13 @@ def _equal(happened: Happened) -> list[Violation]:
     for before, after in _successions(happened):
         if before.program is not after.program or before.worker.dead:
             continue
+        values = {event[:3]: event[3] for event in _lasting(before)}
+        for *what, value in after.trace:
+            if what[2] in _LASTING and values.get(key := (what[0], what[1], what[2]), value) != value:  # type: ignore[comparison-overlap]
+                found.append(Violation("equal", f"{key} was {values[key]}, replayed it is {value}"))
         for number, (one, other) in enumerate(zip(_lasting(before), after.trace, strict=False)):
             if one != other:
-                law = "order" if one in after.trace else "equal"
-                found.append(Violation(law, f"event {number} was {one}, replayed it is {other}"))
+                found.append(Violation("order", f"event {number} was {one}, replayed it is {other}"))
                 break
     client = happened.client
     drawn = any(node.kind == "draw" for node in nodes(world.program.body))

@@ -44,6 +44,8 @@ def _smaller(program: Program, setting: Setting) -> Iterator[tuple[Program, Sett
         yield program, replace(setting, workers=setting.workers - 1)
     if any(setting.skews):
         yield program, replace(setting, skews=(0.0, 0.0, 0.0))
+    if setting.latency:
+        yield program, replace(setting, latency=0.0)
     for node in nodes(program.body):
         for plainer in _plainer(node):
             yield Program(_put(program.body, node.number, plainer)), setting
@@ -95,4 +97,4 @@ def explain(happened: Happened, violations: list[Violation]) -> str:
 def _world(setting: Setting) -> str:
     faults = ", ".join(f"{f.kind} at {f.at}{f' ({f.seconds} s)' if f.seconds else ''}" for f in setting.faults)
     options = ", ".join(f"{name}={value!r}" for name, value in setting.options)
-    return f"{setting.mode}, store {setting.store}, {setting.workers} worker(s), {options or 'no options'}; faults: {faults or 'none'}"
+    return f"{setting.mode}, store {setting.store}, {setting.workers} worker(s), {options or 'no options'}; steps take {setting.pace:g} times as long, the store {setting.latency} s; faults: {faults or 'none'}"

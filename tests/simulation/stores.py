@@ -79,17 +79,19 @@ class FaultyStore:
         try:
             return await self._faulty(name, method, arguments, keywords)
         except StoreUnavailable:
-            began = -1.0
+            began = -9.0
             raise
         finally:
             world = self._worker.world
-            if name in ("claim", "renew", "extend") and began != world.loop.time():
+            if name in ("claim", "renew", "extend") and world.loop.time() - began > 1:
                 world.struggles(self._worker)
 
     async def _faulty(self, name: str, method: Any, arguments: Any, keywords: Any) -> Any:
         worker, world = self._worker, self._worker.world
         await worker.hang_if_dead()
         number = world.next_store_call()
+        if world.setting.latency:
+            await asyncio.sleep(world.setting.latency)
         if (fault := world.fault("store_slow", number)) is not None:
             await asyncio.sleep(fault.seconds)
         if (fault := world.fault("store_away", number)) is not None:
