@@ -40,7 +40,7 @@ class Program:
     def racy(self) -> bool:
         """What it does depends on what comes first: the push interpreter may rightly do something else."""
         every = list(nodes(self.body))
-        loud = any(node["uncaught"] for node in every)
+        loud = any(node["uncaught"] or node["loud"] for node in every)
         return self.loose or any(_is_racy(node) or (loud and node.kind in PARALLEL) for node in every)
 
     @property
@@ -105,7 +105,14 @@ class _Generator:
         return self.inner(depth)
 
     def several(self, depth: int, least: int = 2) -> list[Node]:
-        return [self.any(depth + 1) for _ in range(self._rng.randint(least, 3))]
+        return [self.branch(depth + 1) for _ in range(self._rng.randint(least, 3))]
+
+    def branch(self, depth: int) -> Node:
+        """What one branch does: a few things, one after the other; now and then it raises at the end."""
+        parts = [self.any(depth) for _ in range(self._rng.choice((1, 1, 2, 3)))]
+        if not self._straight and self._rng.random() < 0.07:
+            parts.append(self.node("raise", loud=True))
+        return parts[0] if len(parts) == 1 else self.node("seq", *parts)
 
     def leaf(self) -> Node:
         kinds = "ask step draw sleep checkpoint afterwards progress mutate consume pass".split()
@@ -158,7 +165,7 @@ class _Generator:
             case "loop":
                 return self.node("loop", self.any(depth + 1), times=self._rng.randint(2, 3))
             case "helper":
-                return self.node("helper", self.node("seq", *self.several(depth, 1)))
+                return self.node("helper", *self.several(depth, 1))
             case "choice":
                 return self.node("choice", self.any(depth + 1), self.any(depth + 1))
             case "failing":
