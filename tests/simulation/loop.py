@@ -14,6 +14,11 @@ from typing import Any
 __all__ = ["Deadlock", "TooLong", "VirtualLoop"]
 
 
+_SPINS = 1000
+"""Passes in a row after which time goes on although something is ready: a cancelled anyio scope asks again in
+every pass until its body has ended."""
+
+
 class Deadlock(BaseException):
     """Nothing is ready, no timer is set, and the main coroutine has not ended."""
 
@@ -37,8 +42,7 @@ class _NoSelector:
             return []
         if timeout is None:
             raise Deadlock(f"nothing is left to wait for at {loop.time():.2f} s")
-        if timeout > 0:
-            loop.now += timeout
+        loop.pass_by(timeout)
         return []
 
 
@@ -53,6 +57,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         self.now = 0.0
         self.passes = 0
         self.most_passes = most_passes
+        self._spins = 0
         self.threads = 0
         """Simulated threads that run right now."""
         self.thread_seconds = 0.0
@@ -103,6 +108,15 @@ class VirtualLoop(base_events.BaseEventLoop):
             future.set_exception(error)
         else:
             future.set_result(value)
+
+    def pass_by(self, timeout: float) -> None:
+        """Let time pass: up to the next timer if nothing is ready, and for those who spin, as well."""
+        self._spins = 0 if timeout > 0 else self._spins + 1
+        if self._spins > _SPINS and self._scheduled:  # type: ignore[attr-defined]
+            self._spins = 0
+            timeout = max(0.0, self._scheduled[0].when() - self.now)  # type: ignore[attr-defined]
+        if timeout > 0:
+            self.now += timeout
 
     def bury(self, ready: bool) -> bool:
         """Drop what the dead would do next. True if that was all there was to do."""

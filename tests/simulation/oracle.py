@@ -90,7 +90,7 @@ def _equal(happened: Happened) -> list[Violation]:
         for *what, value in after.trace:
             if what[2] in _LASTING and values.get(key := (what[0], what[1], what[2]), value) != value:  # type: ignore[comparison-overlap]
                 found.append(Violation("equal", f"{key} was {values[key]}, replayed it is {value}"))
-        for number, (one, other) in enumerate(zip(_lasting(before), after.trace, strict=False)):
+        for number, (one, other) in enumerate(zip(_lasting(before), _seen(after), strict=False)):
             if one != other:
                 found.append(Violation("order", f"event {number} was {one}, replayed it is {other}"))
                 break
@@ -101,11 +101,16 @@ def _equal(happened: Happened) -> list[Violation]:
     return found
 
 
+def _seen(run: Run) -> list[Event]:
+    """What a run saw. To tell the client something shows the handler nothing."""
+    return [event for event in run.trace if event[2] != "told"]
+
+
 def _lasting(run: Run) -> list[Event]:
     """What a run saw that others must see, too. What a leg drew last and never recorded is nobody's memory."""
-    trace = list(run.trace)
+    trace = _seen(run)
     if run.world.setting.mode == "tasks" and run.world.setting.faults:
-        while trace and trace[-1][2] in ("drawn", "told", "holds"):
+        while trace and trace[-1][2] in ("drawn", "holds"):
             trace.pop()
     return trace
 
@@ -153,7 +158,11 @@ def _as_pushed(happened: Happened) -> list[Violation]:
 
 def _pushed(happened: Happened, program: Program, flips: frozenset[str]) -> Happened:
     world = happened.world
-    return happen(world.seed, program, Setting("push", pace=world.setting.pace), flips)
+    if world.setting.mode == "tasks":  # Only a tool that may become a task may ask for it.
+        push = Setting("push", "memory", options=(("task", "deferred"),), pace=world.setting.pace)
+    else:
+        push = Setting("push", pace=world.setting.pace)
+    return happen(world.seed, program, push, flips)
 
 
 def _races(happened: Happened) -> bool:
