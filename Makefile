@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 NPM = $(BIN)/python -m scripts.npm
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-tasks test test-all check format lint types layers conformance bench clean
+.PHONY: help setup demo demo-tasks test test-all simulate check format lint types layers conformance bench clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -71,6 +71,10 @@ test: $(VENV)/.ready $(PEERS) ## Run the tests (also against the clients and ser
 
 test-all: $(VENV)/.ready $(PEERS) $(EARLIER_PEERS) ## Run the tests, the slow ones too
 	$(BIN)/pytest -n 2 --dist loadgroup
+
+SEEDS ?= 1000
+simulate: $(VENV)/.ready ## Run generated handlers in a faulty world: `make simulate SEEDS=20000`
+	$(BIN)/python -m tests.simulation.run --seeds $(SEEDS)
 
 check: format lint types layers test ## Everything that must be green
 

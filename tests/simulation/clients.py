@@ -187,7 +187,7 @@ class ModernClient:
 
     async def watch_task(self, task_id: str) -> dict[str, Any]:
         """Look after a task until it has ended."""
-        for _ in range(600):
+        for looked in range(600):
             reply = await self.exchange({"taskId": task_id}, "tasks/get")
             if "error" in reply:
                 return reply
@@ -199,7 +199,7 @@ class ModernClient:
             if requests := task.get("inputRequests"):
                 update = {"taskId": task_id, "inputResponses": self._answers(requests)}
                 await self.exchange(update, "tasks/update")
-            await asyncio.sleep(0.4)
+            await asyncio.sleep(0.4 if looked < 200 else 10.0)
         raise Stuck("the task does not end")
 
 

@@ -70,7 +70,9 @@ def draw_setting(seed: int, mode: str) -> Setting:
         return _with_pace(Setting("tasks", store, rng.randint(1, 3), options, _some(rng, kinds, 4), _skews(rng), _latency(rng)))
     store = rng.choice(("none", "memory", "memory", "memory", "memory", "sqlite"))
     if store == "none":
-        return Setting("rounds", faults=_some(rng, [*BY_REQUEST, *AFTERWARDS, *AFTERWARDS, *DEPLOYS], 3))
+        # A new process has none of the memory of the old one: there, nothing may be repeated.
+        kinds = [*HARMLESS, *DEPLOYS] if rng.random() < 0.5 else [*BY_REQUEST, *AFTERWARDS, *AFTERWARDS]
+        return Setting("rounds", faults=_some(rng, kinds, 3))
     kinds = [*BY_REQUEST, *BY_STORE, *BY_STORE, *CRASHES, *CRASHES, *AFTERWARDS, *AFTERWARDS, *DEPLOYS[: rng.choice((2, 6))]]
     options = (("once", True),) if rng.random() < 0.2 else ()
     return _with_pace(Setting("rounds", store, rng.randint(1, 3), options, _some(rng, kinds, 4), _skews(rng), _latency(rng)))

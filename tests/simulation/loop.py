@@ -58,6 +58,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         self.passes = 0
         self.most_passes = most_passes
         self._spins = 0
+        self._timers_set = 0
         self.threads = 0
         """Simulated threads that run right now."""
         self.thread_seconds = 0.0
@@ -73,6 +74,11 @@ class VirtualLoop(base_events.BaseEventLoop):
 
     def time(self) -> float:
         return self.now
+
+    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+        """Timers of the same moment fire in the order in which they were set; a heap alone would not promise it."""
+        self._timers_set += 1
+        return super().call_at(when + self._timers_set * 1e-10, callback, *args, context=context)
 
     def _process_events(self, event_list: list[Any]) -> None:
         pass

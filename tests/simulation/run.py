@@ -14,7 +14,7 @@ from tests.simulation.oracle import Violation, judge
 from tests.simulation.programs import Program, generate
 from tests.simulation.shrink import explain, shrunk
 
-__all__ = ["MODES", "Tally", "case_of", "run_seed"]
+__all__ = ["MODES", "Tally", "case_of", "run_seed", "shown"]
 
 MODES = ("rounds", "rounds", "rounds", "tasks", "parked", "push")
 """Where `all` seeds go, in turn: replay over a ledger has the most to get wrong."""
@@ -71,17 +71,15 @@ def _all(start: int, count: int, mode: str, processes: int) -> Iterator[Tally]:
         yield from pool.imap(_run_chunk, jobs)
 
 
-def show(seed: int, mode: str, law: str | None = None) -> None:
-    """Explain one seed, as small as it gets."""
+def shown(seed: int, mode: str, law: str | None = None) -> str:
+    """One seed in words, as small as it gets."""
     program, setting = case_of(seed, mode)
     violations = judge(happen(seed, program, setting))
     if not violations:
-        print(f"seed {seed} holds every law")
-        return
-    law = law or violations[0].law
-    program, setting = shrunk(seed, program, setting, law)
+        return f"seed {seed} holds every law"
+    program, setting = shrunk(seed, program, setting, law or violations[0].law)
     happened = happen(seed, program, setting)
-    print(explain(happened, judge(happened)))
+    return explain(happened, judge(happened))
 
 
 def main() -> int:
@@ -94,7 +92,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=2)
     chosen = parser.parse_args()
     if chosen.seed is not None:
-        show(chosen.seed, chosen.mode, chosen.law)
+        print(shown(chosen.seed, chosen.mode, chosen.law))
         return 0
     began, whole = time.perf_counter(), Tally()
     for tally in _all(chosen.start, chosen.seeds, chosen.mode, chosen.processes):
@@ -112,7 +110,7 @@ def _report(whole: Tally, mode: str, law: str | None, seconds: float) -> int:
         print(f"  seed {seed}: {'; '.join(str(v)[:150] for v in violations)}")
     for seed, _ in listed[: _MOST_SHOWN if law is None else 0]:
         print("-" * 100)
-        show(seed, mode)
+        print(shown(seed, mode))
     return 1 if whole.broken else 0
 
 
