@@ -59,12 +59,12 @@ KEPT: dict[str, tuple[Program, Setting]] = {
         n("choice", 6, n("step", 2, value="text", seconds=0.0), n("pass", 5)), _faults(Fault("fork", 3))
     ),
     "a reply belongs to its history": _in(
-        n("seq", 1, _ASK, n("ask", 2, form="str"), n("ask", 3, form="sample"), n("step", 8, value="text")),
+        n("seq", 1, _ASK, n("ask", 2, form="str"), n("ask", 3, form="sample", keyed=True), n("step", 8, value="text")),
         _faults(Fault("fork", 1)),
     ),
     "as_completed keeps its order": _in(n("each", 1, n("pass", 2), n("ask", 3, form="str"))),
     "the first to complete is the first in every round": _in(
-        n("seq", 1, n("first", 2, n("ask", 3, form="str"), n("step", 4, value="text", seconds=0.31)), _ASK)
+        n("seq", 1, n("first", 2, n("step", 3, **_SLOW), n("step", 4, value="text", seconds=0.31)), _ASK)
     ),
     "a queue keeps its order": _in(n("queue", 1, n("ask", 2, form="str"), n("step", 3, value="text", seconds=0.0))),
     "a group with a failing sibling replays": _in(

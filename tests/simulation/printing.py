@@ -9,7 +9,7 @@ __all__ = ["expression_of", "python_of"]
 
 _SCOPES = {
     "timeout": "async with asyncio.timeout({0}):",
-    "nested": "async with asyncio.timeout({0}), asyncio.timeout({0}):",
+    "nested": "async with asyncio.timeout({0} + 0.2), asyncio.timeout({0}):",
     "move_on": "with anyio.move_on_after({0}):",
     "fail_after": "with anyio.fail_after({0}):",
 }

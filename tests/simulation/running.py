@@ -331,7 +331,7 @@ class Run:
                 async with asyncio.timeout(seconds):
                     ended = await self.run(part, frame, at)
             elif style == "nested":
-                async with asyncio.timeout(seconds), asyncio.timeout(seconds):
+                async with asyncio.timeout(seconds + 0.2), asyncio.timeout(seconds):
                     ended = await self.run(part, frame, at)
             elif style == "move_on":
                 with anyio.move_on_after(seconds):
