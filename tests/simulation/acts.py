@@ -13,7 +13,7 @@ from ekiden import Context
 if TYPE_CHECKING:
     from tests.simulation.running import Run
 
-__all__ = ["ACTS", "Basket", "Declined", "RUNS", "audit", "consume", "plain"]
+__all__ = ["ACTS", "RUNS", "Basket", "Declined", "audit", "consume", "plain"]
 
 RUNS: dict[int, "Run"] = {}
 """The runs of the case that is simulated, by the id of their context."""

@@ -54,9 +54,7 @@ class Fork:
     """The effects that began in the repeat."""
 
 
-def happen(
-    seed: int, program: Program, setting: Setting, flips: frozenset[str] = frozenset()
-) -> Happened:
+def happen(seed: int, program: Program, setting: Setting, flips: frozenset[str] = frozenset()) -> Happened:
     """Run a case."""
     loop = VirtualLoop(WORKER)
     world = World(seed, program, setting, loop, flips)
@@ -93,7 +91,9 @@ async def _whole(happened: Happened) -> None:
 
 async def _repeat(happened: Happened, client: ModernClient, kind: str, at: int) -> None:
     world = happened.world
-    rounds = [(a, r) for a, r in client.history if "requestState" in a.params and a.params.get("inputResponses")]
+    rounds = [
+        (a, r) for a, r in client.history if "requestState" in a.params and a.params.get("inputResponses")
+    ]
     if not rounds:
         return
     attempt, before = rounds[at % len(rounds)]
@@ -117,7 +117,9 @@ async def _repeat(happened: Happened, client: ModernClient, kind: str, at: int) 
     fork.fresh = [effect.label for effect in world.effects[count:]]
     if kind == "fork" and not fork.began:
         for effect in world.effects[count:]:
-            effect.flow += "'"  # A history of its own, if it was let in rightly: the oracle asks that elsewhere.
+            effect.flow += (
+                "'"  # A history of its own, if it was let in rightly: the oracle asks that elsewhere.
+            )
 
 
 def _label(request: dict[str, Any]) -> str:
@@ -135,7 +137,9 @@ def _label(request: dict[str, Any]) -> str:
 async def _look_for_leftovers(happened: Happened) -> None:
     world, left = happened.world, happened.left
     if world.store is not None:
-        left += [what for what in leftovers(world.store, EPOCH + world.loop.time() + 1) if what.startswith("claim")]
+        left += [
+            what for what in leftovers(world.store, EPOCH + world.loop.time() + 1) if what.startswith("claim")
+        ]
     for worker in world.alive:
         flows: Any = worker.server._flows
         left += [f"event of round {key}" for key in getattr(getattr(flows, "_once", None), "_ended", {})]
@@ -202,10 +206,8 @@ def _sweep_up(loop: VirtualLoop) -> None:
             if tasks:
                 await asyncio.wait(tasks, timeout=1)
 
-    try:
+    with suppress(Deadlock, TooLong):
         loop.run_until_complete(cancel_all())
-    except (Deadlock, TooLong):
-        pass
     for task in asyncio.all_tasks(loop):
         task._log_destroy_pending = False  # type: ignore[attr-defined]
         with suppress(BaseException):

@@ -168,7 +168,9 @@ class ModernClient:
         await asyncio.wait({task, attempt.worker.gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if not task.done() and not attempt.worker.dead:
             task.cancel()  # The client leaves.
-            await asyncio.wait({task, attempt.worker.gone}, timeout=_PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                {task, attempt.worker.gone}, timeout=_PATIENCE, return_when=asyncio.FIRST_COMPLETED
+            )
             attempt.reply = None
             if not task.done() and not attempt.worker.dead:
                 raise Stuck(f"request {attempt.number} does not end although its client has left")
@@ -179,7 +181,9 @@ class ModernClient:
         """Two requests that are the same get the same reply, but for those that begin a call."""
         replies = [a.reply["result"] for a in attempts if a.reply is not None and "result" in a.reply]
         if len(replies) == 2 and "requestState" in attempts[0].params:
-            one, other = ({k: v for k, v in reply.items() if k in ("content", "inputRequests")} for reply in replies)
+            one, other = (
+                {k: v for k, v in reply.items() if k in ("content", "inputRequests")} for reply in replies
+            )
             if one != other:
                 self.unequal.append(f"{one} and {other}")
 
@@ -214,7 +218,11 @@ class PushedClient:
         worker: Worker = await self.world.living()
         WORKER.set(worker)
         channel = MemoryChannel(worker.server.endpoint)
-        hello = {"protocolVersion": "2025-11-25", "capabilities": EVERYTHING, "clientInfo": {"name": "s", "version": "1"}}
+        hello = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": EVERYTHING,
+            "clientInfo": {"name": "s", "version": "1"},
+        }
         await channel.send({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello})
         await channel.receive()
         await channel.send({"jsonrpc": "2.0", "method": "notifications/initialized"})

@@ -19,7 +19,9 @@ def deployed(program: Program, kind: str, rng: Random) -> Program:
 
 
 def _can(node: Node, kind: str) -> bool:
-    return not node["keyed"] and (kind not in ("renamed", "twin") or node["value"] in ("text", "fails", "raises"))
+    return not node["keyed"] and (
+        kind not in ("renamed", "twin") or node["value"] in ("text", "fails", "raises")
+    )
 
 
 def _changed(node: Node, number: int, kind: str) -> Node:

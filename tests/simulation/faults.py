@@ -8,7 +8,18 @@ __all__ = ["Fault", "Setting", "draw_setting"]
 LEASE = 3.0
 """Seconds that a claim lasts without a sign of life."""
 
-BY_REQUEST = ("drop", "double", "leave", "late", "nonsense", "unfit", "stranger", "partial", "partial", "blind")
+BY_REQUEST = (
+    "drop",
+    "double",
+    "leave",
+    "late",
+    "nonsense",
+    "unfit",
+    "stranger",
+    "partial",
+    "partial",
+    "blind",
+)
 """The reply is lost; the request comes twice; the client goes away and comes back; it answers late, with
 what is no answer, with what breaks the form, with a key that nobody asked, with a part; it says that it cannot be asked."""
 HARMLESS = ("late", "unfit", "stranger", "partial")
@@ -67,15 +78,30 @@ def draw_setting(seed: int, mode: str) -> Setting:
         task = rng.choice(("required", "deferred"))
         kinds = [*(kind for kind in BY_REQUEST if kind != "blind"), *BY_STORE, *BY_STORE, *CRASHES]
         options = (("task", task),)
-        return _with_pace(Setting("tasks", store, rng.randint(1, 3), options, _some(rng, kinds, 4), _skews(rng), _latency(rng)))
+        return _with_pace(
+            Setting(
+                "tasks", store, rng.randint(1, 3), options, _some(rng, kinds, 4), _skews(rng), _latency(rng)
+            )
+        )
     store = rng.choice(("none", "memory", "memory", "memory", "memory", "sqlite"))
     if store == "none":
         # A new process has none of the memory of the old one: there, nothing may be repeated.
         kinds = [*HARMLESS, *DEPLOYS] if rng.random() < 0.5 else [*BY_REQUEST, *AFTERWARDS, *AFTERWARDS]
         return Setting("rounds", faults=_some(rng, kinds, 3))
-    kinds = [*BY_REQUEST, *BY_STORE, *BY_STORE, *CRASHES, *CRASHES, *AFTERWARDS, *AFTERWARDS, *DEPLOYS[: rng.choice((2, 6))]]
+    kinds = [
+        *BY_REQUEST,
+        *BY_STORE,
+        *BY_STORE,
+        *CRASHES,
+        *CRASHES,
+        *AFTERWARDS,
+        *AFTERWARDS,
+        *DEPLOYS[: rng.choice((2, 6))],
+    ]
     options = (("once", True),) if rng.random() < 0.2 else ()
-    return _with_pace(Setting("rounds", store, rng.randint(1, 3), options, _some(rng, kinds, 4), _skews(rng), _latency(rng)))
+    return _with_pace(
+        Setting("rounds", store, rng.randint(1, 3), options, _some(rng, kinds, 4), _skews(rng), _latency(rng))
+    )
 
 
 def _with_pace(setting: Setting) -> Setting:

@@ -1,4 +1,4 @@
-"""Cases that failed once, as small as they got. They are data, so that no change of the generator loses them."""
+"""Cases that failed once, as small as they got: as data, so that no change of the generator loses them."""
 
 from tests.simulation.faults import Fault, Setting
 from tests.simulation.programs import Node, Program, n
@@ -6,11 +6,16 @@ from tests.simulation.programs import Node, Program, n
 __all__ = ["KEPT"]
 
 
-def _in(body: Node, setting: Setting = Setting("rounds", "memory")) -> tuple[Program, Setting]:
+_PLAIN = Setting("rounds", "memory")
+
+
+def _in(body: Node, setting: Setting = _PLAIN) -> tuple[Program, Setting]:
     return Program(n("seq", 99, *(body.parts if body.kind == "seq" else (body,)))), setting
 
 
-def _faults(*faults: Fault, mode: str = "rounds", store: str = "memory", pace: float = 1.0, **more: object) -> Setting:
+def _faults(
+    *faults: Fault, mode: str = "rounds", store: str = "memory", pace: float = 1.0, **more: object
+) -> Setting:
     return Setting(mode, store, options=tuple(more.items()), faults=faults, pace=pace)
 
 
@@ -28,14 +33,24 @@ KEPT: dict[str, tuple[Program, Setting]] = {
         n("seq", 1, n("scope", 2, n("step", 3, **_SLOW), style="fail_after", seconds=1.7), _ASK)
     ),
     "a step that swallows its cancellation stays cut": _in(
-        n("seq", 1, n("scope", 2, n("step", 3, on_cut="swallow", **_SLOW), style="timeout", seconds=1.7), _ASK)
+        n(
+            "seq",
+            1,
+            n("scope", 2, n("step", 3, on_cut="swallow", **_SLOW), style="timeout", seconds=1.7),
+            _ASK,
+        )
     ),
     "what a step returned is not changed by the handler": _in(
         n("seq", 1, n("step", 2, value="dict", seconds=0.0), n("mutate", 3), _ASK)
     ),
     "what a step is given is not changed by the step": _in(n("seq", 1, n("consume", 2), _ASK)),
     "a client that cannot be asked does not begin a step again": _in(
-        n("seq", 1, _ASK, n("gather", 2, n("step", 3, value="text", seconds=7.3), n("ask", 4, form="sample"))),
+        n(
+            "seq",
+            1,
+            _ASK,
+            n("gather", 2, n("step", 3, value="text", seconds=7.3), n("ask", 4, form="sample")),
+        ),
         _faults(Fault("blind", 2), store="none"),
     ),
     "a branch that fails leaves no claim behind": _in(
@@ -59,14 +74,23 @@ KEPT: dict[str, tuple[Program, Setting]] = {
         n("choice", 6, n("step", 2, value="text", seconds=0.0), n("pass", 5)), _faults(Fault("fork", 3))
     ),
     "a reply belongs to its history": _in(
-        n("seq", 1, _ASK, n("ask", 2, form="str"), n("ask", 3, form="sample", keyed=True), n("step", 8, value="text")),
+        n(
+            "seq",
+            1,
+            _ASK,
+            n("ask", 2, form="str"),
+            n("ask", 3, form="sample", keyed=True),
+            n("step", 8, value="text"),
+        ),
         _faults(Fault("fork", 1)),
     ),
     "as_completed keeps its order": _in(n("each", 1, n("pass", 2), n("ask", 3, form="str"))),
     "the first to complete is the first in every round": _in(
         n("seq", 1, n("first", 2, n("step", 3, **_SLOW), n("step", 4, value="text", seconds=0.31)), _ASK)
     ),
-    "a queue keeps its order": _in(n("queue", 1, n("ask", 2, form="str"), n("step", 3, value="text", seconds=0.0))),
+    "a queue keeps its order": _in(
+        n("queue", 1, n("ask", 2, form="str"), n("step", 3, value="text", seconds=0.0))
+    ),
     "a group with a failing sibling replays": _in(
         n(
             "seq",
@@ -76,9 +100,16 @@ KEPT: dict[str, tuple[Program, Setting]] = {
         )
     ),
     "ids that are drawn in branches stay where they are": _in(
-        n("gather", 1, n("seq", 2, n("ask", 3, form="str"), n("draw", 4, what="uuid")), n("draw", 5, what="uuid"))
+        n(
+            "gather",
+            1,
+            n("seq", 2, n("ask", 3, form="str"), n("draw", 4, what="uuid")),
+            n("draw", 5, what="uuid"),
+        )
     ),
-    "a value that cannot be kept is not made again": _in(n("seq", 1, n("step", 2, value="big", seconds=0.0), _ASK)),
+    "a value that cannot be kept is not made again": _in(
+        n("seq", 1, n("step", 2, value="big", seconds=0.0), _ASK)
+    ),
     "a value that breaks its annotation is not made again": _in(
         n("seq", 1, n("step", 2, value="wrong", seconds=0.0), _ASK)
     ),

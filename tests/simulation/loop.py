@@ -49,9 +49,7 @@ class _NoSelector:
 class VirtualLoop(base_events.BaseEventLoop):
     """Time starts at 0. Tasks know their `owner`: what `owner` gave when they were made."""
 
-    def __init__(
-        self, owner: contextvars.ContextVar[Any], most_passes: int = 200_000
-    ) -> None:
+    def __init__(self, owner: contextvars.ContextVar[Any], most_passes: int = 200_000) -> None:
         super().__init__()
         self._selector = _NoSelector(self)
         self.now = 0.0
@@ -76,7 +74,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         return self.now
 
     def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
-        """Timers of the same moment fire in the order in which they were set; a heap alone would not promise it."""
+        """Timers of the same moment fire in the order in which they were set; a heap does not promise it."""
         self._timers_set += 1
         return super().call_at(when + self._timers_set * 1e-10, callback, *args, context=context)
 

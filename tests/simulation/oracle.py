@@ -6,6 +6,7 @@ could get wrong. What it gives without any fault is what every other world must 
 
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tests.simulation.case import Happened, happen
 from tests.simulation.faults import BAD_DEPLOYS, DEPLOYS, HARMLESS, LEASE, Setting
@@ -133,7 +134,7 @@ def _legs(happened: Happened) -> list[tuple[Run, Run]]:
     for run in happened.world.runs:
         if run.ctx.request.task is not None and not run.worker.dead:
             legs[run.ctx.request.task].append(run)
-    return [pair for runs in legs.values() for pair in zip(runs, runs[1:], strict=False)]
+    return [pair for runs in legs.values() for pair in pairwise(runs)]
 
 
 # The measure
@@ -216,7 +217,9 @@ def _accounted(happened: Happened) -> list[Violation]:
             known = {label for _, label, event, _ in before.trace if event in ("value", "failure")}
             gone = {label for label in known if label[0].isdigit() and run.node(label).kind == "pass"}
             if gone and run.began:
-                return [Violation("accounted", f"{run.began} began although {gone} had been done and was gone")]
+                return [
+                    Violation("accounted", f"{run.began} began although {gone} had been done and was gone")
+                ]
     return []
 
 
@@ -224,7 +227,12 @@ def _told(happened: Happened) -> list[Violation]:
     """Progress is told once, where no round is repeated."""
     world, client = happened.world, happened.client
     faults = {fault.kind for fault in world.setting.faults}
-    if client is None or faults - set(HARMLESS) or not world.program.straight or world.setting.mode == "tasks":
+    if (
+        client is None
+        or faults - set(HARMLESS)
+        or not world.program.straight
+        or world.setting.mode == "tasks"
+    ):
         return []
     expected = [label for _, label, event, _ in world.runs[-1].trace if event == "told"]
     if client.told != expected:
@@ -246,10 +254,15 @@ def _forks(happened: Happened) -> list[Violation]:
                 found.append(Violation("one reply", f"{fork.reply['result']} instead of {same}"))
         if fork.kind == "fork" and claimed and not refused:
             found.append(
-                Violation("history", f"a round in which {fork.began} ran was answered otherwise: {_text(happened, fork.reply)}")
+                Violation(
+                    "history",
+                    f"a round in which {fork.began} ran was answered otherwise: {_text(happened, fork.reply)}",
+                )
             )
         if fork.kind == "fork" and not claimed and not refused and not _races(happened):
             pushed = _pushed(happened, world.version, world.flips)
             if _text(happened, fork.reply) != _text(pushed):
-                found.append(Violation("history", f"{_text(happened, fork.reply)} instead of {_text(pushed)}"))
+                found.append(
+                    Violation("history", f"{_text(happened, fork.reply)} instead of {_text(pushed)}")
+                )
     return found

@@ -17,7 +17,7 @@ _CAUGHT = ("timeout", "nested", "fail_after")
 _JOINS = {
     "gather": "await asyncio.gather({0})",
     "lock": "await asyncio.gather({0})  # each under one asyncio.Lock",
-    "first": "await asyncio.wait([{0}], return_when=FIRST_COMPLETED)  # then a step with the winners, the others cancelled",
+    "first": "await asyncio.wait([{0}], return_when=FIRST_COMPLETED)  # a step with the winners",
     "each": "for next_one in asyncio.as_completed([{0}]): ...  # a step with each as it comes",
     "queue": "for _ in range(n): await queue.get()  # {0} put into it; a step with each as it comes",
 }
@@ -103,7 +103,7 @@ def _branches(node: Node) -> Iterator[str]:
         yield _JOINS[node.kind].format(", ".join(f"{name}()" for name in names)) + f"  # {node.number}"
 
 
-def _leaf(node: Node) -> str:
+def _leaf(node: Node) -> str:  # noqa: C901  one line for each kind
     match node.kind:
         case "ask":
             key = f", key='k{node.number}'" if node["keyed"] else ""
@@ -141,7 +141,11 @@ def _leaf(node: Node) -> str:
 
 def _step(node: Node) -> str:
     functions = ACTS.get(node["value"])
-    name = functions[bool(node["thread"])].__name__ if functions else "plain" + "_in_thread" * bool(node["thread"])
+    name = (
+        functions[bool(node["thread"])].__name__
+        if functions
+        else "plain" + "_in_thread" * bool(node["thread"])
+    )
     name = "audit" if node["renamed"] else name
     arguments = f"'{node.number}', mix(seen){' + 1' if node['changed'] else ''}, drawn"
     extra = f", key='k{node.number}'" if node["keyed"] else ""

@@ -58,7 +58,17 @@ STEP_SECONDS = (0.0, 0.31, 1.07, 2.53)
 SCOPE_SECONDS = (0.5, 1.7, 4.2)
 """No sum of the former is one of the latter: who comes first is never a tie."""
 SCOPES = ("timeout", "nested", "move_on", "fail_after")
-VALUES = {"text": 8, "dict": 5, "model": 3, "fails": 4, "raises": 2, "retried": 2, "unkept": 1, "big": 1, "wrong": 1}
+VALUES = {
+    "text": 8,
+    "dict": 5,
+    "model": 3,
+    "fails": 4,
+    "raises": 2,
+    "retried": 2,
+    "unkept": 1,
+    "big": 1,
+    "wrong": 1,
+}
 
 
 def nodes(node: Node) -> Iterator[Node]:
@@ -115,7 +125,18 @@ class _Generator:
         return parts[0] if len(parts) == 1 else self.node("seq", *parts)
 
     def leaf(self) -> Node:
-        kinds = "ask step draw sleep checkpoint afterwards progress mutate consume pass".split()
+        kinds = [
+            "ask",
+            "step",
+            "draw",
+            "sleep",
+            "checkpoint",
+            "afterwards",
+            "progress",
+            "mutate",
+            "consume",
+            "pass",
+        ]
         kind = self._rng.choices(kinds, (30, 34, 9, 4, 4, 3, 6, 6, 4, 2))[0]
         if self._loose and self._rng.random() < 0.2:
             return self.node("nap", seconds=self._rng.choice((0.13, 0.6)))
@@ -180,7 +201,11 @@ class _Generator:
     def scope(self, depth: int) -> Node:
         style = self._rng.choice(SCOPES)
         seconds = self._rng.choice(SCOPE_SECONDS)
-        part = self.step(seconds=self._rng.choice((2.53, 9.7))) if self._rng.random() < 0.5 else self.any(depth + 1)
+        part = (
+            self.step(seconds=self._rng.choice((2.53, 9.7)))
+            if self._rng.random() < 0.5
+            else self.any(depth + 1)
+        )
         return self.node("scope", part, style=style, seconds=seconds)
 
 

@@ -1,4 +1,4 @@
-"""Run many seeds: `python -m tests.simulation.run --seeds 1000`, or look at one: `--mode rounds --seed 17`."""
+"""Run many seeds: `python -m tests.simulation.run --seeds 1000`; or look at one: `--mode tasks --seed 7`."""
 
 import argparse
 import multiprocessing

@@ -1,8 +1,8 @@
 """The interpreter: one run of a program as a handler, with a trace of all that it saw.
 
 Whatever a branch sees goes into the arguments of its later steps, into its later questions and into the
-result: a wrong value shows. What was drawn (`ctx.uuid()` and its like) goes into arguments and questions as it is,
-and into results by name, so that results of two runs can be compared.
+result: a wrong value shows. What was drawn (`ctx.uuid()` and its like) goes into arguments and questions as
+it is, and into results by name, so that results of two runs can be compared.
 """
 
 import asyncio
@@ -157,7 +157,9 @@ class Run:
         retry = Retry(attempts=3, seconds=0.2) if node["value"] == "retried" else None
         mix = frame.mix() + ("+" if node["changed"] else "")
         key = f"k{label}" if node["keyed"] else None
-        return await self.ctx.step(act, label, mix, frame.drawn, self.ctx, key=key, raises=(Declined,), retry=retry)
+        return await self.ctx.step(
+            act, label, mix, frame.drawn, self.ctx, key=key, raises=(Declined,), retry=retry
+        )
 
     async def act(self, label: str, frame: Frame) -> Any:
         """A plain step of the simulation's own, which depends on all that was seen."""
@@ -203,7 +205,12 @@ class Run:
     async def on_twin(self, node: Node, frame: Frame, at: str) -> Any:
         """A step of a new version: all but its module is as in the step that follows."""
         label = f"{node['of']}{at}"
-        self.note(frame, f"t{label}", "value", await self.ctx.step(twins.plain, label, frame.mix(), frame.drawn, self.ctx))
+        self.note(
+            frame,
+            f"t{label}",
+            "value",
+            await self.ctx.step(twins.plain, label, frame.mix(), frame.drawn, self.ctx),
+        )
 
     async def on_mutate(self, node: Node, frame: Frame, at: str) -> Any:
         if not frame.objects:

@@ -1,4 +1,4 @@
-"""A failing case made small: nodes of its program and faults of its schedule are left out while it still fails."""
+"""A failing case made small: nodes of its program and faults of its world are left out while it still fails."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -71,7 +71,14 @@ def _put(node: Node, number: int, other: Node | None) -> Node:
 
 
 def _plainer(node: Node) -> Iterator[Node]:
-    for name, plain in (("thread", False), ("keyed", False), ("uncaught", False), ("on_cut", ""), ("seconds", 0.0), ("value", "text")):
+    for name, plain in (
+        ("thread", False),
+        ("keyed", False),
+        ("uncaught", False),
+        ("on_cut", ""),
+        ("seconds", 0.0),
+        ("value", "text"),
+    ):
         if node.kind == "step" and node[name] != plain:
             yield replace(node, more={**node.more, name: plain})
 
@@ -84,17 +91,30 @@ def explain(happened: Happened, violations: list[Violation]) -> str:
     lines += ["", f"the call ended with: {str(happened.reply)[:400]}", ""]
     for number, run in enumerate(world.runs[:_MOST_RUNS]):
         where = f"request {run.attempt.number}" if run.attempt else "a leg of the task"
-        lines.append(f"run {number} ({where}, worker {run.worker.number}{', which died' if run.worker.dead else ''})")
-        lines += [f"    {branch:8} {label:6} {event:8} {value:.100}" for branch, label, event, value in run.trace]
+        lines.append(
+            f"run {number} ({where}, worker {run.worker.number}{', which died' if run.worker.dead else ''})"
+        )
+        lines += [
+            f"    {branch:8} {label:6} {event:8} {value:.100}" for branch, label, event, value in run.trace
+        ]
     lines += ["", "effects"]
     for effect in world.effects[:40]:
         ended = "never ended" if effect.ended is None else f"ended {effect.ended:.2f} s"
-        lines.append(f"    {effect.label:6} began {effect.began:.2f} s, {ended}, worker {effect.worker.number}")
-    lines += ["", "to keep it as a test, put this into kept.py:", f"Program({expression_of(world.program.body)}),"]
+        lines.append(
+            f"    {effect.label:6} began {effect.began:.2f} s, {ended}, worker {effect.worker.number}"
+        )
+    lines += [
+        "",
+        "to keep it as a test, put this into kept.py:",
+        f"Program({expression_of(world.program.body)}),",
+    ]
     return "\n".join([*lines, f"{world.setting},"])
 
 
 def _world(setting: Setting) -> str:
-    faults = ", ".join(f"{f.kind} at {f.at}{f' ({f.seconds} s)' if f.seconds else ''}" for f in setting.faults)
-    options = ", ".join(f"{name}={value!r}" for name, value in setting.options)
-    return f"{setting.mode}, store {setting.store}, {setting.workers} worker(s), {options or 'no options'}; steps take {setting.pace:g} times as long, the store {setting.latency} s; faults: {faults or 'none'}"
+    faults = [f"{f.kind} at {f.at}{f' ({f.seconds} s)' if f.seconds else ''}" for f in setting.faults]
+    options = [f"{name}={value!r}" for name, value in setting.options]
+    about = [setting.mode, f"store {setting.store}", f"{setting.workers} worker(s)", *options]
+    about += [f"steps take {setting.pace:g} times as long"] if setting.pace != 1 else []
+    about += [f"the store takes {setting.latency} s"] if setting.latency else []
+    return f"{', '.join(about)}; faults: {', '.join(faults) or 'none'}"

@@ -124,7 +124,11 @@ class FaultyStore:
 def leftovers(store: Any, now: float) -> list[str]:
     """What is still in a store: claims that someone holds, and rows."""
     if isinstance(store, MemoryStore):
-        held = [f"claim {key}" for key, kept in store._rounds.items() if kept.outcome is None and kept.leased_until > now]
+        held = [
+            f"claim {key}"
+            for key, kept in store._rounds.items()
+            if kept.outcome is None and kept.leased_until > now
+        ]
         rows = [f"round {key}" for key in store._rounds] + [f"journal {key}" for key in store._journals]
         return held + rows + [f"task {key}" for key in store.tasks._rows]
     connection = store._file._open.writer

@@ -1,6 +1,5 @@
 """The world: workers that die, a store that fails, a clock that jumps, and the book of all effects."""
 
-import asyncio
 import contextvars
 import random
 import tempfile
@@ -28,7 +27,14 @@ WORKER: contextvars.ContextVar["Worker | None"] = contextvars.ContextVar("worker
 ATTEMPT: contextvars.ContextVar["Attempt | None"] = contextvars.ContextVar("attempt", default=None)
 
 _ROUNDS = RoundLimits(lease_seconds=LEASE)
-_TASKS = TaskLimits(lease_seconds=LEASE, sweep_seconds=1.0, message_seconds=0.3, ttl_seconds=3000.0, keep_seconds=10.0, attempts=50)
+_TASKS = TaskLimits(
+    lease_seconds=LEASE,
+    sweep_seconds=1.0,
+    message_seconds=0.3,
+    ttl_seconds=3000.0,
+    keep_seconds=10.0,
+    attempts=50,
+)
 
 
 @dataclass
@@ -109,7 +115,14 @@ class Worker:
 class World:
     """One call of one program, from its first request to the time when nothing of it may be left."""
 
-    def __init__(self, seed: int, program: Program, setting: Setting, loop: VirtualLoop, flips: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        seed: int,
+        program: Program,
+        setting: Setting,
+        loop: VirtualLoop,
+        flips: frozenset[str] = frozenset(),
+    ) -> None:
         self.seed = seed
         self.program = program
         self.setting = setting
