@@ -21,7 +21,8 @@ BY_REQUEST = (
     "blind",
 )
 """The reply is lost; the request comes twice; the client goes away and comes back; it answers late, with
-what is no answer, with what breaks the form, with a key that nobody asked, with a part; it says that it cannot be asked."""
+what is no answer, with what breaks the form, with a key that nobody asked, with a part;
+it says that it cannot be asked."""
 HARMLESS = ("late", "unfit", "stranger", "partial")
 """Those of them after which no round is repeated."""
 BY_STORE = ("store_before", "store_after", "store_slow", "store_away", "renewal")
@@ -30,8 +31,8 @@ renewal that fails."""
 CRASHES = ("crash_store_before", "crash_store_after", "crash_begin", "crash_end")
 """A worker dies around a call to its store, or when an effect begins or ends."""
 DEPLOYS = ("more", "front", "removed", "changed", "renamed", "twin")
-"""A new version asks one more question at the end or in front; a step is gone, has another argument, another name, or
-comes after one of another module that has the same name and the same arguments."""
+"""A new version asks one more question at the end or in front; a step is gone, has another argument,
+another name, or comes after one of another module that has the same name and the same arguments."""
 BAD_DEPLOYS = DEPLOYS[2:]
 AFTERWARDS = ("again", "fork")
 """When all is over the client repeats a round, with the same answers or with others."""

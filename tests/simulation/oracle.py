@@ -67,7 +67,7 @@ def _once(happened: Happened) -> list[Violation]:
 
 
 def _excused(happened: Happened, effect: Effect, again: Effect | None) -> bool:
-    """Two excuses: the process died between an effect and its record, or its lease was lost although it tried."""
+    """Two excuses: its process died between effect and record, or its lease was lost although it tried."""
     world = happened.world
     recorded = world.records.get(effect.step, float("inf"))
     if effect.worker.dead and effect.began <= effect.worker.died <= max(recorded, effect.began):
@@ -108,7 +108,7 @@ def _seen(run: Run) -> list[Event]:
 
 
 def _lasting(run: Run) -> list[Event]:
-    """What a run saw that others must see, too. What a leg drew last and never recorded is nobody's memory."""
+    """What a run saw that others must see, too. What a leg drew last and never recorded does not count."""
     trace = _seen(run)
     if run.world.setting.mode == "tasks" and run.world.setting.faults:
         while trace and trace[-1][2] in ("drawn", "holds"):
@@ -207,7 +207,7 @@ def _left(happened: Happened) -> list[Violation]:
 
 
 def _accounted(happened: Happened) -> list[Violation]:
-    """After a deploy that takes a step away nothing fresh is run: it could be the changed self of that step."""
+    """Where a deploy took a step away nothing fresh is run: it could be the changed self of that step."""
     world = happened.world
     for attempt in world.attempts:
         before = attempt.parent
@@ -256,7 +256,8 @@ def _forks(happened: Happened) -> list[Violation]:
             found.append(
                 Violation(
                     "history",
-                    f"a round in which {fork.began} ran was answered otherwise: {_text(happened, fork.reply)}",
+                    f"a round in which {fork.began} ran was answered otherwise: "
+                    f"{_text(happened, fork.reply)}",
                 )
             )
         if fork.kind == "fork" and not claimed and not refused and not _races(happened):

@@ -1,4 +1,4 @@
-"""A failing case made small: nodes of its program and faults of its world are left out while it still fails."""
+"""A failing case made small: what it still fails without is left out, of its program and of its world."""
 
 from collections.abc import Iterator
 from dataclasses import replace
