@@ -149,8 +149,11 @@ async def _look_for_leftovers(happened: Happened) -> None:
     here = asyncio.current_task()
     for task in asyncio.all_tasks():
         owner = world.loop.owner(task)
-        if task is not here and (owner is None or not owner.dead):
-            left.append(f"task {getattr(task.get_coro(), '__qualname__', task)}")
+        name = str(getattr(task.get_coro(), "__qualname__", task))
+        # A branch that its own program left waiting for another one is the author's.
+        is_orphan = world.program.loud and name.startswith("Run.")
+        if task is not here and (owner is None or not owner.dead) and not is_orphan:
+            left.append(f"task {name}")
     if not world.crashes:
         if world.loop.threads:
             left.append("a thread")

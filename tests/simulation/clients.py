@@ -15,7 +15,7 @@ EVERYTHING: dict[str, Any] = {**_ELICITS, "sampling": {"tools": {}}, "roots": {}
 TASKS = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
 _MOST_ROUNDS = 100
 _MOST_TRIES = 25
-_PATIENCE = 300.0
+_PATIENCE = 6000.0
 """Seconds after which a client takes a reply to be lost."""
 _PASSING = ("store", "taken over", "shutting down", "another worker")
 """What an error says that a client does well to try again."""

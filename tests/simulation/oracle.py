@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tests.simulation.case import Happened, happen
-from tests.simulation.faults import BAD_DEPLOYS, DEPLOYS, HARMLESS, LEASE, Setting
+from tests.simulation.faults import BAD_DEPLOYS, BY_STORE, CRASHES, DEPLOYS, HARMLESS, LEASE, Setting
 from tests.simulation.programs import Program, nodes
 from tests.simulation.running import Event, Run
 from tests.simulation.world import Effect
@@ -169,8 +169,11 @@ def _pushed(happened: Happened, program: Program, flips: frozenset[str]) -> Happ
 def _races(happened: Happened) -> bool:
     """Whether the push interpreter may rightly do something else."""
     world = happened.world
-    hurried = world.setting.pace != 1 and any(node.kind == "scope" for node in nodes(world.program.body))
-    return world.program.racy or hurried
+    scoped = any(node.kind == "scope" for node in nodes(world.program.body))
+    timed = (
+        world.setting.pace != 1 or world.setting.latency or world.setting.has(*BY_STORE, *CRASHES, "double")
+    )
+    return world.program.racy or bool(scoped and timed)
 
 
 def _text(happened: Happened, reply: dict[str, object] | None = None) -> str:

@@ -40,8 +40,13 @@ class Program:
     def racy(self) -> bool:
         """What it does depends on what comes first: the push interpreter may rightly do something else."""
         every = list(nodes(self.body))
-        loud = any(node["uncaught"] or node["loud"] for node in every)
-        return self.loose or any(_is_racy(node) or (loud and node.kind in PARALLEL) for node in every)
+        return self.loose or self.loud or any(_is_racy(node) for node in every)
+
+    @property
+    def loud(self) -> bool:
+        """A branch may raise while others go on; `gather` leaves them behind, and nobody waits for them."""
+        every = list(nodes(self.body))
+        return not self.straight and any(node["uncaught"] or node["loud"] for node in every)
 
     @property
     def straight(self) -> bool:
