@@ -69,8 +69,8 @@ def _once(happened: Happened) -> list[Violation]:
 def _excused(happened: Happened, effect: Effect, again: Effect | None) -> bool:
     """Two excuses: its process died between effect and record, or its lease was lost although it tried."""
     world = happened.world
-    recorded = world.records.get(effect.step, float("inf"))
-    if effect.worker.dead and effect.began <= effect.worker.died <= max(recorded, effect.began):
+    recorded = world.records.get((effect.step, effect.worker), [])
+    if effect.worker.dead and not any(effect.began <= when < effect.worker.died for when in recorded):
         return True
     if again is None or again.worker is effect.worker:
         return False

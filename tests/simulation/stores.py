@@ -118,7 +118,7 @@ class FaultyStore:
             if isinstance(argument, Mapping):
                 for key in argument:
                     if str(key).startswith("s:"):
-                        self._worker.world.recorded(key[2:])
+                        self._worker.world.recorded(key[2:], self._worker)
 
 
 def leftovers(store: Any, now: float) -> list[str]:
