@@ -14,7 +14,7 @@ from typing import Any
 __all__ = ["Deadlock", "TooLong", "VirtualLoop"]
 
 
-_SPINS = 1000
+_SPINS = 5000
 """Passes in a row after which time goes on although something is ready: a cancelled anyio scope asks again in
 every pass until its body has ended."""
 

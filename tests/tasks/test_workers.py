@@ -30,8 +30,8 @@ async def test_a_worker_that_stops_hands_over_after_its_step(store: Any) -> None
 
         @server.tool(task="required")
         async def tool(ctx: Context) -> str:
-            first = await ctx.step(slow)
-            return f"{first} {await ctx.step(quick)}"
+            first = await ctx.step(slow, key="slow")
+            return f"{first} {await ctx.step(quick, key='quick')}"
 
         return server
 

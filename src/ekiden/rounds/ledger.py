@@ -26,12 +26,14 @@ __all__ = [
     "Busy",
     "Claim",
     "Claimed",
+    "Known",
     "Ledger",
     "Recorded",
     "Refused",
     "RoundMemory",
     "RoundRow",
     "Take",
+    "Unfinished",
     "decide_claim",
     "decide_look",
     "decode_entry",
@@ -71,6 +73,11 @@ class Refused(msgspec.Struct, frozen=True):
     """The round belongs to another history."""
 
 
+class Unfinished(msgspec.Struct, frozen=True):
+    """The round was begun before, with this history, and has not ended: go on from what was committed."""
+
+
+Known: TypeAlias = Recorded | Refused | Unfinished
 Claim: TypeAlias = Claimed | Busy | Recorded | Refused
 
 
@@ -120,10 +127,12 @@ def decide_claim(
     return Take(row.fence + 1, False)
 
 
-def decide_look(row: RoundRow | None, history: str, now: float) -> Recorded | Refused | None:
+def decide_look(row: RoundRow | None, history: str, now: float) -> Known | None:
     """What a round must know before it begins, if it may never come to a step."""
     found = decide_claim(row, history, now)
-    return found if isinstance(found, Recorded | Refused) else None
+    if isinstance(found, Take):
+        return Unfinished() if row is not None and row.has_entries and not found.is_fresh else None
+    return Unfinished() if isinstance(found, Busy) else found
 
 
 def is_forgettable(row: RoundRow, now: float) -> bool:
@@ -166,8 +175,8 @@ class Ledger(Protocol):
         """True if it can be told at once that nothing is known of a round; False if it takes a wait."""
         ...
 
-    async def look(self, round_id: str, history: str, *, now: float) -> Recorded | Refused | None:
-        """How a round ended, or that it belongs to another history; None if this one may run it. Cheap."""
+    async def look(self, round_id: str, history: str, *, now: float) -> Known | None:
+        """How a round ended, that it has not ended, or that it belongs to another history. Cheap."""
         ...
 
     async def claim(

@@ -332,6 +332,17 @@ class Leg(Performing, kw_only=True):
             await self._turn(name, "", begin)
 
     def _begin_sleep(self, name: str, until: float, branch: int) -> None:
+        """A sleep needs the claim on its round, as a step does: a late copy of the round would sleep less."""
+        if self.memory is None:
+            self._set_alarm(name, until, branch)
+        else:
+            self._run_beside(self._sleep_as_owner(name, until, branch))
+
+    async def _sleep_as_owner(self, name: str, until: float, branch: int) -> None:
+        if await self._may_begin(name):
+            self._set_alarm(name, until, branch)
+
+    def _set_alarm(self, name: str, until: float, branch: int) -> None:
         remaining = until - self.clock()
         if remaining < SOON:
             self._awake(name, branch)
@@ -413,6 +424,9 @@ class Leg(Performing, kw_only=True):
 
     def _forget(self) -> None:
         super()._forget()
+        for task in self._branches:
+            if task is not None and not task.done():
+                task.cancel()  # Nobody waits for it, and its handler has ended.
         self._counts.clear()
         self._branches.clear()
         self._afterwards.clear()

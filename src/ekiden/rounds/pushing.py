@@ -72,6 +72,7 @@ class Push:
         main = asyncio.get_running_loop().create_task(self._whole(handler))
         try:
             await asyncio.wait({main})
+            self._over = True  # Branches that nobody waits for do nothing more.
             while self._steps:
                 await asyncio.wait(set(self._steps))  # One that was cut short may take its time to end.
             if main.cancelled():
@@ -109,7 +110,7 @@ class Push:
 
     async def ask(self, ask: Ask, key: str | None = None) -> Any:
         """Ask the client, and wait for a fitting answer."""
-        _not_in_a_step(self.handler, "ask")
+        self._enter("ask")
         self.use("asks")
         if not declares(self._capabilities, ask.needs):
             raise CannotAsk(undeclared(ask.needs))
@@ -124,9 +125,14 @@ class Push:
                 problem = str(unfit)
         raise CannotAsk(f"No fitting answer to {ask.method} came in {_TRIES} tries: {problem}")
 
+    def _enter(self, what: str) -> None:
+        if self._over:
+            raise asyncio.CancelledError
+        _not_in_a_step(self.handler, what)
+
     async def step(self, step: Step, key: str | None = None) -> Any:
         """Run a step. It is cut short by the handler's own timeout only."""
-        _not_in_a_step(self.handler, "run a step")
+        self._enter("run a step")
         name = key or f"{step.name}-{step.digest}"
         count = self._counts[name] = self._counts.get(name, 0) + 1
         step.prepare()

@@ -144,8 +144,10 @@ class Running(Opaque):
                 if inspect.getcoroutinestate(handler) == inspect.CORO_CREATED:
                     handler.close()  # It was cancelled before it began.
                 raise
-        elif self._ending is not None and not self._main.cancelled():
-            self._dropped(self._main.exception())
+        else:
+            if self._ending is not None and not self._main.cancelled():
+                self._dropped(self._main.exception())
+            self._close()
         return await self._conclude() if self._steps else self._concluded()
 
     def _after_first_stretch(self) -> None:
@@ -263,6 +265,7 @@ class Running(Opaque):
             self._late.cancel()
         if self._ending is not None and not main.cancelled() and not (self.parked and not self._over):
             self._dropped(main.exception())
+        self._close()  # Branches that nobody waits for do nothing more.
         self._settle()
 
     def _dropped(self, error: BaseException | None) -> None:

@@ -130,6 +130,7 @@ class ServerEndpoint:
                     await self._lifespan.stop()
                     raise
             self._registry.hub.reopen()
+            self._flows.once.is_stopping = False
             self._started = True
 
     def drain(self) -> None:
@@ -139,6 +140,7 @@ class ServerEndpoint:
     async def stop(self) -> None:
         """End subscriptions, leave the lifespan, and release what is the server's own."""
         self.drain()
+        self._flows.once.is_stopping = True  # Nobody waits any more for a store that is away.
         self._started = self._owned = False
         self.sessions.close()
         try:

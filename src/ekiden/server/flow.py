@@ -66,7 +66,7 @@ class Flows:
 
     def __init__(self, sealer: Sealer, once: Once, clock: Callable[[], float]) -> None:
         self._sealer = sealer
-        self._once = once
+        self.once = once
         self._clock = clock
         limits = sealer.limits
         self.watch: Callable[[Leg], None] | None = None
@@ -129,13 +129,15 @@ class Flows:
         memory = None
         if handler.once is not False and not handler.parked:
             memory = RoundClaim(
-                self._once, f"{claims.flow}.{claims.round}", request.params["requestState"], responses
+                self.once, f"{claims.flow}.{claims.round}", request.params["requestState"], responses
             )
             recorded = await (memory.recorded_for_certain() if handler.once is True else memory.look())
             if recorded is not None:
                 return recorded
         for pause in claims.pauses:
             claims.journal[pause] = Entry("pause", "", None)
+        if memory is not None and memory.claimed is not None:
+            claims.journal.update(memory.claimed.entries)
         while True:
             arguments = call.arguments if memory is None else _own(call.arguments)
             try:

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from ekiden.errors import InternalError, InvalidParams, StoreUnavailable
 from ekiden.opaque import Opaque
 from ekiden.rounds.journal import Entry, fingerprint, framed
-from ekiden.rounds.ledger import Busy, Claim, Claimed, Ledger, Recorded, Refused
+from ekiden.rounds.ledger import Busy, Claim, Claimed, Ledger, Recorded, Refused, Unfinished
 from ekiden.rounds.leg import Ended
 from ekiden.rounds.outcome import Failed, Outcome
 from ekiden.server.contenders import Contenders, Contest
@@ -107,6 +107,8 @@ class RoundClaim(Opaque):
         if once.ledger.is_new(self._round_id):
             return None
         found = await once.ledger.look(self._round_id, self.history, now=once.clock())
+        if isinstance(found, Unfinished):
+            return await self.recorded_for_certain()
         return None if found is None else _outcome(found)
 
     async def recorded_for_certain(self) -> Outcome | None:

@@ -20,7 +20,21 @@ def words_for(function: Callable[..., Any], arguments: tuple[Any, ...]) -> str:
     shown = _shortened(", ".join([_shown(argument) for argument in given]), _MOST_OF_ALL)
     module = getattr(function, "__module__", None) or type(function).__module__
     name, at, place = place_of(function).partition(" at ")
-    return f"{module}.{name}({shown}){at}{place}"
+    return f"{module}.{name}({shown}){_captured(function)}{at}{place}"
+
+
+def _captured(function: Callable[..., Any]) -> str:
+    """The constants that a function has captured: two that differ only there must not look alike."""
+    names: tuple[str, ...] = getattr(getattr(function, "__code__", None), "co_freevars", ())
+    shown: list[str] = []
+    for name, cell in zip(names, getattr(function, "__closure__", None) or (), strict=False):
+        try:
+            value = cell.cell_contents
+        except ValueError:
+            continue  # It is not set yet.
+        if type(value) in ATOMS:
+            shown.append(f"{name}={_shown(value)}")
+    return f" with {_shortened(', '.join(shown), _MOST_OF_ALL)}" if shown else ""
 
 
 def _shown(value: Any) -> str:

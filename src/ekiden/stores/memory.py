@@ -13,8 +13,7 @@ from ekiden.rounds.ledger import (
     Busy,
     Claim,
     Claimed,
-    Recorded,
-    Refused,
+    Known,
     RoundRow,
     Take,
     decide_claim,
@@ -61,8 +60,8 @@ class MemoryStore:
         """Whether nothing is known of a round."""
         return round_id not in self._rounds
 
-    async def look(self, round_id: str, history: str, *, now: float) -> Recorded | Refused | None:
-        """How a round ended, or that it belongs to another history."""
+    async def look(self, round_id: str, history: str, *, now: float) -> Known | None:
+        """How a round ended, that it has not ended, or that it belongs to another history."""
         return decide_look(self._rounds.get(round_id), history, now)
 
     async def claim(

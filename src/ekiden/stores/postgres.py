@@ -14,8 +14,7 @@ from ekiden.rounds.ledger import (
     Busy,
     Claim,
     Claimed,
-    Recorded,
-    Refused,
+    Known,
     RoundRow,
     Take,
     decide_claim,
@@ -55,8 +54,8 @@ class PostgresStore:
         """Not without waiting for the network."""
         return False
 
-    async def look(self, round_id: str, history: str, *, now: float) -> Recorded | Refused | None:
-        """How a round ended, or that it belongs to another history."""
+    async def look(self, round_id: str, history: str, *, now: float) -> Known | None:
+        """How a round ended, that it has not ended, or that it belongs to another history."""
         async with self._database.in_line() as connection:
             return decide_look(await _row(connection, round_id), history, now)
 

@@ -15,8 +15,7 @@ from ekiden.rounds.ledger import (
     Busy,
     Claim,
     Claimed,
-    Recorded,
-    Refused,
+    Known,
     RoundRow,
     Take,
     decide_claim,
@@ -56,8 +55,8 @@ class SQLiteStore:
         """Not without looking into the file."""
         return False
 
-    async def look(self, round_id: str, history: str, *, now: float) -> Recorded | Refused | None:
-        """How a round ended, or that it belongs to another history."""
+    async def look(self, round_id: str, history: str, *, now: float) -> Known | None:
+        """How a round ended, that it has not ended, or that it belongs to another history."""
         return decide_look(await self._file.read(lambda reader: _row(reader, round_id)), history, now)
 
     async def claim(

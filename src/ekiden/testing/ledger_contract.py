@@ -14,7 +14,16 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
 from ekiden.rounds.journal import Entry
-from ekiden.rounds.ledger import ABANDONED_SECONDS, Busy, Claim, Claimed, Ledger, Recorded, Refused
+from ekiden.rounds.ledger import (
+    ABANDONED_SECONDS,
+    Busy,
+    Claim,
+    Claimed,
+    Ledger,
+    Recorded,
+    Refused,
+    Unfinished,
+)
 
 __all__ = ["LedgerContract"]
 
@@ -172,7 +181,7 @@ class LedgerContract(abc.ABC):
             for now in (_NOW, _NOW + 2 * _LEASE):
                 assert await _claim(other, "no", now=now) == Refused()
                 assert await other.look("round", "no", now=now) == Refused()
-                assert await other.look("round", "yes", now=now) is None
+                assert await other.look("round", "yes", now=now) == Unfinished()
             assert await one.finish("round", fence, b"done")
             assert await _claim(other, "no") == Refused()
             assert await other.look("round", "no", now=_NOW) == Refused()
@@ -186,7 +195,7 @@ class LedgerContract(abc.ABC):
             await one.release("round", fence)
             assert await _claim(other, "no") == Refused()
             assert await other.look("round", "no", now=_NOW) == Refused()
-            assert await other.look("round", "yes", now=_NOW) is None
+            assert await other.look("round", "yes", now=_NOW) == Unfinished()
             assert await _owned(other) == fence + 1
 
     async def test_a_round_that_was_given_back_without_entries_is_free(self) -> None:
