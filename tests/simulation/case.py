@@ -36,6 +36,8 @@ class Happened:
     """What was left behind."""
     logged: list[str] = field(default_factory=list)
     forks: list["Fork"] = field(default_factory=list)
+    program: Program | None = None
+    """The version of the program that gave the last reply."""
 
 
 @dataclass
@@ -78,6 +80,7 @@ async def _whole(happened: Happened) -> None:
     client = PushedClient(world) if world.setting.mode == "push" else ModernClient(world)
     happened.client = client
     happened.reply = await client.call()
+    happened.program = world.runs[-1].program if world.runs else None
     if isinstance(client, ModernClient):
         for fault in world.setting.faults:
             if fault.kind in ("again", "fork"):

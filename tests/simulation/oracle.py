@@ -69,6 +69,8 @@ def _once(happened: Happened) -> list[Violation]:
 def _excused(happened: Happened, effect: Effect, again: Effect | None) -> bool:
     """Two excuses: its process died between effect and record, or its lease was lost although it tried."""
     world = happened.world
+    if effect.worker.dead and effect.ended is None:
+        return True
     recorded = world.records.get((effect.step, effect.worker), [])
     if effect.worker.dead and not any(effect.began <= when < effect.worker.died for when in recorded):
         return True
@@ -144,9 +146,7 @@ def _as_pushed(happened: Happened) -> list[Violation]:
     world = happened.world
     if _races(happened) or world.setting.mode == "push" or "result" not in happened.reply:
         return []
-    last = world.runs[-1] if not happened.forks else None
-    program = world.version if last is None else last.program
-    pushed = _pushed(happened, program, frozenset())
+    pushed = _pushed(happened, happened.program or world.version, frozenset())
     found = []
     if _text(happened) != _text(pushed):
         found.append(Violation("result", f"{_text(happened)} instead of {_text(pushed)}"))
