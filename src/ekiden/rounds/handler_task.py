@@ -33,30 +33,31 @@ class FirstStretch(Opaque):
     _ours: Callable[..., Any] | None = None
 
     def run(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        """Start the handler. Where the task begins at once, it may be done by now."""
-        loop = self._loop
-        if sys.version_info >= (3, 12):
-            self._open()
-            try:
-                return asyncio.Task(coroutine, loop=loop, name=name, eager_start=True)
-            finally:
-                self._close()
-        loop.call_soon(self._open)  # These three come one right after the other.
-        task = asyncio.Task(coroutine, loop=loop, name=name)
-        loop.call_soon(self._close)
-        return task
+        """Start the handler, which calls `begin` first thing. Where it begins at once, it may be done by now.
 
-    def _open(self) -> None:
+        Where it does not, whoever calls this has `end` called in the next pass, right after the handler.
+        """
+        if sys.version_info >= (3, 12):
+            try:
+                return asyncio.Task(coroutine, loop=self._loop, name=name, eager_start=True)
+            finally:
+                self.end()
+        return asyncio.Task(coroutine, loop=self._loop, name=name)
+
+    def begin(self) -> None:
+        """The handler begins."""
         self.alone = True
         self._factory = self._loop.get_task_factory()
         self._ours = self._spawn
         self._loop.set_task_factory(self._ours)
 
-    def _close(self) -> None:
+    def end(self) -> None:
+        """The handler waits for the first time, or has ended."""
         self.alone = False
-        if self._loop.get_task_factory() is self._ours:  # Else the handler has set one of its own.
-            self._loop.set_task_factory(self._factory)
-        self._ours = self._factory = None
+        if self._ours is not None:
+            if self._loop.get_task_factory() is self._ours:  # Else the handler has set one of its own.
+                self._loop.set_task_factory(self._factory)
+            self._ours = self._factory = None
 
     def _spawn(self, loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
         self.alone = False

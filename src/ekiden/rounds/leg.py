@@ -95,6 +95,7 @@ class Leg(Performing, kw_only=True):
 
     async def _whole(self, handler: Coroutine[Any, Any, Any]) -> Any:
         """The handler, and then what it wanted done when it has returned."""
+        self._stretch.begin()
         self._main = asyncio.current_task()
         if current_step.get() is not None:
             current_step.set(None)  # A step has called this server: its handlers are not in that step.

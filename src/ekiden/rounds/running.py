@@ -121,6 +121,7 @@ class Running(Opaque):
     _steps: set[asyncio.Task[None]] = set()
     """The steps that run right now."""
     _thread: int = 0
+    _is_settled: bool = False
     _settled: asyncio.Future[None] | None = None
 
     # Running
@@ -132,27 +133,29 @@ class Running(Opaque):
         self._stretch = FirstStretch(loop)
         # The task is in no local variable: what a handler that began at once has raised leads to this frame.
         self._main = self._stretch.run(self._whole(handler), self.handler)
-        if not self._main.done():
-            self._main.add_done_callback(self._on_done)
-            if BEGINS_AT_ONCE:
-                self._after_first_stretch()
-            else:
-                loop.call_soon(self._after_first_stretch)
+        if BEGINS_AT_ONCE:
+            self._after_first_stretch()
+        else:
+            loop.call_soon(self._after_first_stretch)
+        if not self._is_settled:
             try:
                 await self._until_settled()
             except asyncio.CancelledError:
                 if inspect.getcoroutinestate(handler) == inspect.CORO_CREATED:
                     handler.close()  # It was cancelled before it began.
                 raise
-        else:
-            if self._ending is not None and not self._main.cancelled():
-                self._dropped(self._main.exception())
-            self._close()
         return await self._conclude() if self._steps else self._concluded()
 
     def _after_first_stretch(self) -> None:
-        """If the handler has caught what ended its leg, and goes on: it has some time to end by itself."""
-        if self._over and self._main is not None and not self._main.done():
+        """The handler has ended already, or waits for something."""
+        self._stretch.end()
+        main = self._main
+        assert main is not None
+        if main.done():
+            self._on_done(main)
+            return
+        main.add_done_callback(self._on_done)
+        if self._over:  # It has caught what ended its leg, and goes on: it has some time to end by itself.
             if type(self._ending) is not Suspended:
                 self._end()
             self._unwind()
@@ -192,7 +195,7 @@ class Running(Opaque):
         if type(self._ending) is Suspended:
             self._ending = None
         if not self._task().done():
-            self._settled = None
+            self._is_settled = False
             turns = self._my_turns()
             for key, value in values.items():
                 if self._asks.pop(key, None) is not None:
@@ -205,8 +208,9 @@ class Running(Opaque):
         return await self._conclude()
 
     async def _until_settled(self) -> None:
-        if self._settled is None:
-            self._settled = self._loop.create_future()
+        if self._is_settled:
+            return
+        self._settled = self._loop.create_future()
         try:
             await self._settled
         except asyncio.CancelledError:
@@ -275,9 +279,8 @@ class Running(Opaque):
             _log.warning("%s raised %r while its round was ending; that is dropped", self.handler, error)
 
     def _settle(self) -> None:
-        if self._settled is None:
-            self._settled = self._loop.create_future()
-        if not self._settled.done():
+        self._is_settled = True
+        if self._settled is not None and not self._settled.done():
             self._settled.set_result(None)
 
     # Coming to rest
