@@ -147,7 +147,7 @@ class Leg(Performing, kw_only=True):
                     return value
             self.journal.backlog.pop(name, None)  # It was answered when it was another question.
         if self._ends_here():
-            value = self._fresh_answer(ask, name, 0)
+            value = self._fresh_answer(ask, name, 0) if name[2:] in self.responses else _UNANSWERED
             return self._suspend_with(ask, name) if value is _UNANSWERED else value
         return await self._turn(name, ask.digest, partial(self._begin_ask, ask, name))
 
@@ -428,6 +428,8 @@ class Leg(Performing, kw_only=True):
         for task in self._branches:
             if task is not None and not task.done():
                 task.cancel()  # Nobody waits for it, and its handler has ended.
+        if self._holding is not None:
+            self._holding.cancel()
         self._counts.clear()
         self._branches.clear()
         self._afterwards.clear()

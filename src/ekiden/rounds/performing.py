@@ -164,11 +164,6 @@ class Performing(Running, kw_only=True):
         if self.on_fresh is not None:
             self.on_fresh()
 
-    def _forget(self) -> None:
-        super()._forget()
-        if self._holding is not None:
-            self._holding.cancel()
-
 
 def current_task() -> asyncio.Task[Any]:
     """The task that runs this."""

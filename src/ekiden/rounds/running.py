@@ -133,10 +133,15 @@ class Running(Opaque):
         self._stretch = FirstStretch(loop)
         # The task is in no local variable: what a handler that began at once has raised leads to this frame.
         self._main = self._stretch.run(self._whole(handler), self.handler)
-        if BEGINS_AT_ONCE:
+        if not BEGINS_AT_ONCE:
+            loop.call_soon(self._after_first_stretch)
+        elif not self._main.done():
             self._after_first_stretch()
         else:
-            loop.call_soon(self._after_first_stretch)
+            if self._ending is not None and not self._main.cancelled():
+                self._dropped(self._main.exception())
+            self._close()
+            self._is_settled = True
         if not self._is_settled:
             try:
                 await self._until_settled()
@@ -227,11 +232,12 @@ class Running(Opaque):
         return self._concluded()
 
     def _concluded(self) -> Any:
-        main, ending = self._task(), self._ending
+        main, ending = self._main, self._ending
         if type(ending) is Suspended:
             if not self.parked:
                 self._forget()
             return ending
+        assert main is not None
         error: BaseException | None = None
         try:
             if ending is not None:

@@ -44,6 +44,8 @@ _log = logging.getLogger("ekiden.rounds")
 
 _NONE: Final[dict[str, Any]] = {}
 
+_CONSTANT: Final = frozenset({str, int, float, bool, type(None)})
+
 _GIVE_UP: Final = 10
 """Interim results after which clients give up by default; all official SDKs agree on it."""
 
@@ -301,11 +303,9 @@ class Flows:
 
 def _own(arguments: dict[str, Any]) -> dict[str, Any]:
     """Arguments for another run of the handler: what the first run does to them must not reach it."""
-    return copy.deepcopy(arguments) if any(map(_is_mutable, arguments.values())) else arguments.copy()
-
-
-def _is_mutable(value: Any) -> bool:
-    return not isinstance(value, str | int | float | bool | None)
+    return (
+        arguments.copy() if _CONSTANT.issuperset(map(type, arguments.values())) else copy.deepcopy(arguments)
+    )
 
 
 def _ended(call: Call, value: Any) -> Outcome | Suspended | InputRequired:

@@ -248,12 +248,14 @@ class StreamableHTTP:
             await into_task()
             in_task = True
         run = Started(self.endpoint.answer(request, reply))
+        if not run.done:
+            # From here on in a task; and one pass later, in which a handler may have begun and ended.
+            await into_task()
+            run.go_on()
         outcome: Outcome | None
         if run.done:
             outcome = run.value
         else:
-            if not in_task:
-                await into_task()
             outcome = await Attendant(receive, reply, self.limits.silence_seconds).attend(run)
         if outcome is not None:
             await reply.finish(outcome, self._dialect, request.id)

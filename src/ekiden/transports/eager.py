@@ -57,6 +57,15 @@ class Started(Generic[T]):
             self.done = True
             self.value = stop.value
 
+    def go_on(self) -> None:
+        """Go on with it if what it waits for is there already."""
+        if isinstance(self._waits_for, asyncio.Future) and self._waits_for.done():
+            try:
+                self._waits_for = self._coroutine.send(None)
+            except StopIteration as stop:
+                self.done = True
+                self.value = stop.value
+
     def __await__(self) -> Generator[Any, Any, T]:
         """Go on with it, as `await coroutine` would have."""
         if self.done:
