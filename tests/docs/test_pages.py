@@ -211,3 +211,9 @@ def test_the_tests_of_the_testing_page_pass(pytester: pytest.Pytester) -> None:
         pytester.makepyfile(**{name.removesuffix(".py"): (ROOT / "examples" / name).read_text()})
     pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function\n")
     pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=4)
+
+
+@pytest.mark.parametrize(("customer", "name"), [("aiko", "Aiko"), ("slow", "you")])
+async def test_a_timeout_in_a_step_is_remembered(customer: str, name: str) -> None:
+    client = ScriptedClient(server_of("timeouts"), {f"Send greetings to {name}?": True})
+    assert text(await client.call_tool("greet", {"customer": customer})) == f"Greetings to {name}."

@@ -303,9 +303,8 @@ class Flows:
 
 def _own(arguments: dict[str, Any]) -> dict[str, Any]:
     """Arguments for another run of the handler: what the first run does to them must not reach it."""
-    return (
-        arguments.copy() if _CONSTANT.issuperset(map(type, arguments.values())) else copy.deepcopy(arguments)
-    )
+    is_constant = _CONSTANT.issuperset(map(type, arguments.values()))
+    return arguments.copy() if is_constant else copy.deepcopy(arguments)
 
 
 def _ended(call: Call, value: Any) -> Outcome | Suspended | InputRequired:

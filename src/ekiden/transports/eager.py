@@ -59,7 +59,8 @@ class Started(Generic[T]):
 
     def go_on(self) -> None:
         """Go on with it if what it waits for is there already."""
-        if isinstance(self._waits_for, asyncio.Future) and self._waits_for.done():
+        awaited: Any = self._waits_for
+        if isinstance(awaited, asyncio.Future) and awaited.done():
             try:
                 self._waits_for = self._coroutine.send(None)
             except StopIteration as stop:
