@@ -31,7 +31,7 @@ class InputRequired(Exception):
         super().__init__("input required")
         if not input_requests and request_state is None:
             raise UsageError("InputRequired needs input_requests, request_state, or both")
-        if request_state is not None and not isinstance(request_state, str):
+        if not isinstance(request_state, str | None):  # pyright: ignore[reportUnnecessaryIsInstance]  authors may err
             raise UsageError(f"request_state must be a string, not {type(request_state).__name__}")
         self.input_requests = dict(input_requests or {})
         self.request_state = request_state
