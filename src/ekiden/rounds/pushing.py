@@ -6,6 +6,7 @@ asked, so concurrent branches wait for nobody but themselves.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final, TypeAlias
@@ -81,8 +82,9 @@ class Push:
         except asyncio.CancelledError:
             self._over = True
             main.cancel()
-            if self._steps:
-                await asyncio.wait(set(self._steps))
+            while self._steps:  # However often the caller is cancelled meanwhile.
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait(set(self._steps))
             await asyncio.wait({main}, timeout=_UNWIND_SECONDS)
             raise
 

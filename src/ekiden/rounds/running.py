@@ -7,6 +7,7 @@ Whatever the reason, its running steps end first, and are remembered.
 """
 
 import asyncio
+import contextlib
 import inspect
 import logging
 from collections.abc import Coroutine, Mapping
@@ -265,8 +266,11 @@ class Running(Opaque):
         if not isinstance(self._ending, BaseException):
             self._ending = asyncio.CancelledError()
         self._end()
-        while self._steps:
-            await asyncio.wait(set(self._steps))
+        while (
+            self._steps
+        ):  # However often the caller is cancelled meanwhile: their claim is given back after.
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait(set(self._steps))
         if self._main is not None:
             await asyncio.wait({self._main}, timeout=self.unwind_seconds)
 

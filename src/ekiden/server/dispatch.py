@@ -33,7 +33,7 @@ from ekiden.server.endings import (
     tool_error,
     tool_failure,
 )
-from ekiden.server.flow import Call, Flows
+from ekiden.server.flow import Call, Flows, Given
 from ekiden.server.handlers import Handler
 from ekiden.server.manual import InputRequired
 from ekiden.server.registry import Registry
@@ -116,15 +116,18 @@ class Dispatcher:
                 return Complete(tool.result(await tool.handler.call(**bound)))
             except BaseException as error:
                 return _direct(tool_failure(tool, error), tool.title)
-        return await self._flow(tool.handler, bound, request, stream, ToolEnding(tool), tool.title)
+        given = Given(arguments, bound, tool.parameters.bind)
+        return await self._flow(tool.handler, given, request, stream, ToolEnding(tool), tool.title)
 
     async def _get_prompt(self, request: Request, stream: Stream) -> Outcome:
         prompt = self._registry.prompts.get(request.name or "")
         if prompt is None:
             raise InvalidParams(f"Unknown prompt: {request.name}")
-        bound = _bind(prompt.parameters, _arguments(request), f"prompt {prompt.key!r}")
+        arguments = _arguments(request)
+        bound = _bind(prompt.parameters, arguments, f"prompt {prompt.key!r}")
+        given = Given(arguments, bound, prompt.parameters.bind_text)
         ending = PlainEnding(prompt.result)
-        return await self._perform(prompt.handler, bound, request, stream, ending, f"Prompt {prompt.key!r}")
+        return await self._perform(prompt.handler, given, request, stream, ending, f"Prompt {prompt.key!r}")
 
     async def _read_resource(self, request: Request, stream: Stream) -> Outcome:
         uri = request.name or ""
@@ -133,14 +136,15 @@ class Dispatcher:
             bound = _bind(resource.parameters, values, f"resource {uri!r}")
         except InvalidParams:
             raise _unknown_resource(uri) from None
+        given = Given(values, bound, resource.parameters.bind_text)
         ending = PlainEnding(functools.partial(resource.result, uri=uri))
         title = f"Resource {resource.key!r}"
-        return await self._perform(resource.handler, bound, request, stream, ending, title)
+        return await self._perform(resource.handler, given, request, stream, ending, title)
 
     async def _perform(
         self,
         handler: Handler,
-        arguments: dict[str, Any],
+        given: Given,
         request: Request,
         stream: Stream,
         ending: Ending,
@@ -149,16 +153,16 @@ class Dispatcher:
         """Call a handler that may ask. One that cannot, because it has no context, is called directly."""
         if handler.is_direct and _is_first(request.params):
             try:
-                value = await handler.call(**arguments)
+                value = await handler.call(**given.bound)
                 return _direct(value if isinstance(value, InputRequired) else ending.complete(value), title)
             except BaseException as error:
                 return _direct(ending.failed(error), title)
-        return await self._flow(handler, arguments, request, stream, ending, title)
+        return await self._flow(handler, given, request, stream, ending, title)
 
     def _flow(
         self,
         handler: Handler,
-        arguments: dict[str, Any],
+        given: Given,
         request: Request,
         stream: Stream,
         ending: Ending,
@@ -168,7 +172,7 @@ class Dispatcher:
         for needed in handler.needs:
             if not declares(request.meta.capabilities, needed):
                 raise MissingCapability(needed)
-        call = Call(request, stream, self.state, handler, arguments, title, ending)
+        call = Call(request, stream, self.state, handler, given, title, ending)
         if request.meta.protocol_version != versions.MODERN:
             return self._after_handshake(call)
         return self._flows.run(call)

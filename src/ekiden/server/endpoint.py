@@ -134,13 +134,13 @@ class ServerEndpoint:
             self._started = True
 
     def drain(self) -> None:
-        """End subscriptions gracefully."""
+        """The server is about to stop: end subscriptions, and wait for no store that is away."""
         self._registry.hub.drain()
+        self._flows.once.is_stopping = True
 
     async def stop(self) -> None:
         """End subscriptions, leave the lifespan, and release what is the server's own."""
         self.drain()
-        self._flows.once.is_stopping = True  # Nobody waits any more for a store that is away.
         self._started = self._owned = False
         self.sessions.close()
         try:

@@ -4,7 +4,6 @@ This is where a leg meets the world: keys, the store, the clock, the parking lot
 handler takes no `Context` and brings no state never comes here.
 """
 
-import copy
 import functools
 import logging
 import time
@@ -32,12 +31,13 @@ from ekiden.telemetry.counts import record
 from ekiden.telemetry.spans import link_to
 from ekiden.transports.port import Stream
 from ekiden.wire import versions
+from ekiden.wire.json import copied
 from ekiden.wire.modern import Request
 
 if TYPE_CHECKING:
     from ekiden.server.tasks import Tasks
 
-__all__ = ["Call", "Flows"]
+__all__ = ["Call", "Flows", "Given"]
 
 _log = logging.getLogger("ekiden.rounds")
 
@@ -50,6 +50,17 @@ _GIVE_UP: Final = 10
 """Interim results after which clients give up by default; all official SDKs agree on it."""
 
 
+class Given(msgspec.Struct):
+    """The arguments of a call."""
+
+    raw: dict[str, Any]
+    """As they came."""
+    bound: dict[str, Any]
+    """As the handler takes them."""
+    bind: Callable[[dict[str, Any]], dict[str, Any]]
+    """How the one becomes the other: for another run of the handler."""
+
+
 class Call(msgspec.Struct):
     """One request, with the handler that answers it."""
 
@@ -57,7 +68,7 @@ class Call(msgspec.Struct):
     stream: Stream
     state: Any
     handler: Handler
-    arguments: dict[str, Any]
+    given: Given
     title: str
     """The handler in words, for logs and errors."""
     ending: Ending
@@ -140,13 +151,13 @@ class Flows:
             claims.journal[pause] = Entry("pause", "", None)
         if memory is not None and memory.claimed is not None:
             claims.journal.update(memory.claimed.entries)
+        again = _kept(call.given.raw)
         while True:
-            arguments = call.arguments if memory is None else _own(call.arguments)
             try:
                 return await self._end(call, claims, responses, claims.asked, memory)
             except Restart as restart:
                 claims.journal.update(restart.entries)
-                call.arguments = arguments
+                call.given.bound = call.given.bind(_kept(again))
 
     def _begin(
         self,
@@ -183,8 +194,8 @@ class Flows:
             self.watch(leg)
         context = Context(request, call.stream, call.state, leg, claims, responses, handler.function)
         if handler.context is not None:
-            call.arguments[handler.context] = context
-        return leg, context, leg.run(handler.call(**call.arguments))
+            call.given.bound[handler.context] = context
+        return leg, context, leg.run(handler.call(**call.given.bound))
 
     async def _resume(self, call: Call, claims: Claims, responses: Mapping[str, Any]) -> Outcome:
         ticket, claims.parked = claims.parked or "", None
@@ -301,10 +312,10 @@ class Flows:
         _log.warning("%s has ended %d rounds; clients give up after %d by default", handler, rounds, _GIVE_UP)
 
 
-def _own(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Arguments for another run of the handler: what the first run does to them must not reach it."""
-    is_constant = _CONSTANT.issuperset(map(type, arguments.values()))
-    return arguments.copy() if is_constant else copy.deepcopy(arguments)
+def _kept(given: dict[str, Any]) -> dict[str, Any]:
+    """Arguments as they came, for another run of the handler: what one run does reaches no other."""
+    values: dict[str, Any] = given if _CONSTANT.issuperset(map(type, given.values())) else copied(given)
+    return values
 
 
 def _ended(call: Call, value: Any) -> Outcome | Suspended | InputRequired:

@@ -85,8 +85,8 @@ class PushedCalls:
             call.request, call.stream, call.state, push, claims, responses, call.handler.function
         )
         if call.handler.context is not None:
-            call.arguments[call.handler.context] = context
-        ended = await _ended(call, push.run(call.handler.call(**call.arguments)))
+            call.given.bound[call.handler.context] = context
+        ended = await _ended(call, push.run(call.handler.call(**call.given.bound)))
         if isinstance(ended, InputRequired):
             if push.style == "asks":
                 raise mixed_styles(call.title)

@@ -71,10 +71,12 @@ class SQLiteStore:
     ) -> Claim:
         """Try to own a round."""
         # Whoever waits for another owner only reads: the one thread that writes is for those who have
-        # something to write.
+        # something to write. If the owner is overdue, that is not enough: a file can be locked for writing
+        # and read all the same, and then the owner has no way to renew.
         row = await self._file.read(lambda reader: _row(reader, round_id))
         decided = decide_claim(row, history, now, instead_of)
-        if not isinstance(decided, Take):
+        is_overdue = isinstance(decided, Busy) and decided.leased_until <= now
+        if not isinstance(decided, Take) and not is_overdue:
             return decided
         return await self._run(_claim, round_id, history, now, lease, expires, instead_of)
 
