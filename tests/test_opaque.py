@@ -11,7 +11,6 @@ from ekiden.rounds.journal import Entry, Journal
 from ekiden.rounds.leg import Leg
 from ekiden.server.once import Once, RoundClaim
 from ekiden.stores.memory import MemoryStore
-from ekiden.tasks.leg import TaskJournal
 from ekiden.transports.reply import Reply
 
 SECRET = "swordfish"
@@ -27,7 +26,7 @@ def _journal() -> Journal:
 
 HOLDERS = [
     _journal(),
-    TaskJournal({"a:word": Entry("answer", "", SECRET, 0)}),
+    Journal({"a:word": Entry("answer", "", SECRET, 0)}),
     Leg("Tool 'pay'", _journal(), {"word": SECRET}, None, capabilities={}, now=lambda: 0.0),
     RoundClaim(Once(MemoryStore(), lambda: 0.0, lease=1.0, keep=1.0), "flow.1", SECRET, {"word": SECRET}),
     Reply(_send, {b"authorization": SECRET.encode()}, 1.0),

@@ -70,7 +70,7 @@ async def test_a_lost_worker_is_replaced_within_a_lease_and_commits_nothing_any_
 
         @server.tool(task="required")
         async def tool(ctx: Context) -> str:
-            return " ".join([await ctx.step(work, what) for what in "abc"])
+            return " ".join([await ctx.step(work, what, key=what) for what in "abc"])
 
         return server
 

@@ -112,7 +112,7 @@ class Push:
 
     async def ask(self, ask: Ask, key: str | None = None) -> Any:
         """Ask the client, and wait for a fitting answer."""
-        self._enter("ask")
+        _not_in_a_step(self.handler, "ask")
         self.use("asks")
         if not declares(self._capabilities, ask.needs):
             raise CannotAsk(undeclared(ask.needs))
@@ -127,14 +127,11 @@ class Push:
                 problem = str(unfit)
         raise CannotAsk(f"No fitting answer to {ask.method} came in {_TRIES} tries: {problem}")
 
-    def _enter(self, what: str) -> None:
-        if self._over:
-            raise asyncio.CancelledError
-        _not_in_a_step(self.handler, what)
-
     async def step(self, step: Step, key: str | None = None) -> Any:
         """Run a step. It is cut short by the handler's own timeout only."""
-        self._enter("run a step")
+        if self._over:
+            raise asyncio.CancelledError
+        _not_in_a_step(self.handler, "run a step")
         name = key or f"{step.name}-{step.digest}"
         count = self._counts[name] = self._counts.get(name, 0) + 1
         step.prepare()

@@ -173,6 +173,8 @@ class _Work(Speller):
                 "call is run again: give the step a key=, or write a named function that takes what it "
                 "needs as arguments"
             )
+        if self._keyed:
+            return  # The author vouches for what it is.
         for variable, value in _captures(function):
             if (spelled := self._captured(function, variable, value)) is not None:
                 yield framed(variable.encode(), spelled)
@@ -184,7 +186,7 @@ class _Work(Speller):
             return None
         if isinstance(value, type | ModuleType) or (type(value) is FunctionType and not _is_lambda(value)):
             return self.callable(value)
-        if self._keyed or not self._in_scope(function, variable):
+        if not self._in_scope(function, variable):
             return None
         try:
             return self.spell(value)
