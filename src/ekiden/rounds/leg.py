@@ -19,6 +19,7 @@ effect, is here.
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping
+from contextvars import copy_context
 from functools import partial
 from threading import get_ident
 from typing import Any, Final, NoReturn
@@ -83,6 +84,11 @@ class Leg(Performing, kw_only=True):
     _deaf: int = 0
     _counts: dict[str, tuple[int, asyncio.Task[Any] | None]] = {}
     _branches: dict[asyncio.Task[Any] | None, int] = {}
+    _known: set[str] = set()
+    """Effects that the journal knew when they came up."""
+    _absorbed: set[asyncio.Task[Any]] = set()
+    """Tasks from which a replay has kept a cancellation."""
+    _began: float = 0.0
 
     def clock(self) -> float:
         """What time it is."""
@@ -96,6 +102,7 @@ class Leg(Performing, kw_only=True):
     async def _whole(self, handler: Coroutine[Any, Any, Any]) -> Any:
         """The handler, and then what it wanted done when it has returned."""
         self._stretch.begin()
+        self._began = self._loop.time()
         self._main = asyncio.current_task()
         if current_step.get() is not None:
             current_step.set(None)  # A step has called this server: its handlers are not in that step.
@@ -198,8 +205,11 @@ class Leg(Performing, kw_only=True):
         name = self._name("s:", key, f"{step.name}-{step.digest}")
         entry = self.journal.find(name)
         if entry is None:
+            self._account_for(step, name)
             step.prepare()
-            entry = await self._turn(name, step.digest, partial(self._begin_step, step, name), None, step)
+            entry = await self._turn(
+                name, step.digest, partial(self._begin_step, step, name, copy_context()), None, step
+            )
         elif entry.digest != step.digest:
             self._fail(
                 NonDeterminismError(
@@ -214,6 +224,11 @@ class Leg(Performing, kw_only=True):
             self.journal.backlog.pop(name, None)
         return step.recall(entry)
 
+    def _account_for(self, step: Step, name: str) -> None:
+        """Refuse a new step at once where it stands for another one of its own branch."""
+        if self.journal.backlog and (old := self._changed(self._branch_of(name))) is not None:
+            self._fail(self._vanished(old, f"it is about to do step {name[2:]!r} ({step.about})"))
+
     async def _turn(
         self,
         name: str,
@@ -223,28 +238,48 @@ class Leg(Performing, kw_only=True):
         step: Step | None = None,
     ) -> Any:
         """Wait until this effect is told its value. If the handler cuts it short, that is remembered."""
+        if begin is None:
+            self._known.add(name)
         waiter = self._my_turns().wait(name, self._branch_of(name), begin, value)
         waiter.cancels = current_task().cancelling()
         if self._held:
             self._look_at_held()
+        # No local variable holds the task: what it raises leads to this frame.
+        if begin is not None and self._absorbed and self._has_absorbed():
+            waiter.future.cancel()  # A replay has kept a cancellation from it so far. From here on it counts.
         while True:
             try:
                 return await waiter.future
             except asyncio.CancelledError:
-                if not self._over and self._waits_for_more(waiter):
-                    waiter.future = self._loop.create_future()
-                    continue
-                if not self._over:
+                if self._over:
+                    raise
+                if waiter.is_told and waiter.name in self._known:
+                    return waiter.value
+                if not self._comes_too_early(waiter):
                     self._cut(waiter, digest, step)
-                raise
+                    raise
+                waiter.future = self._loop.create_future()
 
-    def _waits_for_more(self, waiter: Waiter) -> bool:
-        """Whether a replay cuts an effect with fewer cancellations than at first: an outer scope is late."""
-        entry = self.journal.entries.get(waiter.name)
-        if entry is None or entry.kind != "cut" or waiter.begin is not None:
+    def _has_absorbed(self) -> bool:
+        task = current_task()
+        return task in self._absorbed and task.cancelling() > 0
+
+    def _comes_too_early(self, waiter: Waiter) -> bool:
+        """Whether a replay cuts an effect that was not cut at first, or not yet: its timer ran ahead.
+
+        A replay waits where the first run did not: for its turn, and for scopes of other branches.
+        """
+        if waiter.name not in self._known:
             return False
+        entry = self.journal.entries[waiter.name]
+        if entry.kind != "cut":
+            self._absorbed.add(current_task())
+            return True
         cancels: int = entry.value[1]
-        return current_task().cancelling() - waiter.cancels < cancels
+        if current_task().cancelling() - waiter.cancels < cancels:
+            return True  # An outer scope fired, too, and is late.
+        waiter.is_cancelled = True
+        return not self._my_turns().is_next(waiter.name)
 
     def _cut(self, waiter: Waiter, digest: str, step: Step | None) -> None:
         """The handler does not wait any more: it was cancelled by its timeout, a sibling, or itself."""
@@ -254,9 +289,11 @@ class Leg(Performing, kw_only=True):
         self._pauses.pop(name, None)
         self._my_turns().drop(name)
         if known is None or known.kind != "cut":
-            value = [self._loop.time() - waiter.since, current_task().cancelling() - waiter.cancels]
+            value = [self._loop.time() - self._began, current_task().cancelling() - waiter.cancels]
             about = "" if step is None else step.about
             self._remember(name, Entry("cut", digest, value, waiter.branch, about))
+            for arrived in self._my_turns().untold():  # These the handler hears of later than of the cut.
+                self.journal.add(arrived, self.journal.entries[arrived])
         self._cut_step(waiter)
 
     # Effects that need nobody
@@ -432,6 +469,7 @@ class Leg(Performing, kw_only=True):
             self._holding.cancel()
         self._counts.clear()
         self._branches.clear()
+        self._absorbed.clear()
         self._afterwards.clear()
 
     def _not_cut(self, name: str) -> None:

@@ -7,7 +7,7 @@ what it gave is remembered even if its leg is over by then. Only what is remembe
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from typing import Any, Final
 
 from ekiden.rounds.journal import Entry
@@ -33,7 +33,7 @@ class Performing(Running, kw_only=True):
     fresh: bool = True
     """Whether the handler is beyond what earlier legs did. Before that, its progress is no news."""
     on_fresh: Callable[[], None] | None = None
-    _held: list[tuple[Step, str, int]] = []
+    _held: list[tuple[Step, str, Context, int]] = []
     """New steps that wait for other branches to come to what they did before."""
     _holding: asyncio.TimerHandle | None = None
     _performing: dict[str, asyncio.Task[Any]] = {}
@@ -42,38 +42,47 @@ class Performing(Running, kw_only=True):
     """Those of them that were cut short and have not ended yet."""
     _saving: asyncio.Lock | None = None
 
-    def _begin_step(self, step: Step, name: str, branch: int) -> None:
+    def _begin_step(self, step: Step, name: str, context: Context, branch: int) -> None:
         """Begin a new step, unless it could stand for one that the journal knows and that has not come up."""
-        missing = list(self.journal.missing_steps())
-        changed = next((key for key in missing if self.journal.entries[key].branch == branch), None)
-        if changed is not None:
-            self._break(self._vanished(changed, f"it is about to do step {name[2:]!r} ({step.about})"))
-        elif missing:
-            self._held.append((step, name, branch))
+        old = self._changed(branch) or self._given_up()
+        if old is not None:
+            self._break(self._vanished(old, f"it is about to do step {name[2:]!r} ({step.about})"))
+        elif next(self.journal.missing_steps(), None) is not None:
+            self._held.append((step, name, context, branch))
             if self._holding is None:
                 self._holding = self._loop.call_later(_HOLD_SECONDS, self._held_too_long)
         else:
             if not self.fresh:
                 self._freshen()
-            self._run_beside(self._perform(step, name, branch))
+            self._run_beside(self._perform(step, name, branch), context)
 
-    def _run_beside(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run what the leg must not end before."""
-        task = self._loop.create_task(work)
+    def _given_up(self) -> str | None:
+        """A step that another branch did before, and was waited for long enough."""
+        given_up = self._my_turns().given_up
+        return next((key for key in self.journal.missing_steps() if key in given_up), None)
+
+    def _changed(self, branch: int) -> str | None:
+        """A step that this branch did before and has not come to, although it is to do a new one."""
+        missing = self.journal.missing_steps()
+        return next((key for key in missing if self.journal.entries[key].branch == branch), None)
+
+    def _run_beside(self, work: Coroutine[Any, Any, None], context: Context | None = None) -> None:
+        """Run what the leg must not end before, with the context variables of whoever asked for it."""
+        task = self._loop.create_task(work, context=context)
         self._steps.add(task)
         task.add_done_callback(self._step_done)
 
     def _look_at_held(self) -> None:
         if next(self.journal.missing_steps(), None) is None:
             held, self._held = self._held, []
-            for step, name, branch in held:
-                self._begin_step(step, name, branch)
+            for each in held:
+                self._begin_step(*each)
 
     def _held_too_long(self) -> None:
         self._holding = None
         missing = next(self.journal.missing_steps(), None)
         if self._held and missing is not None and not self._over:
-            step, name, _ = self._held[0]
+            step, name, *_ = self._held[0]
             self._break(self._vanished(missing, f"it is about to do step {name[2:]!r} ({step.about})"))
 
     def _step_done(self, task: asyncio.Task[None]) -> None:
@@ -91,8 +100,8 @@ class Performing(Running, kw_only=True):
         self._performing[name] = current_task()
         try:
             entry = await self._performed(step, name)
-        except asyncio.CancelledError:
-            entry = None
+        except asyncio.CancelledError as error:
+            entry = step.failure(error)  # Unless it was cut, somebody has cancelled its task.
         finally:
             del self._performing[name]
             if (unwound := self._unwinding.pop(name, None)) is not None:

@@ -65,6 +65,10 @@ class Step(Protocol):
         """Run it once; whether what it raised is worth another try."""
         ...
 
+    def failure(self, error: BaseException) -> Entry:
+        """The entry of a step that raised."""
+        ...
+
     def recall(self, entry: Entry) -> Any:
         """The value that the entry holds, or the exception."""
         ...

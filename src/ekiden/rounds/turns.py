@@ -19,11 +19,17 @@ import msgspec
 from ekiden.opaque import Opaque
 from ekiden.rounds.journal import Journal
 
-__all__ = ["Arrival", "Turns", "Waiter"]
+__all__ = ["PATIENCE_SECONDS", "Arrival", "Turns", "Waiter"]
 
 _IDLE_PASSES: Final = 12
 """Passes of the loop without an effect after which a handler is at rest. To come back through a `gather`, a
 task group or a queue takes two each: five of them nested into each other are well within."""
+
+PATIENCE_SECONDS: Final = 1.5
+"""How long a replay waits for a branch to come to what it did before. It may be busy with I/O."""
+
+_TOLD: Final = ("a:", "s:", "p:", "z:", "b:")
+"""How the names of effects begin that a handler waits for."""
 
 _CUT_AGAIN_SECONDS: Final = 5.0
 """How much later than at first an effect may be cut in a replay. Longer than that, nobody will do it."""
@@ -44,6 +50,9 @@ class Waiter(Opaque):
     that was done."""
     value: Any = None
     """What it will be told, where that is known already."""
+    is_told: bool = False
+    is_cancelled: bool = False
+    """Whether the handler has cut it, in a replay, before its turn to be cut."""
 
 
 class Arrival(Opaque):
@@ -74,6 +83,9 @@ class Turns(Opaque):
     _closed: bool = False
     _guard: asyncio.TimerHandle | None = None
     _guarded: str = ""
+    _late: asyncio.TimerHandle | None = None
+    given_up: set[str] = set()
+    """Effects of the journal that were waited for in vain."""
 
     def __post_init__(self) -> None:
         self.caught_up = not self._journal.backlog
@@ -82,6 +94,9 @@ class Turns(Opaque):
         """An effect is awaited: one that the journal knows, or a new one, with what is to begin for it."""
         waiter = Waiter(name, branch, self._loop.create_future(), self._loop.time(), begin=begin, value=value)
         self.waiting[name] = waiter
+        if self._late is not None:
+            self._late.cancel()  # Somebody came: look again whom to wait for.
+            self._late = None
         if self.caught_up:
             if begin is not None:
                 self._begin(waiter)
@@ -106,6 +121,10 @@ class Turns(Opaque):
     def idle(self) -> bool:
         """Whether nothing has arrived that was not told yet."""
         return not self._arrived
+
+    def untold(self) -> list[str]:
+        """The effects for which something has arrived that they were not told yet, in order."""
+        return [arrival.name for arrival in self._arrived if arrival.name in self.waiting]
 
     def drop(self, name: str) -> None:
         """The handler has cut this effect short."""
@@ -152,6 +171,8 @@ class Turns(Opaque):
                 if (waiter := self.waiting.get(name)) is not None and waiter.begin is None:
                     self._tell_known(waiter)
                     return
+                if self._is_late(name):
+                    return
             self._catch_up()
             return
         while self._arrived:
@@ -166,6 +187,31 @@ class Turns(Opaque):
                 return
         self._at_rest()
 
+    def _is_late(self, name: str) -> bool:
+        """Whether an effect that has not come up may still do so: its branch may be busy with I/O of its own.
+
+        One of a branch that waits for something else is not wanted any more. Others are waited for, a while.
+        """
+        if name[:2] not in _TOLD or name in self.given_up:
+            return False
+        branch = self._journal.entries[name].branch
+        if branch < 0 or any(waiter.branch == branch for waiter in self.waiting.values()):
+            return False
+        if self._late is None:
+            self._late = self._loop.call_later(PATIENCE_SECONDS, self._give_up, name)
+        return True
+
+    def _give_up(self, name: str) -> None:
+        self._late = None
+        self.given_up.add(name)
+        self.go_on()
+
+    def is_next(self, name: str) -> bool:
+        """Whether it is the turn of an effect that the journal knows."""
+        if self.caught_up:
+            return True
+        return next((key for key in self._journal.backlog if key in self.waiting), name) == name
+
     def _tell_known(self, waiter: Waiter) -> None:
         if self._is_to_be_cut(waiter.name):
             self._await_cut(waiter.name)
@@ -175,13 +221,18 @@ class Turns(Opaque):
 
     def _await_cut(self, name: str) -> None:
         """Only the handler can cut an effect. If it does not, it does not take the way of old."""
-        if self._guarded != name:
+        if self.waiting[name].is_cancelled:
+            self.waiting[name].future.cancel()  # It has cut it already, and waited for its turn.
+        elif self._guarded != name:
             self._drop_guard()
             self._guarded = name
-            seconds = 2 * self._journal.entries[name].value[0] + _CUT_AGAIN_SECONDS
+            seconds = self._journal.entries[name].value[0] + _CUT_AGAIN_SECONDS
             self._guard = self._loop.call_later(seconds, self._not_cut, name)
 
     def _drop_guard(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
         if self._guard is not None:
             self._guard.cancel()
             self._guard = None
@@ -189,9 +240,11 @@ class Turns(Opaque):
 
     def _tell(self, name: str, value: Any) -> bool:
         waiter = self.waiting.pop(name, None)
-        if waiter is None or waiter.future.done():
+        if waiter is None:
             return False  # It was cut meanwhile.
-        waiter.future.set_result(value)
+        waiter.is_told, waiter.value = True, value
+        if not waiter.future.done():
+            waiter.future.set_result(value)
         self.stir()
         return True
 

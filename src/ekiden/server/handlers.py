@@ -79,7 +79,7 @@ class Run:
             return await self._function(*arguments)
         thread = _in_thread(self._call, *arguments)
         try:
-            return await asyncio.shield(thread)
+            value = await asyncio.shield(thread)
         except asyncio.CancelledError:
             with self._lock:
                 self._is_cut = True
@@ -87,6 +87,8 @@ class Run:
                 self.left = thread
             thread.add_done_callback(self._end)
             raise
+        # A plain function may give what is to be awaited: a lambda, or a decorator that is not async.
+        return await value if inspect.isawaitable(value) else value
 
     def _call(self, /, *arguments: Any) -> Any:
         with self._lock:

@@ -90,9 +90,12 @@ class FunctionStep:
             if is_cut and isinstance(error, asyncio.CancelledError):
                 raise
             again = not is_cut and self.retry is not None and isinstance(error, self.retry.on)
-            failure = remembered(error, self._raises, f"step {self.name}")
-            return self._entry("failure", failure), again
+            return self.failure(error), again
         return self._kept(value), False
+
+    def failure(self, error: BaseException) -> Entry:
+        """The entry of a step that raised."""
+        return self._entry("failure", remembered(error, self._raises, f"step {self.name}"))
 
     def recall(self, entry: Entry) -> Any:
         """The value as every run sees it, or the exception."""

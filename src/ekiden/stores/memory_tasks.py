@@ -71,8 +71,10 @@ class MemoryTasks(TaskStore):
         if record.attempts > 1:
             record.attempts = 1
             self._rows[task_id] = encode_record(record)
+        journal = self._journals[task_id]
         for key, entry in entries.items():
-            self._journals[task_id][key] = _pack(entry)
+            journal.pop(key, None)  # What is added again comes after all that was there.
+            journal[key] = _pack(entry)
         return record.state
 
     async def load(self, task_id: str) -> TaskRecord | None:

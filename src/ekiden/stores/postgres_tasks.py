@@ -34,7 +34,7 @@ _HELD: Final = """
 """
 _ADD: Final = """
     INSERT INTO ekiden_task_entries (task_id, key, entry) VALUES (%s, %s, %s)
-    ON CONFLICT (task_id, key) DO UPDATE SET entry = EXCLUDED.entry
+    ON CONFLICT (task_id, key) DO UPDATE SET entry = EXCLUDED.entry, number = DEFAULT
 """
 _NEWEST: Final = """
     SELECT record, state, fence, attempts, due FROM ekiden_tasks

@@ -7,6 +7,7 @@ cancellation is the client's wish, which the handler may clean up after, with ef
 
 import logging
 from collections.abc import Callable, Mapping
+from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, Final, Self
 
@@ -274,23 +275,23 @@ class TaskLeg(Leg, kw_only=True):
 
     # Steps that are tried again
 
-    def _begin_step(self, step: Step, name: str, branch: int) -> None:
+    def _begin_step(self, step: Step, name: str, context: Context, branch: int) -> None:
         """Begin a step, or wait until it may be tried again. The time is in the row."""
         tries = _tries(name)
         failed = self.journal.find(tries)
         self.journal.backlog.pop(tries, None)
         if failed is None or failed.value[1] - self.clock() < SOON:
-            super()._begin_step(step, name, branch)
+            super()._begin_step(step, name, context, branch)
         else:
-            self._try_at(failed.value[1], step, name, branch)
+            self._try_at(failed.value[1], step, name, context, branch)
 
-    def _try_at(self, until: float, step: Step, name: str, branch: int) -> None:
+    def _try_at(self, until: float, step: Step, name: str, context: Context, branch: int) -> None:
         self._pauses[_tries(name)] = until
-        self._loop.call_later(max(0.0, until - self.clock()), self._try_again, step, name, branch)
+        self._loop.call_later(max(0.0, until - self.clock()), self._try_again, step, name, context, branch)
 
-    def _try_again(self, step: Step, name: str, branch: int) -> None:
+    def _try_again(self, step: Step, name: str, context: Context, branch: int) -> None:
         if not self._over and self._pauses.pop(_tries(name), None) is not None:
-            super()._begin_step(step, name, branch)
+            super()._begin_step(step, name, context, branch)
 
     async def _performed(self, step: Step, name: str) -> Entry | None:
         if step.retry is None:
@@ -305,7 +306,7 @@ class TaskLeg(Leg, kw_only=True):
         if name not in self._unwinding:
             self._remember(tries, Entry("again", step.digest, [failures, until]))
             if not self._over:
-                self._try_at(until, step, name, self._my_turns().waiting[name].branch)
+                self._try_at(until, step, name, copy_context(), self._my_turns().waiting[name].branch)
         return None
 
 

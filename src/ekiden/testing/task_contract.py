@@ -205,6 +205,10 @@ class TaskStoreContract(abc.ABC):
                 assert await one.append("task", held.fence, {f"s:{number}": _step(number)}) == "running"
             assert await one.append("task", held.fence, {"s:2": _step(2)}) == "running"
             assert list(await other.entries("task")) == ["s:3", "s:1", "s:2"]
+            assert await one.append("task", held.fence, {"s:3": _step(3)}) == "running"
+            assert list(await other.entries("task")) == ["s:1", "s:2", "s:3"], (
+                "what is added again comes last"
+            )
 
     async def test_questions_wait_for_answers(self) -> None:
         """A task that waits is due as soon as one came, and unknown keys are ignored."""
