@@ -118,7 +118,7 @@ async def _repeat(happened: Happened, client: ModernClient, kind: str, at: int) 
     count = len(world.effects)
     fork.reply = await client.call(params)
     fork.fresh = [effect.label for effect in world.effects[count:]]
-    if kind == "fork" and not fork.began:
+    if not fork.began:
         for effect in world.effects[count:]:
             effect.flow += (
                 "'"  # A history of its own, if it was let in rightly: the oracle asks that elsewhere.
