@@ -29,7 +29,7 @@ def test_a_seed_is_always_the_same_case() -> None:
             program, setting = case_of(seed, mode)
             assert (program, setting) == case_of(seed, mode)
             if any(node.kind == "each" for node in nodes(program.body)):
-                continue  # `asyncio.as_completed` begins its coroutines in the order of a set: by their addresses.
+                continue  # `asyncio.as_completed` begins its coroutines in the order of a set.
             one, other = happen(seed, program, setting), happen(seed, program, setting)
             assert [run.trace for run in one.world.runs] == [run.trace for run in other.world.runs]
             assert one.reply == other.reply

@@ -119,7 +119,8 @@ class Leg(Performing, kw_only=True):
     async def _wind_up(self) -> None:
         """Run the `on_complete` steps. What they raise does not undo what the handler did."""
         for missing in self.journal.missing_steps():
-            if self.journal.entries[missing].branch != _AFTERWARDS:
+            entry = self.journal.entries[missing]
+            if entry.branch != _AFTERWARDS and entry.kind != "cut":
                 self._fail(self._vanished(missing, "it returned without it"))
         self._winding_up = True
         for step, key in self._afterwards:

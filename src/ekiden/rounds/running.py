@@ -253,7 +253,8 @@ class Running(Opaque):
             if error is not None:
                 raise _escaped(error)
             for key in self.journal.missing_steps():
-                raise self._vanished(key, "it returned without it")
+                if self.journal.entries[key].kind != "cut":  # Nobody waited for its end even then.
+                    raise self._vanished(key, "it returned without it")
             return main.result()
         finally:
             self._close()

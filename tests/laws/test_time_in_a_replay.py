@@ -1,0 +1,194 @@
+"""A replay takes other time than the first run: timers run ahead, and I/O of the handler's own is late."""
+
+import asyncio
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+
+from ekiden import Context
+from ekiden.testing import ScriptedClient
+from tests.laws.driving import Handler, serve, soon, yes
+
+tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
+noted: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_noted() -> None:
+    noted.clear()
+
+
+async def work(name: str, seconds: float) -> str:
+    noted.append(name)
+    await asyncio.sleep(seconds)
+    return name
+
+
+async def save(seen: list[str]) -> str:
+    noted.append("save")
+    return " ".join(seen)
+
+
+async def charge(who: str) -> str:
+    return f"{who} paid by {tenant.get()}"
+
+
+async def play(handler: Handler) -> str:
+    result = await soon(ScriptedClient(serve(handler), yes).call_tool("tool"), 15.0)
+    assert not result.get("isError"), result
+    return str(result["content"][0]["text"])
+
+
+async def test_a_timer_that_runs_ahead_cuts_nothing_that_was_not_cut() -> None:
+    async def tool(ctx: Context) -> str:
+        async def hangs() -> str:
+            try:
+                async with asyncio.timeout(0.3):
+                    return await ctx.step(work, "hangs", 9)
+            except TimeoutError:
+                return "timed out"
+
+        async def in_time() -> str:
+            await ctx.step(work, "first", 0.25)
+            try:
+                async with asyncio.timeout(0.15):
+                    return await ctx.step(work, "second", 0.1)
+            except TimeoutError:
+                return await ctx.step(work, "fallback", 0)
+
+        seen = await asyncio.gather(hangs(), in_time())
+        await ctx.elicit("ok?", bool)
+        return " ".join(seen)
+
+    assert await play(tool) == "timed out second"
+    assert sorted(noted) == ["first", "hangs", "second"]
+
+
+async def test_branches_are_cut_in_the_order_of_old() -> None:
+    async def tool(ctx: Context) -> str:
+        seen: list[str] = []
+
+        async def cut(name: str, before: float, seconds: float) -> None:
+            await ctx.step(work, f"before {name}", before)
+            try:
+                async with asyncio.timeout(seconds):
+                    await ctx.step(work, name, 9)
+            except TimeoutError:
+                seen.append(name)
+
+        await asyncio.gather(cut("a", 0.25, 0.15), cut("b", 0, 0.3))
+        saved = await ctx.step(save, seen)
+        await ctx.elicit("ok?", bool)
+        return saved
+
+    assert await play(tool) == "b a"
+    assert noted.count("save") == 1
+
+
+async def test_one_deadline_over_several_steps_is_waited_for() -> None:
+    async def tool(ctx: Context) -> str:
+        seen: list[str] = []
+        try:
+            async with asyncio.timeout(0.3):
+                seen.append(await ctx.step(work, "first", 0.25))
+                seen.append(await ctx.step(work, "hangs", 9))
+        except TimeoutError:
+            seen.append("timed out")
+        await ctx.elicit("ok?", bool)
+        return " ".join(seen)
+
+    assert await play(tool) == "first timed out"
+    assert noted == ["first", "hangs"]
+
+
+async def test_a_branch_that_reads_first_is_waited_for() -> None:
+    async def tool(ctx: Context) -> str:
+        async def reads() -> str:
+            await asyncio.sleep(0.1)
+            return await ctx.step(work, "read", 0)
+
+        seen = [await each for each in asyncio.as_completed([reads(), ctx.step(work, "slow", 0.3)])]
+        saved = await ctx.step(save, seen)
+        await ctx.elicit("ok?", bool)
+        return saved
+
+    assert await play(tool) == "read slow"
+    assert noted.count("save") == 1
+
+
+async def test_a_cut_step_that_a_failing_sibling_forestalls_is_not_missed() -> None:
+    async def tool(ctx: Context) -> str:
+        async def reads() -> None:
+            await asyncio.sleep(0.05)
+            await ctx.step(work, "long", 9)
+
+        async def fails() -> None:
+            await ctx.step(work, "short", 0.15)
+            raise ValueError("no")
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(reads())
+                group.create_task(fails())
+        except* ValueError:
+            pass
+        await ctx.elicit("ok?", bool)
+        return "went on"
+
+    assert await play(tool) == "went on"
+    assert sorted(noted) == ["long", "short"]
+
+
+async def test_a_step_runs_with_the_context_variables_of_its_own_branch() -> None:
+    async def tool(ctx: Context) -> str:
+        async def asks() -> str:
+            tenant.set("A")
+            await ctx.step(work, "slow", 0.2)
+            await ctx.elicit("ok?", bool)
+            return await ctx.step(charge, "a")
+
+        async def reads() -> str:
+            tenant.set("B")
+            await asyncio.sleep(0.1)
+            return await ctx.step(charge, "b")
+
+        async def pauses() -> str:
+            await ctx.checkpoint()
+            tenant.set("C")
+            return await ctx.step(charge, "c")
+
+        return ", ".join(await asyncio.gather(asks(), reads(), pauses()))
+
+    assert await play(tool) == "a paid by A, b paid by B, c paid by C"
+
+
+async def test_a_step_whose_task_is_cancelled_by_its_function_has_failed() -> None:
+    async def leaves() -> str:
+        noted.append("leaves")
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(1)
+        return "stayed"
+
+    async def tool(ctx: Context) -> str:
+        await ctx.elicit("ok?", bool)
+        try:
+            return await ctx.step(leaves)
+        except Exception as error:
+            return type(error).__name__
+
+    assert await play(tool) == "StepFailed"
+    assert noted == ["leaves"]
+
+
+async def test_what_a_plain_function_gives_to_await_is_awaited() -> None:
+    async def fetch(number: int) -> int:
+        return number + 1
+
+    async def tool(ctx: Context) -> str:
+        found: Any = await ctx.step(lambda: fetch(1), key="fetch")
+        return str(found)
+
+    assert await play(tool) == "2"
