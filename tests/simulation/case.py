@@ -115,14 +115,15 @@ async def _repeat(happened: Happened, client: ModernClient, kind: str, at: int) 
             return
         params = {**params, "inputResponses": responses}
     happened.forks.append(fork)
-    count = len(world.effects)
+    count, number = len(world.effects), len(world.attempts)
     fork.reply = await client.call(params)
     fork.fresh = [effect.label for effect in world.effects[count:]]
-    if not fork.began:
-        for effect in world.effects[count:]:
-            effect.flow += (
-                "'"  # A history of its own, if it was let in rightly: the oracle asks that elsewhere.
-            )
+    repeated = [run for each in world.attempts[number : number + 1] for run in each.runs]
+    for effect in world.effects[count:]:
+        # Where the repeat was let in rightly, which the oracle asks elsewhere, it is a history of its own.
+        # So is what comes behind it: the client has gone back.
+        if not fork.began or effect.run not in repeated:
+            effect.flow += "'"
 
 
 def _label(request: dict[str, Any]) -> str:

@@ -49,6 +49,8 @@ BACKGROUND: Final = "b:background"
 """The pause of a handler that wants to go on as a task."""
 
 _UNANSWERED: Final = object()
+_CUT: Final = object()
+"""What an effect is told that its handler cut short before: nothing."""
 
 _PATIENCE: Final = 100
 """A handler that swallows cancellation and goes on calling effects is blocked for ever after this many."""
@@ -146,7 +148,7 @@ class Leg(Performing, kw_only=True):
         if entry is not None:
             if entry.digest == ask.digest:
                 if entry.kind == "cut":
-                    return await self._turn(name, ask.digest, None)
+                    return await self._turn(name, ask.digest, None, _CUT)
                 value = _read(ask, entry)
                 if value is not _UNANSWERED:
                     if not self._stretch.alone:
@@ -220,7 +222,8 @@ class Leg(Performing, kw_only=True):
                 )
             )
         elif entry.kind == "cut" or not self._stretch.alone:
-            entry = await self._turn(name, step.digest, None, entry, step)
+            known = _CUT if entry.kind == "cut" else entry
+            entry = await self._turn(name, step.digest, None, known, step)
         else:
             self.journal.backlog.pop(name, None)
         return step.recall(entry)
@@ -246,7 +249,7 @@ class Leg(Performing, kw_only=True):
         if self._held:
             self._look_at_held()
         # No local variable holds the task: what it raises leads to this frame.
-        if begin is not None and self._absorbed and self._has_absorbed():
+        if self._absorbed and self._has_absorbed() and (begin is not None or value is _CUT):
             waiter.future.cancel()  # A replay has kept a cancellation from it so far. From here on it counts.
         while True:
             try:
@@ -347,7 +350,7 @@ class Leg(Performing, kw_only=True):
                 return False
             await self._turn(name, "", begin)
         elif entry.kind == "cut" or not self._stretch.alone:
-            await self._turn(name, "", None)
+            await self._turn(name, "", None, _CUT if entry.kind == "cut" else None)
         self.journal.backlog.pop(name, None)
         if name in self.frontier and not self.fresh:
             self._freshen()

@@ -33,9 +33,7 @@ class MemoryTasks(TaskStore):
 
     def _save(self, record: TaskRecord, entries: Mapping[str, Entry] | None) -> None:
         self._rows[record.id] = encode_record(record)
-        journal = self._journals.setdefault(record.id, {})
-        for key, entry in (entries or {}).items():
-            journal[key] = _pack(entry)
+        self._add(record.id, entries or {})
         if record.expires is not None:
             self._expires[record.id] = record.expires
         if record.due is None:
@@ -71,11 +69,14 @@ class MemoryTasks(TaskStore):
         if record.attempts > 1:
             record.attempts = 1
             self._rows[task_id] = encode_record(record)
-        journal = self._journals[task_id]
+        self._add(task_id, entries)
+        return record.state
+
+    def _add(self, task_id: str, entries: Mapping[str, Entry]) -> None:
+        journal = self._journals.setdefault(task_id, {})
         for key, entry in entries.items():
             journal.pop(key, None)  # What is added again comes after all that was there.
             journal[key] = _pack(entry)
-        return record.state
 
     async def load(self, task_id: str) -> TaskRecord | None:
         """A row."""
