@@ -8,7 +8,7 @@ in every later one.
 """
 
 from binascii import b2a_base64
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import Any, Final, Literal, TypeAlias
 
@@ -87,6 +87,14 @@ class Journal(Opaque):
         self.unsaved[key] = entry
         self.backlog.pop(key, None)
         self.seen.add(key)
+
+    def move_to_the_end(self, keys: Iterable[str]) -> None:
+        """Put known entries behind all others: something else has come before them."""
+        for key in keys:
+            entry = self.entries.pop(key, None)
+            if entry is not None:  # A parked handler's answers are in no journal.
+                self.unsaved.pop(key, None)
+                self.entries[key] = self.unsaved[key] = entry
 
     def save(self) -> dict[str, Entry]:
         """What is to be saved now; whoever takes it sees to it that it is."""

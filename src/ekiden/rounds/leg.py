@@ -296,8 +296,8 @@ class Leg(Performing, kw_only=True):
             value = [self._loop.time() - self._began, current_task().cancelling() - waiter.cancels]
             about = "" if step is None else step.about
             self._remember(name, Entry("cut", digest, value, waiter.branch, about))
-            for arrived in self._my_turns().untold():  # These the handler hears of later than of the cut.
-                self.journal.add(arrived, self.journal.entries[arrived])
+            # All this the handler hears of later than of the cut.
+            self.journal.move_to_the_end([*self.journal.backlog, *self._my_turns().untold()])
         self._cut_step(waiter)
 
     # Effects that need nobody
