@@ -476,12 +476,6 @@ class Leg(Performing, kw_only=True):
         self._absorbed.clear()
         self._afterwards.clear()
 
-    def _not_cut(self, name: str) -> None:
-        entry = self.journal.entries[name]
-        what = entry.about or name[2:]
-        before = f"it cut {what} short after {entry.value[0]:.3g} s"
-        self._break(NonDeterminismError(f"{self.handler} does not replay", before=before, now="it does not"))
-
     async def _refuse(self) -> NoReturn:
         """An effect after the end. A handler that catches even this is put to sleep, or it would spin."""
         self._deaf += 1

@@ -185,7 +185,11 @@ class Running(Opaque):
         return self._turns
 
     def _not_cut(self, name: str) -> None:
-        raise NotImplementedError
+        """An effect that was cut in an earlier round is not cut in this one."""
+        entry = self.journal.entries[name]
+        what = entry.about or name[2:]
+        before = f"it cut {what} short after {entry.value[0]:.3g} s"
+        self._break(NonDeterminismError(f"{self.handler} does not replay", before=before, now="it does not"))
 
     def read(self, responses: Mapping[str, Any]) -> dict[str, Any]:
         """The answers to what a parked handler waits for; one that does not answer it at all is an error."""
