@@ -129,12 +129,7 @@ class Leg(Performing, kw_only=True):
             try:
                 await self.step(step, key)
             except Exception as error:
-                _log.error(
-                    "%s has ended well, but its on_complete step %s failed: %r",
-                    self.handler,
-                    step.name,
-                    error,
-                )
+                log_failed_afterwards(self.handler, step, error)
 
     # Effects
 
@@ -499,6 +494,11 @@ def check_key(key: str) -> None:
         fits = False
     if not fits:
         raise UsageError(f"key= must be a string of 1 to {_LONGEST_KEY} bytes, without NUL characters")
+
+
+def log_failed_afterwards(handler: str, step: Step, error: Exception) -> None:
+    """Say that an `on_complete` step failed; the handler's result stays as it is."""
+    _log.error("%s has ended well, but its on_complete step %s failed: %r", handler, step.name, error)
 
 
 def not_for_tasks(handler: str) -> UsageError:

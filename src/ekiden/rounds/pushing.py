@@ -7,19 +7,16 @@ asked, so concurrent branches wait for nobody but themselves.
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final, TypeAlias
 
 from ekiden.errors import ToolError, UsageError
 from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer, declares
 from ekiden.rounds.journal import Entry
-from ekiden.rounds.leg import Step, current_step, mixed_styles, not_for_tasks
+from ekiden.rounds.leg import Step, current_step, log_failed_afterwards, mixed_styles, not_for_tasks
 from ekiden.rounds.performing import current_task
 
 __all__ = ["CannotAsk", "Push", "SendAsk"]
-
-_log = logging.getLogger("ekiden.rounds")
 
 _TRIES: Final = 10
 """How often an answer that breaks the rules of its question is asked for again."""
@@ -102,12 +99,7 @@ class Push:
                 try:
                     await self.step(step, key)
                 except Exception as error:
-                    _log.error(
-                        "%s has ended well, but its on_complete step %s failed: %r",
-                        self.handler,
-                        step.name,
-                        error,
-                    )
+                    log_failed_afterwards(self.handler, step, error)
         return value
 
     async def ask(self, ask: Ask, key: str | None = None) -> Any:
