@@ -81,11 +81,10 @@ class Journal(Opaque):
 
     def add(self, key: str, entry: Entry) -> None:
         """Remember an effect that was done just now; what was known under its key moves to the end."""
-        self.entries.pop(key, None)
-        self.entries[key] = entry
-        self.unsaved.pop(key, None)
-        self.unsaved[key] = entry
-        self.backlog.pop(key, None)
+        if key in self.entries:
+            for known in (self.entries, self.unsaved, self.backlog):
+                known.pop(key, None)
+        self.entries[key] = self.unsaved[key] = entry
         self.seen.add(key)
 
     def move_to_the_end(self, keys: Iterable[str]) -> None:

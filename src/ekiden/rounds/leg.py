@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextvars import copy_context
 from functools import partial
 from threading import get_ident
-from typing import Any, Final, NoReturn
+from typing import Any, ClassVar, Final, NoReturn
 
 from ekiden.errors import MissingCapability, NonDeterminismError, UsageError
 from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer, declares, name_of
@@ -86,11 +86,11 @@ class Leg(Performing, kw_only=True):
     _deaf: int = 0
     _counts: dict[str, tuple[int, asyncio.Task[Any] | None]] = {}
     _branches: dict[asyncio.Task[Any] | None, int] = {}
-    _known: set[str] = set()
-    """Effects that the journal knew when they came up."""
     _absorbed: set[asyncio.Task[Any]] = set()
     """Tasks from which a replay has kept a cancellation."""
     _began: float = 0.0
+    waits: ClassVar[bool] = False
+    """Whether a leg waits for answers that may come while it runs."""
 
     def clock(self) -> float:
         """What time it is."""
@@ -103,7 +103,8 @@ class Leg(Performing, kw_only=True):
 
     async def _whole(self, handler: Coroutine[Any, Any, Any]) -> Any:
         """The handler, and then what it wanted done when it has returned."""
-        self._stretch.begin()
+        if not self.parked:
+            self._stretch.begin()
         self._began = self._loop.time()
         self._main = asyncio.current_task()
         if current_step.get() is not None:
@@ -151,19 +152,14 @@ class Leg(Performing, kw_only=True):
                     self.journal.backlog.pop(name, None)
                     return value
             self.journal.backlog.pop(name, None)  # It was answered when it was another question.
-        if self._ends_here():
+        if self._stretch.alone and not self.waits:
             value = self._fresh_answer(ask, name, 0) if name[2:] in self.responses else _UNANSWERED
-            return self._suspend_with(ask, name) if value is _UNANSWERED else value
+            if value is _UNANSWERED:
+                if not declares(self.capabilities, ask.needs):
+                    self._fail(MissingCapability(ask.needs))
+                self._rest_here({name[2:]: ask}, [])
+            return value
         return await self._turn(name, ask.digest, partial(self._begin_ask, ask, name))
-
-    def _ends_here(self) -> bool:
-        """Whether an effect that cannot go on ends the leg on the spot: nobody else could go on either."""
-        return self._stretch.alone and not self.parked
-
-    def _suspend_with(self, ask: Ask, name: str) -> NoReturn:
-        if not declares(self.capabilities, ask.needs):
-            self._fail(MissingCapability(ask.needs))
-        self._rest_here({name[2:]: ask}, [])
 
     def _begin_ask(self, ask: Ask, name: str, branch: int) -> None:
         try:
@@ -237,8 +233,6 @@ class Leg(Performing, kw_only=True):
         step: Step | None = None,
     ) -> Any:
         """Wait until this effect is told its value. If the handler cuts it short, that is remembered."""
-        if begin is None:
-            self._known.add(name)
         waiter = self._my_turns().wait(name, self._branch_of(name), begin, value)
         waiter.cancels = current_task().cancelling()
         if self._held:
@@ -252,7 +246,7 @@ class Leg(Performing, kw_only=True):
             except asyncio.CancelledError:
                 if self._over:
                     raise
-                if waiter.is_told and waiter.name in self._known:
+                if waiter.is_told and waiter.is_known:
                     return waiter.value
                 if not self._comes_too_early(waiter):
                     self._cut(waiter, digest, step)
@@ -268,7 +262,7 @@ class Leg(Performing, kw_only=True):
 
         A replay waits where the first run did not: for its turn, and for scopes of other branches.
         """
-        if waiter.name not in self._known:
+        if not waiter.is_known:
             return False
         entry = self.journal.entries[waiter.name]
         if entry.kind != "cut":
@@ -341,7 +335,7 @@ class Leg(Performing, kw_only=True):
         """Wait for an effect without a value; False if it is new and would end the leg on the spot."""
         entry = self.journal.find(name)
         if entry is None:
-            if self._ends_here():
+            if self._stretch.alone and not self.waits:
                 return False
             await self._turn(name, "", begin)
         elif entry.kind == "cut" or not self._stretch.alone:
@@ -427,10 +421,12 @@ class Leg(Performing, kw_only=True):
         if self.trace is not None:
             self.trace.append(name if key is None else f"{name} ({derived})")
         task = None if self._stretch.alone else asyncio.current_task()
-        count, first = self._counts.get(name, (0, task))
-        self._counts[name] = (count + 1, first)
-        if not count:
+        before = self._counts.get(name)
+        if before is None:
+            self._counts[name] = (1, task)
             return name
+        count, first = before
+        self._counts[name] = (count + 1, first)
         if key is not None:
             self._fail(UsageError(f"{self.handler} uses key={key!r} twice in one call"))
         if task is not first and count == 1 and self._main not in (task, first):
@@ -460,16 +456,17 @@ class Leg(Performing, kw_only=True):
         return 1 + max((*known, *self._branches.values()), default=0)
 
     def _forget(self) -> None:
-        super()._forget()
-        for task in self._branches:
-            if task is not None and not task.done():
-                task.cancel()  # Nobody waits for it, and its handler has ended.
         if self._holding is not None:
             self._holding.cancel()
+        if self._branches:
+            for task in self._branches:
+                if task is not None and not task.done():
+                    task.cancel()  # Nobody waits for it, and its handler has ended.
+            self._branches.clear()
+            self._absorbed.clear()
         self._counts.clear()
-        self._branches.clear()
-        self._absorbed.clear()
         self._afterwards.clear()
+        super()._forget()
 
     async def _refuse(self) -> NoReturn:
         """An effect after the end. A handler that catches even this is put to sleep, or it would spin."""

@@ -138,15 +138,10 @@ class Running(Opaque):
         self._stretch = FirstStretch(loop)
         # The task is in no local variable: what a handler that began at once has raised leads to this frame.
         self._main = self._stretch.run(self._whole(handler), self.handler)
-        if not BEGINS_AT_ONCE:
-            loop.call_soon(self._after_first_stretch)
-        elif not self._main.done():
+        if BEGINS_AT_ONCE:
             self._after_first_stretch()
         else:
-            if self._ending is not None and not self._main.cancelled():
-                self._dropped(self._main.exception())
-            self._close()
-            self._is_settled = True
+            loop.call_soon(self._in_the_next_pass)
         if not self._is_settled:
             try:
                 await self._until_settled()
@@ -156,9 +151,12 @@ class Running(Opaque):
                 raise
         return await self._conclude() if self._steps else self._concluded()
 
+    def _in_the_next_pass(self) -> None:
+        self._stretch.end()
+        self._after_first_stretch()
+
     def _after_first_stretch(self) -> None:
         """The handler has ended already, or waits for something."""
-        self._stretch.end()
         main = self._main
         assert main is not None
         if main.done():
@@ -256,12 +254,11 @@ class Running(Opaque):
             error = main.exception()
             if error is not None:
                 raise _escaped(error)
-            for key in self.journal.missing_steps():
+            for key in self.journal.missing_steps() if self.journal.backlog else ():
                 if self.journal.entries[key].kind != "cut":  # Nobody waited for its end even then.
                     raise self._vanished(key, "it returned without it")
             return main.result()
         finally:
-            self._close()
             self._forget()
             del error, ending
 

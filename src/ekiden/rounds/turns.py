@@ -42,7 +42,6 @@ class Waiter(Opaque):
     branch: int
     """Which of the handler's tasks waits."""
     future: asyncio.Future[Any]
-    since: float
     cancels: int = 0
     """Cancellations of its task that were on their way when it began to wait."""
     begin: Callable[[int], None] | None = None
@@ -50,6 +49,8 @@ class Waiter(Opaque):
     that was done."""
     value: Any = None
     """What it will be told, where that is known already."""
+    is_known: bool = False
+    """Whether the journal knew it when it came up."""
     is_told: bool = False
     is_cancelled: bool = False
     """Whether the handler has cut it, in a replay, before its turn to be cut."""
@@ -92,7 +93,8 @@ class Turns(Opaque):
 
     def wait(self, name: str, branch: int, begin: Callable[[int], None] | None, value: Any = None) -> Waiter:
         """An effect is awaited: one that the journal knows, or a new one, with what is to begin for it."""
-        waiter = Waiter(name, branch, self._loop.create_future(), self._loop.time(), begin=begin, value=value)
+        waiter = Waiter(name, branch, self._loop.create_future(), begin=begin, value=value)
+        waiter.is_known = begin is None
         self.waiting[name] = waiter
         if self._late is not None:
             self._late.cancel()  # Somebody came: look again whom to wait for.

@@ -22,7 +22,16 @@ from ekiden.rounds.journal import fingerprint, framed
 from ekiden.server.schemas import explain, json_validator, lean_schema, type_adapter
 from ekiden.wire.json import canonical, copied, encode, is_array, is_object
 
-__all__ = ["Accepted", "Answer", "Cancelled", "Declined", "Form", "form_for", "read_elicitation"]
+__all__ = [
+    "Accepted",
+    "Answer",
+    "Cancelled",
+    "Declined",
+    "Form",
+    "accepted_content",
+    "form_for",
+    "read_elicitation",
+]
 
 T = TypeVar("T")
 
@@ -116,16 +125,25 @@ def _form(schema: dict[str, Any], read: Callable[[dict[str, Any]], Any]) -> Form
 
 def read_elicitation(read: Callable[[dict[str, Any]], Any], raw: Any) -> Answer[Any]:
     """An `ElicitResult` as an answer; `read` checks the content of an accepted one."""
+    content = accepted_content(raw)
+    if content is not None:
+        return Accepted(read(content))
+    return Declined() if raw["action"] == "decline" else Cancelled()
+
+
+def accepted_content(raw: Any) -> dict[str, Any] | None:
+    """What was filled in, in an `ElicitResult`; None if the user did not agree."""
     action = raw.get("action") if raw.__class__ is dict else None
     if action == "accept":
-        content = raw.get("content")
-        if content is not None and content.__class__ is not dict:
+        content: Any = raw.get("content")
+        if content is None:
+            return {}
+        if content.__class__ is not dict:
             raise MalformedAnswer("`content` must be an object")
-        return Accepted(read(content or {}))
-    if action == "decline":
-        return Declined()
-    if action == "cancel":
-        return Cancelled()
+        filled_in: dict[str, Any] = content
+        return filled_in
+    if action == "decline" or action == "cancel":
+        return None
     raise MalformedAnswer("`action` must be accept, decline or cancel")
 
 

@@ -11,7 +11,7 @@ from ekiden.errors import RegistrationError, UsageError
 from ekiden.rounds.asks import ELICIT, LIST_ROOTS, SAMPLE, Ask, MalformedAnswer, digest_of
 from ekiden.rounds.running import malformed
 from ekiden.server.content import dump
-from ekiden.server.forms import form_for, read_elicitation
+from ekiden.server.forms import accepted_content, form_for, read_elicitation
 from ekiden.wire.json import copied, is_object
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def check_answers(asked: Mapping[str, str], responses: Mapping[str, Any]) -> Non
 
 
 _KINDS: Final[dict[str, Callable[[Any], Any]]] = {
-    "elicit": functools.partial(read_elicitation, _no_content),
+    "elicit": accepted_content,
     "sample": _read_sample,
     "roots": _read_roots,
 }

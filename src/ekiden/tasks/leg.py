@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextvars import Context, copy_context
 from functools import partial
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from ekiden.errors import InternalError, MissingCapability
 from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer, declares
@@ -44,6 +44,7 @@ class TaskCancelled(Ended):
 class TaskLeg(Leg, kw_only=True):
     """One run of a task's handler."""
 
+    waits: ClassVar[bool] = True
     seen: set[str]
     """Keys of the answers that this leg knows of."""
     cancelling: bool = False
@@ -187,10 +188,6 @@ class TaskLeg(Leg, kw_only=True):
         return Suspended(dict(asks), [] if pause is None else [BY_HAND])
 
     # Effects
-
-    def _ends_here(self) -> bool:
-        """What a task waits for may come while it is waited for."""
-        return False
 
     def _begin_ask(self, ask: Ask, name: str, branch: int) -> None:
         if not declares(self.capabilities, ask.needs):
