@@ -51,7 +51,8 @@ class Entry(msgspec.Struct, array_like=True):
     digest: str
     """Fingerprint of the question, or of the step's function and arguments: it counts only for these."""
     value: Any
-    """Of an effect that was cut: after how many seconds, and by how many cancellations."""
+    """Of an effect that was cut: after how many seconds, by how many cancellations, what the handler was told
+    last before it began, and the seconds after which it was told other things meanwhile."""
     branch: int = 0
     """Which of the handler's tasks did it: 0 is the handler itself."""
     about: str = ""

@@ -18,7 +18,7 @@ effect, is here.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from contextvars import copy_context
 from functools import partial
 from threading import get_ident
@@ -86,8 +86,8 @@ class Leg(Performing, kw_only=True):
     _deaf: int = 0
     _counts: dict[str, tuple[int, asyncio.Task[Any] | None]] = {}
     _branches: dict[asyncio.Task[Any] | None, int] = {}
-    _absorbed: set[asyncio.Task[Any]] = set()
-    """Tasks from which a replay has kept a cancellation."""
+    _undelivered: dict[asyncio.Task[Any], int] = {}
+    """How many of its cancellations a replay has kept from a task."""
     _began: float = 0.0
     waits: ClassVar[bool] = False
     """Whether a leg waits for answers that may come while it runs."""
@@ -234,11 +234,12 @@ class Leg(Performing, kw_only=True):
     ) -> Any:
         """Wait until this effect is told its value. If the handler cuts it short, that is remembered."""
         waiter = self._my_turns().wait(name, self._branch_of(name), begin, value)
-        waiter.cancels = current_task().cancelling()
+        # No local variable holds the task: what it raises leads to this frame.
+        undelivered = self._cancellations_due() if self._undelivered else 0
+        waiter.cancels = current_task().cancelling() - undelivered
         if self._held:
             self._look_at_held()
-        # No local variable holds the task: what it raises leads to this frame.
-        if self._absorbed and self._has_absorbed() and (begin is not None or value is _CUT):
+        if undelivered and (value is _CUT or not self._has_value(waiter)):
             waiter.future.cancel()  # A replay has kept a cancellation from it so far. From here on it counts.
         while True:
             try:
@@ -247,26 +248,38 @@ class Leg(Performing, kw_only=True):
                 if self._over:
                     raise
                 if waiter.is_told and waiter.is_known:
+                    self._keep_cancellation(waiter)
                     return waiter.value
                 if not self._comes_too_early(waiter):
+                    self._undelivered.pop(current_task(), None)
                     self._cut(waiter, digest, step)
                     raise
                 waiter.future = self._loop.create_future()
 
-    def _has_absorbed(self) -> bool:
-        task = current_task()
-        return task in self._absorbed and task.cancelling() > 0
+    def _cancellations_due(self) -> int:
+        """Cancellations that were kept from this task, and whose scopes have not ended meanwhile."""
+        return min(self._undelivered.get(current_task(), 0), current_task().cancelling())
+
+    def _has_value(self, waiter: Waiter) -> bool:
+        """Whether what this effect will be told is known, and only its turn has not come."""
+        if waiter.is_known:
+            return True
+        return waiter.begin is not None and waiter.name[:2] == "a:" and waiter.name[2:] in self.responses
+
+    def _keep_cancellation(self, waiter: Waiter) -> None:
+        self._is_suspect = True
+        self._undelivered[current_task()] = current_task().cancelling() - waiter.cancels
 
     def _comes_too_early(self, waiter: Waiter) -> bool:
         """Whether a replay cuts an effect that was not cut at first, or not yet: its timer ran ahead.
 
         A replay waits where the first run did not: for its turn, and for scopes of other branches.
         """
-        if not waiter.is_known:
+        if not self._has_value(waiter):
             return False
-        entry = self.journal.entries[waiter.name]
-        if entry.kind != "cut":
-            self._absorbed.add(current_task())
+        entry = self.journal.entries.get(waiter.name)
+        if entry is None or entry.kind != "cut":
+            self._keep_cancellation(waiter)
             return True
         cancels: int = entry.value[1]
         if current_task().cancelling() - waiter.cancels < cancels:
@@ -282,11 +295,17 @@ class Leg(Performing, kw_only=True):
         self._pauses.pop(name, None)
         self._my_turns().drop(name)
         if known is None or known.kind != "cut":
-            value = [self._loop.time() - self._began, current_task().cancelling() - waiter.cancels]
+            turns = self._my_turns()
+            value = [
+                self._loop.time() - self._began,
+                current_task().cancelling() - waiter.cancels,
+                waiter.after,
+                turns.told_while(waiter),
+            ]
             about = "" if step is None else step.about
             self._remember(name, Entry("cut", digest, value, waiter.branch, about))
             # All this the handler hears of later than of the cut.
-            self.journal.move_to_the_end([*self.journal.backlog, *self._my_turns().untold()])
+            self.journal.move_to_the_end([*self.journal.backlog, *turns.untold()])
         self._cut_step(waiter)
 
     # Effects that need nobody
@@ -451,6 +470,23 @@ class Leg(Performing, kw_only=True):
             self._branches[task] = branch
         return branch
 
+    def _missing(self) -> Iterator[str]:
+        """What earlier legs did, and has not come up in this one, as far as a new step could stand for it.
+
+        That is a step. Where a replay has kept a cancellation from the handler, it is anything at all:
+        a scope or a `gather` that knows of the cancellation may have taken the handler another way.
+        """
+        yield from self.journal.missing_steps()
+        if self._is_suspect:
+            waiting, seen = self._my_turns().waiting, self.journal.seen
+            for name in (*self.journal.backlog, *(f"a:{key}" for key in self._open_questions())):
+                if name not in seen and name not in waiting:
+                    yield name
+
+    def _open_questions(self) -> Iterable[str]:
+        """The questions that the last leg ended with."""
+        return self.asked or ()
+
     def _next_branch(self) -> int:
         known = [entry.branch for entry in self.journal.entries.values()]
         return 1 + max((*known, *self._branches.values()), default=0)
@@ -463,7 +499,7 @@ class Leg(Performing, kw_only=True):
                 if task is not None and not task.done():
                     task.cancel()  # Nobody waits for it, and its handler has ended.
             self._branches.clear()
-            self._absorbed.clear()
+            self._undelivered.clear()
         self._counts.clear()
         self._afterwards.clear()
         super()._forget()

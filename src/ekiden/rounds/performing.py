@@ -6,7 +6,7 @@ what it gave is remembered even if its leg is over by then. Only what is remembe
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from contextvars import Context, ContextVar
 from typing import Any, Final
 
@@ -41,13 +41,15 @@ class Performing(Running, kw_only=True):
     _unwinding: dict[str, asyncio.Future[None]] = {}
     """Those of them that were cut short and have not ended yet."""
     _saving: asyncio.Lock | None = None
+    _is_suspect: bool = False
+    """Whether a replay has kept a cancellation from the handler."""
 
     def _begin_step(self, step: Step, name: str, context: Context, branch: int) -> None:
         """Begin a new step, unless it could stand for one that the journal knows and that has not come up."""
         old = self._changed(branch) or self._given_up()
         if old is not None:
             self._break(self._vanished(old, f"it is about to do step {name[2:]!r} ({step.about})"))
-        elif next(self.journal.missing_steps(), None) is not None:
+        elif next(self._missing(), None) is not None:
             self._held.append((step, name, context, branch))
             if self._holding is None:
                 self._holding = self._loop.call_later(_HOLD_SECONDS, self._held_too_long)
@@ -59,7 +61,11 @@ class Performing(Running, kw_only=True):
     def _given_up(self) -> str | None:
         """A step that another branch did before, and was waited for long enough."""
         given_up = self._my_turns().given_up
-        return next((key for key in self.journal.missing_steps() if key in given_up), None)
+        return next((key for key in self._missing() if key in given_up), None)
+
+    def _missing(self) -> Iterator[str]:
+        """What earlier legs did, and has not come up in this one, as far as a new step could stand for it."""
+        return self.journal.missing_steps()
 
     def _changed(self, branch: int) -> str | None:
         """A step that this branch did before and has not come to, although it is to do a new one."""
@@ -73,14 +79,14 @@ class Performing(Running, kw_only=True):
         task.add_done_callback(self._step_done)
 
     def _look_at_held(self) -> None:
-        if next(self.journal.missing_steps(), None) is None:
+        if next(self._missing(), None) is None:
             held, self._held = self._held, []
             for each in held:
                 self._begin_step(*each)
 
     def _held_too_long(self) -> None:
         self._holding = None
-        missing = next(self.journal.missing_steps(), None)
+        missing = next(self._missing(), None)
         if self._held and missing is not None and not self._over:
             step, name, *_ = self._held[0]
             self._break(self._vanished(missing, f"it is about to do step {name[2:]!r} ({step.about})"))

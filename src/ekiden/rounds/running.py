@@ -20,7 +20,7 @@ from ekiden.errors import InvalidParams, NonDeterminismError
 from ekiden.opaque import Opaque
 from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer
 from ekiden.rounds.handler_task import BEGINS_AT_ONCE, FirstStretch
-from ekiden.rounds.journal import Entry, Journal
+from ekiden.rounds.journal import STEP, Entry, Journal
 from ekiden.rounds.outcome import Outcome
 from ekiden.rounds.retry import Retry
 from ekiden.rounds.turns import Turns
@@ -373,10 +373,12 @@ class Running(Opaque):
         raise asyncio.CancelledError
 
     def _vanished(self, key: str, now: str) -> NonDeterminismError:
-        entry = self.journal.entries[key]
-        return NonDeterminismError(
-            f"{self.handler} does not replay", before=f"it did step {key[2:]!r} ({entry.about})", now=now
-        )
+        entry = self.journal.entries.get(key)
+        if key.startswith(STEP) and entry is not None:
+            before = f"it did step {key[2:]!r} ({entry.about})"
+        else:
+            before = f"it did {key[2:]!r}, and no timeout fired around that"
+        return NonDeterminismError(f"{self.handler} does not replay", before=before, now=now)
 
 
 def _escaped(error: BaseException) -> BaseException:

@@ -42,8 +42,13 @@ class Waiter(Opaque):
     branch: int
     """Which of the handler's tasks waits."""
     future: asyncio.Future[Any]
+    since: float
+    after: str
+    """What the handler was told last before it began to wait."""
+    told_before: int
+    """How much the handler had been told by then."""
     cancels: int = 0
-    """Cancellations of its task that were on their way when it began to wait."""
+    """Cancellations of its task that it had been told of when it began to wait."""
     begin: Callable[[int], None] | None = None
     """What is to be done for it, and for which branch, once the journal has nothing more to tell; None if
     that was done."""
@@ -87,14 +92,30 @@ class Turns(Opaque):
     _late: asyncio.TimerHandle | None = None
     given_up: set[str] = set()
     """Effects of the journal that were waited for in vain."""
+    _cuts: list[str] = []
+    """Effects of the journal that were cut."""
+    _told_at: list[float] = []
+    """When the handler was told something."""
+    _last: str = ""
+    _pace: asyncio.TimerHandle | None = None
 
     def __post_init__(self) -> None:
         self.caught_up = not self._journal.backlog
+        self._cuts = [name for name in self._journal.backlog if self._is_to_be_cut(name)]
 
     def wait(self, name: str, branch: int, begin: Callable[[int], None] | None, value: Any = None) -> Waiter:
         """An effect is awaited: one that the journal knows, or a new one, with what is to begin for it."""
-        waiter = Waiter(name, branch, self._loop.create_future(), begin=begin, value=value)
-        waiter.is_known = begin is None
+        waiter = Waiter(
+            name,
+            branch,
+            self._loop.create_future(),
+            self._loop.time(),
+            self._last,
+            len(self._told_at),
+            begin=begin,
+            value=value,
+            is_known=begin is None,
+        )
         self.waiting[name] = waiter
         if self._late is not None:
             self._late.cancel()  # Somebody came: look again whom to wait for.
@@ -135,6 +156,10 @@ class Turns(Opaque):
         self._drop_guard()
         self.stir()
 
+    def told_while(self, waiter: Waiter) -> list[float]:
+        """What the handler was told while this effect waited: after how many seconds, each."""
+        return [round(moment - waiter.since, 3) for moment in self._told_at[waiter.told_before :]]
+
     def stir(self) -> None:
         """An effect has begun or ended: whoever is next waits until the handler is at rest again."""
         self._quiet = 0
@@ -151,6 +176,8 @@ class Turns(Opaque):
         """The leg is over: nobody is told anything any more."""
         self._closed = True
         self._drop_guard()
+        if self._pace is not None:
+            self._pace.cancel()
         for waiter in self.waiting.values():
             waiter.future.cancel()
         self.waiting.clear()
@@ -169,13 +196,7 @@ class Turns(Opaque):
     def _next(self) -> None:
         """The handler is at rest: whose turn is it?"""
         if not self.caught_up:
-            for name in self._journal.backlog:
-                if (waiter := self.waiting.get(name)) is not None and waiter.begin is None:
-                    self._tell_known(waiter)
-                    return
-                if self._is_late(name):
-                    return
-            self._catch_up()
+            self._next_of_old()
             return
         while self._arrived:
             if not self._arrived[0].ready:
@@ -188,6 +209,16 @@ class Turns(Opaque):
                 self._await_cut(name)
                 return
         self._at_rest()
+
+    def _next_of_old(self) -> None:
+        for name in self._journal.backlog:
+            if (waiter := self.waiting.get(name)) is not None and waiter.begin is None:
+                if not self._cuts or not self._is_too_soon(name):
+                    self._tell_known(waiter)
+                return
+            if self._is_late(name):
+                return
+        self._catch_up()
 
     def _is_late(self, name: str) -> bool:
         """Whether an effect that has not come up may still do so: its branch may be busy with I/O of its own.
@@ -203,6 +234,32 @@ class Turns(Opaque):
             self._late = self._loop.call_later(PATIENCE_SECONDS, self._give_up, name)
         return True
 
+    def _is_too_soon(self, name: str) -> bool:
+        """Whether the handler was told of this effect later, as seen from effects that were cut after it.
+
+        These had begun by then. And the scopes that cut them run in real time, here as at first: where other
+        branches are told of their effects sooner than at first, their own scopes begin and end sooner.
+        """
+        due = 0.0
+        for cut in self._cuts:
+            if cut == name or cut not in self._journal.backlog:
+                continue
+            after, told_at = self._journal.entries[cut].value[2:]
+            if (waiter := self.waiting.get(cut)) is None:
+                if after not in self._journal.backlog and self._is_late(cut):
+                    return True
+            elif (number := len(self._told_at) - waiter.told_before) < len(told_at):
+                due = max(due, waiter.since + told_at[number])
+        if due <= self._loop.time():
+            return False
+        if self._pace is None:
+            self._pace = self._loop.call_at(due, self._keep_pace)
+        return True
+
+    def _keep_pace(self) -> None:
+        self._pace = None
+        self.go_on()
+
     def _give_up(self, name: str) -> None:
         self._late = None
         self.given_up.add(name)
@@ -210,9 +267,13 @@ class Turns(Opaque):
 
     def is_next(self, name: str) -> bool:
         """Whether it is the turn of an effect that the journal knows."""
-        if self.caught_up:
-            return True
-        return next((key for key in self._journal.backlog if key in self.waiting), name) == name
+        if not self.caught_up:
+            for key in self._journal.backlog:
+                if key == name:
+                    break
+                if key in self.waiting or self._is_late(key):
+                    return False
+        return True
 
     def _tell_known(self, waiter: Waiter) -> None:
         if self._is_to_be_cut(waiter.name):
@@ -245,6 +306,8 @@ class Turns(Opaque):
         if waiter is None:
             return False  # It was cut meanwhile.
         waiter.is_told, waiter.value = True, value
+        self._last = name
+        self._told_at.append(self._loop.time())
         if not waiter.future.done():
             waiter.future.set_result(value)
         self.stir()

@@ -6,7 +6,7 @@ cancellation is the client's wish, which the handler may clean up after, with ef
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, ClassVar, Final, Self
@@ -188,6 +188,9 @@ class TaskLeg(Leg, kw_only=True):
         return Suspended(dict(asks), [] if pause is None else [BY_HAND])
 
     # Effects
+
+    def _open_questions(self) -> Iterable[str]:
+        return self._current
 
     def _begin_ask(self, ask: Ask, name: str, branch: int) -> None:
         if not declares(self.capabilities, ask.needs):
