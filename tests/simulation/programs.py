@@ -63,6 +63,7 @@ STEP_SECONDS = (0.0, 0.31, 1.07, 2.53)
 SCOPE_SECONDS = (0.5, 1.7, 4.2)
 """No sum of the former is one of the latter: who comes first is never a tie."""
 SCOPES = ("timeout", "nested", "move_on", "fail_after")
+_WITH_DEADLINES = 0.15
 VALUES = {
     "text": 8,
     "dict": 5,
@@ -213,10 +214,40 @@ class _Generator:
         )
         return self.node("scope", part, style=style, seconds=seconds)
 
+    def deadlines(self, rng: Random) -> Node:
+        """A branch whose scope begins in the time of another's that fires, and that ends after it.
+
+        A replay tells of the first step at once: the scope after it must not fire sooner for that.
+        """
+        self._rng = rng
+        fires = self.scope_around(self.step(value="text", seconds=9.7), 1.7)
+        in_time = [self.step(value="text", seconds=0.41) for _ in range(2)]
+        match rng.choice(("one", "gather", "group", "then cut", "clean up")):
+            case "one":
+                part = in_time[0]
+            case "then cut":
+                part = self.node("seq", in_time[0], self.step(value="text", seconds=9.7))
+            case "clean up":
+                part = self.node("attempt", self.node("finally", *in_time))
+            case kind:
+                part = self.node(kind, *in_time)
+        before = self.step(value="text", seconds=1.43)
+        return self.node("gather", fires, self.node("seq", before, self.scope_around(part, 0.7)))
+
+    def scope_around(self, part: Node, seconds: float) -> Node:
+        return self.node("scope", part, style=self._rng.choice(SCOPES), seconds=seconds)
+
 
 def generate(seed: int, *, background: bool = False) -> Program:
     """The program of a seed."""
-    return _Generator(Random(f"program {seed}"), background).program()
+    generator = _Generator(Random(f"program {seed}"), background)
+    program = generator.program()
+    rng = Random(f"deadlines {seed}")
+    if rng.random() < _WITH_DEADLINES and not program.straight:
+        parts = list(program.body.parts)
+        parts.insert(rng.randrange(len(parts) + 1), generator.deadlines(rng))
+        program = Program(with_parts(program.body, tuple(parts)))
+    return program
 
 
 def n(kind: str, number: int, *parts: Node, **more: Any) -> Node:
