@@ -88,7 +88,6 @@ class Leg(Performing, kw_only=True):
     _branches: dict[asyncio.Task[Any] | None, int] = {}
     _undelivered: dict[asyncio.Task[Any], int] = {}
     """How many of its cancellations a replay has kept from a task."""
-    _began: float = 0.0
     waits: ClassVar[bool] = False
     """Whether a leg waits for answers that may come while it runs."""
 

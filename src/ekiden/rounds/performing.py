@@ -32,7 +32,9 @@ class Performing(Running, kw_only=True):
     memory: RoundMemory | None = None
     fresh: bool = True
     """Whether the handler is beyond what earlier legs did. Before that, its progress is no news."""
-    on_fresh: Callable[[], None] | None = None
+    on_fresh: Callable[[str, float], None] | None = None
+    """Told of the handler, and after how many seconds it was beyond that."""
+    _began: float = 0.0
     _held: list[tuple[Step, str, Context, int]] = []
     """New steps that wait for other branches to come to what they did before."""
     _holding: asyncio.TimerHandle | None = None
@@ -177,7 +179,7 @@ class Performing(Running, kw_only=True):
         """The handler is beyond what earlier legs did."""
         self.fresh = True
         if self.on_fresh is not None:
-            self.on_fresh()
+            self.on_fresh(self.handler, self._loop.time() - self._began)
 
 
 def current_task() -> asyncio.Task[Any]:

@@ -4,9 +4,7 @@ This is where a leg meets the world: keys, the store, the clock, the parking lot
 handler takes no `Context` and brings no state never comes here.
 """
 
-import functools
 import logging
-import time
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -183,13 +181,12 @@ class Flows:
             memory=memory,
             parked=handler.parked,
             frontier=claims.pauses,
+            on_fresh=self._arrived,
         )
         if handler.task == "never":
             leg.can_background = None
         elif self.tasks is not None:
             leg.can_background = self.tasks.wanted_by(request)
-        if claims.round:
-            leg.on_fresh = functools.partial(self._arrived, call.title, time.perf_counter())
         if self.watch is not None:
             self.watch(leg)
         context = Context(request, call.stream, call.state, leg, claims, responses, handler.function)
@@ -209,9 +206,8 @@ class Flows:
             ended = call.ending.failed(error)
         return await self._outcome(call, claims, parked.leg, context, ended)
 
-    def _arrived(self, title: str, started: float) -> None:
+    def _arrived(self, title: str, seconds: float) -> None:
         """A handler has come to where it was before."""
-        seconds = time.perf_counter() - started
         record("ekiden.round.rerun.duration", seconds, {"handler": title})
         if seconds > self._sealer.limits.rerun_seconds:
             _log.warning(
@@ -255,7 +251,7 @@ class Flows:
             if memory is not None:
                 await memory.release()
             raise
-        return outcome if memory is None else await memory.finish(outcome)
+        return outcome if memory is None or memory.claimed is None else await memory.finish(outcome)
 
     async def _outcome(
         self,

@@ -135,13 +135,10 @@ def accepted_content(raw: Any) -> dict[str, Any] | None:
     """What was filled in, in an `ElicitResult`; None if the user did not agree."""
     action = raw.get("action") if raw.__class__ is dict else None
     if action == "accept":
-        content: Any = raw.get("content")
-        if content is None:
-            return {}
-        if content.__class__ is not dict:
-            raise MalformedAnswer("`content` must be an object")
-        filled_in: dict[str, Any] = content
-        return filled_in
+        content: dict[str, Any] | None = raw.get("content")
+        if content.__class__ is dict or content is None:
+            return content or {}
+        raise MalformedAnswer("`content` must be an object")
     if action == "decline" or action == "cancel":
         return None
     raise MalformedAnswer("`action` must be accept, decline or cancel")

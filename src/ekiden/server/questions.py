@@ -1,7 +1,7 @@
 """The questions that are not forms: a page to open, the client's model, the client's roots."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -112,20 +112,18 @@ def _validated(model: type[Any], raw: Any) -> Any:
 
 def check_answers(asked: Mapping[str, str], responses: Mapping[str, Any]) -> None:
     """Refuse what does not answer its question at all, before anything is run. A form's rules come later."""
-    for key, name in asked.items():
-        if key in responses and (read := _KINDS.get(name.partition("-")[0])) is not None:
+    for key, label in asked.items():
+        if key in responses:
             try:
-                read(responses[key])
+                if label.startswith("elicit-"):
+                    accepted_content(responses[key])
+                elif label.startswith("sample-"):
+                    _read_sample(responses[key])
+                elif label.startswith("roots-"):
+                    _read_roots(responses[key])
             except MalformedAnswer as problem:
                 raise malformed(key, problem) from None
 
-
-_KINDS: Final[dict[str, Callable[[Any], Any]]] = {
-    "elicit": accepted_content,
-    "sample": _read_sample,
-    "roots": _read_roots,
-}
-"""How an answer is read, by the kind of its question."""
 
 ROOTS: Final = Ask(LIST_ROOTS, None, NEEDS["roots"], _read_roots, digest_of(LIST_ROOTS, None))
 """The question for the client's roots; there is only one."""
