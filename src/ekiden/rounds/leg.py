@@ -81,7 +81,7 @@ class Leg(Performing, kw_only=True):
     """If a list, every effect notes its name here."""
     style: str | None = None
     """How the handler asks: with effects (`asks`), or by itself (`manual`)."""
-    _afterwards: list[tuple[Step, str | None]] = []
+    _afterwards: tuple[tuple[Step, str | None], ...] = ()
     _winding_up: bool = False
     _deaf: int = 0
     _counts: dict[str, tuple[int, asyncio.Task[Any] | None]] = {}
@@ -184,7 +184,7 @@ class Leg(Performing, kw_only=True):
         except MalformedAnswer as problem:
             self._fail(malformed(wire_key, problem))
         except UnfitAnswer as problem:
-            self._unfit.add(wire_key)
+            self._unfit |= {wire_key}
             _log.info("%s: the answer to %r is asked for again: %s", self.handler, wire_key, problem)
             return _UNANSWERED
         self._remember(name, Entry("answer", ask.digest, raw, branch))
@@ -406,7 +406,7 @@ class Leg(Performing, kw_only=True):
     def afterwards(self, step: Step, key: str | None = None) -> None:
         """Have a step run when the handler has returned."""
         if not self._over:
-            self._afterwards.append((step, key))
+            self._afterwards += ((step, key),)
 
     def use(self, style: str) -> None:
         """A call either asks in its body or returns `InputRequired` itself; it cannot do both."""
@@ -500,7 +500,7 @@ class Leg(Performing, kw_only=True):
             self._branches.clear()
             self._undelivered.clear()
         self._counts.clear()
-        self._afterwards.clear()
+        self._afterwards = ()
         super()._forget()
 
     async def _refuse(self) -> NoReturn:

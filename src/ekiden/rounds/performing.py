@@ -35,7 +35,7 @@ class Performing(Running, kw_only=True):
     on_fresh: Callable[[str, float], None] | None = None
     """Told of the handler, and after how many seconds it was beyond that."""
     _began: float = 0.0
-    _held: list[tuple[Step, str, Context, int]] = []
+    _held: tuple[tuple[Step, str, Context, int], ...] = ()
     """New steps that wait for other branches to come to what they did before."""
     _holding: asyncio.TimerHandle | None = None
     _performing: dict[str, asyncio.Task[Any]] = {}
@@ -52,7 +52,7 @@ class Performing(Running, kw_only=True):
         if old is not None:
             self._break(self._vanished(old, f"it is about to do step {name[2:]!r} ({step.about})"))
         elif next(self._missing(), None) is not None:
-            self._held.append((step, name, context, branch))
+            self._held += ((step, name, context, branch),)
             if self._holding is None:
                 self._holding = self._loop.call_later(_HOLD_SECONDS, self._held_too_long)
         else:
@@ -82,7 +82,7 @@ class Performing(Running, kw_only=True):
 
     def _look_at_held(self) -> None:
         if next(self._missing(), None) is None:
-            held, self._held = self._held, []
+            held, self._held = self._held, ()
             for each in held:
                 self._begin_step(*each)
 
@@ -165,7 +165,7 @@ class Performing(Running, kw_only=True):
 
     def _cut_step(self, waiter: Waiter) -> None:
         """The handler does not wait for a step any more. If its function runs, it is cancelled."""
-        self._held = [held for held in self._held if held[1] != waiter.name]
+        self._held = tuple(held for held in self._held if held[1] != waiter.name)
         if (task := self._performing.get(waiter.name)) is not None:
             self._unwinding[waiter.name] = self._loop.create_future()
             task.cancel()

@@ -122,7 +122,7 @@ class Running(Opaque):
     """The questions that wait for an answer, by key."""
     _pauses: dict[str, float | None] = {}
     """What else waits for the next leg, by name, and until when."""
-    _unfit: set[str] = set()
+    _unfit: frozenset[str] = frozenset()
     _steps: set[asyncio.Task[None]] = set()
     """The steps that run right now."""
     _thread: int = 0

@@ -263,7 +263,7 @@ class Flows:
     ) -> Outcome:
         claims.journal = leg.journal.entries
         if isinstance(ended, Suspended):
-            if BACKGROUND in ended.pauses:
+            if ended.pauses and BACKGROUND in ended.pauses:
                 ended.pauses.remove(BACKGROUND)
                 if not ended.asks and not ended.pauses and self.tasks is not None:
                     claims.journal[BACKGROUND] = Entry("pause", "", None)
