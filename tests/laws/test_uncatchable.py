@@ -5,8 +5,9 @@ import contextlib
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, field_validator
 
-from ekiden import Context, RoundLimits
+from ekiden import Context, RoundLimits, StepFailed
 from ekiden.stores.memory import MemoryStore
 from ekiden.testing import CallFailed
 from tests.laws import steps
@@ -289,3 +290,89 @@ async def test_a_handler_does_not_see_that_its_round_was_answered_otherwise(stor
     assert await running == "did tea"
     assert await other == "error -32602"
     assert (begun("coffee"), begun("backup"), seen) == (0, 0, [])
+
+
+# What does not fit any more
+
+
+class Receipt(BaseModel):
+    id: str
+
+
+class ReceiptInEuro(BaseModel):
+    id: str
+    currency: str
+
+
+class UnluckyReceipt(BaseModel):
+    id: str
+
+    @field_validator("id")
+    @classmethod
+    def known(cls, value: str) -> str:
+        raise KeyError(value)
+
+
+def charging(kept: type[BaseModel], *, beside: bool) -> Handler:
+    """A handler whose step is annotated to return one type or another."""
+
+    async def charge() -> Receipt:
+        noted.append("begin charge")
+        return Receipt(id="secret 1")
+
+    charge.__annotations__["return"] = kept
+
+    async def tool(ctx: Context) -> str:
+        try:
+            if beside:
+                paid = (await asyncio.gather(ctx.step(charge), ctx.step(steps.quick, "a")))[0].id
+            else:
+                paid = (await ctx.step(charge)).id
+        except Exception:
+            paid = await ctx.step(steps.backup)
+        await ctx.elicit("ok?", bool, key="k")
+        return paid
+
+    return tool
+
+
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("kept", [ReceiptInEuro, UnluckyReceipt])
+async def test_a_handler_does_not_see_that_what_was_kept_fits_its_annotation_no_more(
+    kept: type[BaseModel], beside: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    old, new = charging(Receipt, beside=beside), charging(kept, beside=beside)
+    assert await first_then(old, new) == "error -32603"
+    assert begun("charge") == 1
+    assert begun("backup") == 0
+    assert "what was kept of step" in caplog.text
+    assert "give what is new in it a default" in caplog.text
+    assert "secret 1" not in caplog.text
+
+
+async def test_a_task_does_not_see_that_what_was_kept_fits_its_annotation_no_more() -> None:
+    store = MemoryStore()
+    before = serve(charging(Receipt, beside=False), store=store, task="required")
+    async with before.running():
+        task_id = await TaskClient(before).start()
+        await TaskClient(before).asked(task_id)
+    after = serve(charging(ReceiptInEuro, beside=False), store=store, task="required")
+    async with after.running():
+        client = TaskClient(after)
+        await client.update(task_id, {key: accept(True) for key in await client.asked(task_id)})
+        task = await client.until(task_id, "failed")
+    assert "secret 1" not in str(task)
+    assert noted == ["begin charge"]
+
+
+async def test_a_failure_that_was_kept_reaches_the_handler() -> None:
+    async def tool(ctx: Context) -> str:
+        try:
+            paid = await ctx.step(steps.fails, "card")
+        except StepFailed:
+            paid = await ctx.step(steps.backup)
+        await ctx.elicit("ok?", bool, key="k")
+        return paid
+
+    assert await first_then(tool, tool) == "backup"
+    assert noted == ["begin card", "begin backup"]

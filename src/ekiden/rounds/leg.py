@@ -28,7 +28,7 @@ from ekiden.errors import MissingCapability, NonDeterminismError, UsageError
 from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer, declares, name_of
 from ekiden.rounds.journal import Entry
 from ekiden.rounds.performing import Performing, current_step, current_task
-from ekiden.rounds.running import Ended, Restart, Step, Suspended, malformed
+from ekiden.rounds.running import Ended, NotRecalled, Restart, Step, Suspended, malformed
 from ekiden.rounds.turns import Waiter
 
 __all__ = [
@@ -216,7 +216,21 @@ class Leg(Performing, kw_only=True):
             entry = await self._turn(name, step.digest, None, known, step)
         else:
             self.journal.backlog.pop(name, None)
-        return step.recall(entry)
+        return self._recalled(step, name, entry)
+
+    def _recalled(self, step: Step, name: str, entry: Entry) -> Any:
+        try:
+            return step.recall(entry)
+        except NotRecalled as problem:
+            self._fail(
+                NonDeterminismError(
+                    f"{self.handler}: what was kept of step {name[2:]!r} does not fit its annotation any "
+                    "more (give what is new in it a default, or keep the old annotation until the calls that "
+                    "have begun are over)",
+                    before=entry.about,
+                    now=str(problem),
+                )
+            )
 
     def _account_for(self, step: Step, name: str) -> None:
         """Refuse a new step at once where it stands for another one of its own branch."""

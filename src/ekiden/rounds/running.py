@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn, Protocol
 
 import msgspec
 
-from ekiden.errors import InvalidParams, NonDeterminismError
+from ekiden.errors import InvalidParams, NonDeterminismError, UsageError
 from ekiden.opaque import Opaque
 from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer
 from ekiden.rounds.handler_task import BEGINS_AT_ONCE, FirstStretch
@@ -25,7 +25,7 @@ from ekiden.rounds.outcome import Outcome
 from ekiden.rounds.retry import Retry
 from ekiden.rounds.turns import Turns
 
-__all__ = ["Ended", "Restart", "Running", "Step", "Suspended", "malformed"]
+__all__ = ["Ended", "NotRecalled", "Restart", "Running", "Step", "Suspended", "malformed"]
 
 _log = logging.getLogger("ekiden.rounds")
 
@@ -70,8 +70,12 @@ class Step(Protocol):
         ...
 
     def recall(self, entry: Entry) -> Any:
-        """The value that the entry holds, or the exception."""
+        """The value that the entry holds, or the exception; `NotRecalled` if it cannot be had."""
         ...
+
+
+class NotRecalled(UsageError):
+    """What an entry holds does not fit what the step is annotated to return."""
 
 
 class Suspended(msgspec.Struct):

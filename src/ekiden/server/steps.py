@@ -11,14 +11,18 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from pydantic import ValidationError
+
 from ekiden.errors import ToolError, UsageError
 from ekiden.rounds.journal import Entry, Kind
 from ekiden.rounds.retry import Retry
+from ekiden.rounds.running import NotRecalled
 from ekiden.server.codecs import NotKept, codec_of
 from ekiden.server.failures import rebuilt, remembered, told
 from ekiden.server.handlers import Run
 from ekiden.server.identity import digest_of, is_partial, name_of
 from ekiden.server.plain import is_context
+from ekiden.server.schemas import explain
 from ekiden.server.spelling import ATOMS
 from ekiden.server.wording import words_for
 
@@ -103,9 +107,10 @@ class FunctionStep:
             raise rebuilt(entry.value, self._raises)
         try:
             return self._codec.read(entry.value)
-        except ValueError as error:
-            raise UsageError(
-                f"step {self.name}: the remembered value does not fit its annotation: {error}"
+        except Exception as error:  # Its text may hold the value, which may be secret.
+            why = explain(error) if isinstance(error, ValidationError) else type(error).__qualname__
+            raise NotRecalled(
+                f"step {self.name}: the remembered value does not fit its annotation: {why}"
             ) from None
 
     def _kept(self, value: Any) -> Entry:
