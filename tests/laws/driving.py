@@ -9,6 +9,8 @@ from ekiden.stores.memory import MemoryStore
 from ekiden.testing import CallFailed, Replicas, Round, ScriptedClient
 from tests.acceptance import driving
 from tests.acceptance.driving import EVERYTHING, accept, new_server, text
+from tests.eras import old_client
+from tests.serving import served
 from tests.tasks.driving import QUICK, TaskClient
 
 PATIENCE = 3.0
@@ -127,6 +129,17 @@ async def _play_task(handler: Handler, answers: Any) -> str:
             await asyncio.sleep(0.005)
         assert task["status"] == "completed", task
         return text({"resultType": "complete", **task["result"]})
+
+
+async def play_pushed(handler: Handler, **fields: Any) -> str:
+    """Play a handler for a client who is asked while it waits; what it came to."""
+    async with served(serve(handler), quiet=False) as base, old_client.old_client(base) as client:
+
+        def answer(asked: Mapping[str, Any]) -> Any:
+            return old_client.accepted(asked["id"], **fields)
+
+        reply = await soon(client.answered(old_client.call("tool"), answer))
+        return said({"resultType": "complete", **reply["result"]})
 
 
 async def first_then(

@@ -20,6 +20,7 @@ from tests.laws.driving import (
     TaskClient,
     accept,
     first_then,
+    play_pushed,
     said,
     serve,
 )
@@ -376,3 +377,79 @@ async def test_a_failure_that_was_kept_reaches_the_handler() -> None:
 
     assert await first_then(tool, tool) == "backup"
     assert noted == ["begin card", "begin backup"]
+
+
+# Validators that raise what is no ValueError
+
+
+class Name(BaseModel):
+    name: str
+
+    @field_validator("name")
+    @classmethod
+    def known(cls, value: str) -> str:
+        return {"ann": "Ann"}[value]
+
+
+class AnyName(BaseModel):
+    name: str
+
+
+BOB = accept(name="bob")
+
+
+def naming(form: Any = Name, *, beside: bool = False) -> Handler:
+    """A handler that would use the other card if it saw what the validator raised."""
+
+    async def tool(ctx: Context) -> str:
+        try:
+            if beside:
+                asking = ctx.elicit("who?", form, key="k")
+                answer = (await asyncio.gather(asking, ctx.step(steps.lasting, "a", 0.05)))[0]
+            else:
+                answer = await ctx.elicit("who?", form, key="k")
+        except Exception:
+            return await ctx.step(steps.backup)
+        await ctx.elicit("sure?", bool, key="sure")
+        return str(answer.data)
+
+    return tool
+
+
+@pytest.mark.parametrize("resume", ["replay", "parked"])
+@pytest.mark.parametrize("beside", [False, True])
+async def test_a_validator_that_raises_fails_the_call(beside: bool, resume: str) -> None:
+    server = serve(naming(beside=beside), resume=resume)
+    async with server.running():
+        client = Client(server)
+        first = await client.ask("tool")
+        assert await client.reply(first, {"k": BOB}) == "failed: Tool 'tool' failed"
+    assert begun("backup") == 0
+
+
+@pytest.mark.parametrize("beside", [False, True])
+async def test_a_validator_that_raises_over_what_was_read_before_fails_the_call(beside: bool) -> None:
+    before = Client(serve(naming(AnyName, beside=beside)))
+    second = await before.retry(await before.ask("tool"), {"k": BOB})
+    after = Client(serve(naming(beside=beside)))
+    assert await after.reply(second, {"sure": accept(True)}) == "failed: Tool 'tool' failed"
+    assert begun("backup") == 0
+
+
+@pytest.mark.parametrize("beside", [False, True])
+async def test_a_validator_that_raises_fails_the_task(beside: bool) -> None:
+    server = serve(naming(beside=beside), store=MemoryStore(), task="required")
+    async with server.running():
+        client = TaskClient(server)
+        task_id = await client.start()
+        await client.update(task_id, dict.fromkeys(await client.asked(task_id), BOB))
+        task = await client.until(task_id, "completed")
+    assert said({"resultType": "complete", **task["result"]}) == "failed: Tool 'tool' failed"
+    assert begun("backup") == 0
+
+
+async def test_a_validator_that_raises_fails_the_call_of_a_client_who_waits() -> None:
+    async def tool(ctx: Context) -> str:
+        return str((await ctx.elicit("who?", Name)).data)
+
+    assert await play_pushed(tool, name="bob") == "failed: Tool 'tool' failed"

@@ -144,7 +144,7 @@ class Leg(Performing, kw_only=True):
             if entry.digest == ask.digest:
                 if entry.kind == "cut":
                     return await self._turn(name, ask.digest, None, _CUT)
-                value = _read(ask, entry)
+                value = self._known_answer(ask, entry)
                 if value is not _UNANSWERED:
                     if not self._stretch.alone:
                         return await self._turn(name, ask.digest, None, value)
@@ -159,6 +159,13 @@ class Leg(Performing, kw_only=True):
                 self._rest_here({name[2:]: ask}, [])
             return value
         return await self._turn(name, ask.digest, partial(self._begin_ask, ask, name))
+
+    def _known_answer(self, ask: Ask, entry: Entry) -> Any:
+        try:
+            return self._value_of(ask, entry.value)
+        except (UnfitAnswer, MalformedAnswer):
+            # Not read before, or by validators of the author's own, who changed their mind.
+            return _UNANSWERED
 
     def _begin_ask(self, ask: Ask, name: str, branch: int) -> None:
         try:
@@ -180,7 +187,7 @@ class Leg(Performing, kw_only=True):
         if raw is _UNANSWERED or (self.asked is not None and name_of(self.asked.get(wire_key)) != ask.name):
             return _UNANSWERED
         try:
-            value = ask.read(raw)
+            value = self._value_of(ask, raw)
         except MalformedAnswer as problem:
             self._fail(malformed(wire_key, problem))
         except UnfitAnswer as problem:
@@ -523,13 +530,6 @@ class Leg(Performing, kw_only=True):
         if self._deaf > _PATIENCE:
             await self._loop.create_future()
         raise asyncio.CancelledError
-
-
-def _read(ask: Ask, entry: Entry) -> Any:
-    try:
-        return ask.read(entry.value)
-    except (UnfitAnswer, MalformedAnswer):
-        return _UNANSWERED  # Not read before, or by validators of the author's own, who changed their mind.
 
 
 def check_key(key: str) -> None:

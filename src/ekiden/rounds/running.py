@@ -183,7 +183,7 @@ class Running(Opaque):
     def _my_turns(self) -> Turns:
         """Made when first needed: a handler that is alone has no need of turns."""
         if self._turns is None:
-            self._turns = Turns(self._loop, self.journal, self._at_rest, self._not_cut)
+            self._turns = Turns(self._loop, self.journal, self._at_rest, self._not_cut, self._break)
         return self._turns
 
     def _not_cut(self, name: str) -> None:
@@ -199,12 +199,23 @@ class Running(Opaque):
         for key, ask in self._asks.items():
             if key in responses:
                 try:
-                    values[key] = ask.read(responses[key])
+                    values[key] = self._value_of(ask, responses[key])
                 except MalformedAnswer as problem:
                     raise malformed(key, problem) from None
                 except UnfitAnswer:
                     continue
+                except asyncio.CancelledError:
+                    break  # The leg has ended with an error, which is told when it is resumed.
         return values
+
+    def _value_of(self, ask: Ask, raw: Any) -> Any:
+        """An answer as its question reads it. All else that an author's validator raises ends the call."""
+        try:
+            return ask.read(raw)
+        except (MalformedAnswer, UnfitAnswer, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            self._fail(_escaped(error))
 
     async def resume(self, values: Mapping[str, Any]) -> Any:
         """Go on with a parked handler: deliver what `read` read, and run on to its next end."""

@@ -79,6 +79,8 @@ class Turns(Opaque):
     """Called when the handler is at rest and there is nothing to tell it."""
     _not_cut: Callable[[str], None]
     """Called with an effect that was cut in an earlier round and is not cut in this one."""
+    _failed: Callable[[BaseException], None]
+    """Called with what the beginning of an effect has raised: nobody else would hear of it."""
     waiting: dict[str, Waiter] = {}
     caught_up: bool = False
     """Whether the journal has told all that the handler asked of it."""
@@ -322,4 +324,7 @@ class Turns(Opaque):
     def _begin(self, waiter: Waiter) -> None:
         if waiter.begin is not None and not self._closed:
             begin, waiter.begin = waiter.begin, None
-            begin(waiter.branch)
+            try:
+                begin(waiter.branch)
+            except Exception as error:
+                self._failed(error)

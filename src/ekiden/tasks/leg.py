@@ -5,6 +5,7 @@ without its answer, and an answer that comes meanwhile is delivered; a sleep is 
 cancellation is the client's wish, which the handler may clean up after, with effects too.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import Context, copy_context
@@ -126,7 +127,7 @@ class TaskLeg(Leg, kw_only=True):
             return
         self.seen.update(responses)
         for question in list(self._current.values()):
-            if question.key in responses:
+            if question.key in responses and not self._over:
                 question.answered, question.response = True, responses[question.key]
                 if (waiting := self._open.pop(question.key, None)) is not None:
                     self._answer(question, *waiting)
@@ -210,7 +211,9 @@ class TaskLeg(Leg, kw_only=True):
         self._read.add(question.key)
         self._current.pop(question.name, None)
         try:
-            value = ask.read(question.response)
+            value = self._value_of(ask, question.response)
+        except asyncio.CancelledError:
+            return  # The leg has ended with an error.
         except (MalformedAnswer, UnfitAnswer) as problem:
             _log.info("%s: the answer to %r is asked for again: %s", self.handler, question.key, problem)
             self._begin_ask(ask, name, branch)
