@@ -287,3 +287,46 @@ async def test_what_branches_draw_after_their_answers_is_theirs_in_every_run() -
         played = await client.retry(played, {key: accept(True)})
     await client.retry(played, {key: accept(True) for key in played.requests})
     assert [drawn[0] for drawn in runs.agree()] == ["b", "c", "a"]
+
+
+@pytest.mark.parametrize("comes", ["afterwards", "meanwhile"])
+async def test_who_takes_a_round_over_is_told_in_the_order_in_which_it_was_left(
+    comes: str, shared: Any
+) -> None:
+    """In the second round the question is cut before the step is, which was cut in the first."""
+    runs = Runs()
+
+    async def tool(ctx: Context) -> str:
+        seen = runs.begin()
+
+        async def slow() -> None:
+            try:
+                async with asyncio.timeout(0.3):
+                    await ctx.step(steps.lasting, "slow", 9)
+            except TimeoutError:
+                seen.append("slow")
+
+        async def asks() -> None:
+            await ctx.step(steps.lasting, "quick", 0.15)
+            try:
+                async with asyncio.timeout(0.25):
+                    await ctx.elicit("ok?", bool, key="k")
+            except TimeoutError:
+                seen.append("question")
+
+        await asyncio.gather(slow(), asks())
+        await ctx.step(steps.quick, " ".join(seen))
+        return await ctx.step(steps.held, "last")
+
+    client = Client(serve(tool, store=shared))
+    first = await client.ask("tool")
+    runs.all.clear()
+    leaves = asyncio.create_task(client.reply(first, {"k": accept(True)}))
+    stays = asyncio.create_task(client.reply(first, {"k": accept(True)})) if comes == "meanwhile" else None
+    await steps.until_begun("last")
+    leaves.cancel()
+    await asyncio.sleep(0.05)
+    steps.gate("last").set()
+    assert await (stays or client.reply(first, {"k": accept(True)})) == "did last"
+    assert begun(" ".join(runs.agree())) == begun("last") == 1
+    assert sum(note.startswith("begin ") for note in noted) == 4

@@ -148,13 +148,13 @@ class Flows:
         for pause in claims.pauses:
             claims.journal[pause] = Entry("pause", "", None)
         if memory is not None and memory.claimed is not None:
-            claims.journal.update(memory.claimed.entries)
+            _put_behind(claims.journal, memory.claimed.entries)
         again = _kept(call.given.raw)
         while True:
             try:
                 return await self._end(call, claims, responses, claims.asked, memory)
             except Restart as restart:
-                claims.journal.update(restart.entries)
+                _put_behind(claims.journal, restart.entries)
                 call.given.bound = call.given.bind(_kept(again))
 
     def _begin(
@@ -306,6 +306,13 @@ class Flows:
 
     def _warn_of_length(self, handler: str, rounds: int) -> None:
         _log.warning("%s has ended %d rounds; clients give up after %d by default", handler, rounds, _GIVE_UP)
+
+
+def _put_behind(journal: dict[str, Entry], entries: Mapping[str, Entry]) -> None:
+    """Add what was committed later, in its order; what was known before has moved there, too."""
+    for key, entry in entries.items():
+        journal.pop(key, None)
+        journal[key] = entry
 
 
 def _kept(given: dict[str, Any]) -> dict[str, Any]:
