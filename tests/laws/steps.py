@@ -103,6 +103,34 @@ async def tidying(what: str, seconds: float) -> str:
     return what
 
 
+async def leaves(what: str) -> str:
+    """Cancels its own task, and feels it."""
+    noted.append(f"begin {what}")
+    _cancel()
+    await asyncio.sleep(5)
+    return what
+
+
+async def leaves_and_raises(what: str) -> str:
+    """Cancels its own task, and does not wait for it to come."""
+    noted.append(f"begin {what}")
+    _cancel()
+    raise asyncio.CancelledError
+
+
+async def leaves_and_returns(what: str) -> str:
+    """Cancels its own task in the last moment."""
+    noted.append(f"begin {what}")
+    _cancel()
+    return what
+
+
+def _cancel() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+
+
 async def held(what: str) -> str:
     noted.append(f"begin {what}")
     await gate(what).wait()

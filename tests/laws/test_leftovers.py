@@ -18,6 +18,7 @@ from tests.laws.driving import (
     accept,
     new_server,
     play,
+    play_pushed,
     serve,
     soon,
     text,
@@ -494,3 +495,25 @@ async def test_a_step_that_raises_its_own_cancellation_fails_alike_in_every_run(
 async def cancels_itself() -> str:
     noted.append("begin it")
     raise asyncio.CancelledError
+
+
+def doing(step: Any) -> Handler:
+    """A handler that does one step and says how it ended."""
+
+    async def tool(ctx: Context) -> str:
+        await ctx.elicit("ok?", bool, key="k")
+        try:
+            return await ctx.step(step, "it")
+        except Exception as error:
+            return type(error).__name__
+
+    return tool
+
+
+LEAVING = [steps.leaves, steps.leaves_and_raises]
+
+
+@pytest.mark.parametrize("step", LEAVING)
+async def test_a_step_that_cancels_its_own_task_fails_for_a_client_who_waits(step: Any) -> None:
+    assert await play_pushed(doing(step), value=True) == "StepFailed"
+    assert begun("it") == 1

@@ -150,9 +150,9 @@ class Push:
         task = current_task()
         self._performing.add(task)
         try:
-            entry = await step.perform()
-            if not told.done():
-                told.set_result(entry)
+            _tell(told, await step.perform())
+        except asyncio.CancelledError as error:
+            _tell(told, step.failure(error))  # Unless it was cut, somebody has cancelled its task.
         except Exception as error:
             if not told.done():
                 told.set_exception(error)
@@ -191,6 +191,11 @@ class Push:
             self.style = style
         elif self.style != style:
             raise mixed_styles(self.handler)
+
+
+def _tell(told: asyncio.Future[Entry], entry: Entry) -> None:
+    if not told.done():
+        told.set_result(entry)
 
 
 def undeclared(needs: Mapping[str, Any]) -> str:
