@@ -510,10 +510,37 @@ def doing(step: Any) -> Handler:
     return tool
 
 
-LEAVING = [steps.leaves, steps.leaves_and_raises]
+LEAVING = [
+    (steps.leaves, "StepFailed"),
+    (steps.leaves_and_raises, "StepFailed"),
+    (steps.leaves_and_returns, "it"),
+]
 
 
-@pytest.mark.parametrize("step", LEAVING)
-async def test_a_step_that_cancels_its_own_task_fails_for_a_client_who_waits(step: Any) -> None:
-    assert await play_pushed(doing(step), value=True) == "StepFailed"
+@pytest.mark.parametrize(("step", "ends"), LEAVING)
+async def test_a_step_that_cancels_its_own_task_is_told_to_a_client_who_waits(step: Any, ends: str) -> None:
+    assert await play_pushed(doing(step), value=True) == ends
+    assert begun("it") == 1
+
+
+@pytest.mark.parametrize(("step", "ends"), LEAVING)
+async def test_a_step_that_cancels_its_own_task_is_recorded_and_told(
+    step: Any, ends: str, store: Any
+) -> None:
+    client = Client(serve(doing(step), store=store))
+    first = await client.ask("tool")
+    assert [await client.reply(first, YES) for _ in range(2)] == [ends] * 2
+    assert begun("it") == 1
+
+
+@pytest.mark.parametrize(("step", "ends"), LEAVING)
+async def test_a_step_that_cancels_its_own_task_is_recorded_in_a_task(
+    step: Any, ends: str, shared: Any
+) -> None:
+    server = serve(doing(step), store=shared, task="required")
+    async with server.running():
+        client = TaskClient(server)
+        task_id = await client.start()
+        await client.update(task_id, {key: accept(True) for key in await client.asked(task_id)})
+        assert await soon(client.text(task_id)) == ends
     assert begun("it") == 1

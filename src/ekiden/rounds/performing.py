@@ -6,6 +6,7 @@ what it gave is remembered even if its leg is over by then. Only what is remembe
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine, Iterator
 from contextvars import Context, ContextVar
 from typing import Any, Final
@@ -107,9 +108,7 @@ class Performing(Running, kw_only=True):
         current_step.set(f"{self.flow}:{name[2:]}")
         self._performing[name] = current_task()
         try:
-            entry = await self._performed(step, name)
-        except asyncio.CancelledError as error:
-            entry = step.failure(error)  # Unless it was cut, somebody has cancelled its task.
+            entry = await self._ended(step, name)
         finally:
             del self._performing[name]
             if (unwound := self._unwinding.pop(name, None)) is not None:
@@ -121,6 +120,19 @@ class Performing(Running, kw_only=True):
             await self._save()  # That it was cut is its record, whatever its function made of it.
         if step.running is not None:
             await asyncio.wait({step.running})  # A thread cannot be cut: it ends, and its value is dropped.
+
+    async def _ended(self, step: Step, name: str) -> Entry | None:
+        """How a step ended. If somebody has cancelled its task, that ends no more than its function."""
+        try:
+            entry = await self._performed(step, name)
+        except asyncio.CancelledError as error:
+            entry = step.failure(error)  # Unless it was cut.
+        task = current_task()
+        while task.cancelling():
+            task.uncancel()
+            with contextlib.suppress(asyncio.CancelledError):  # One that has not come yet comes now.
+                await asyncio.sleep(0)
+        return entry
 
     async def _record(self, name: str, entry: Entry) -> None:
         self._remember(name, entry)
