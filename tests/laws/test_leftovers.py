@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ekiden import Context, InputRequired, Server, StepFailed, UsageError
+from ekiden.rounds.performing import current_task, raised
 from ekiden.stores.memory import MemoryStore
 from ekiden.testing import CallFailed, ReplayDiffers, check_replay
 from tests.laws import steps
@@ -544,3 +545,47 @@ async def test_a_step_that_cancels_its_own_task_is_recorded_in_a_task(
         await client.update(task_id, {key: accept(True) for key in await client.asked(task_id)})
         assert await soon(client.text(task_id)) == ends
     assert begun("it") == 1
+
+
+# Exceptions that are no Exception
+
+
+async def exits(what: str) -> str:
+    noted.append(f"begin {what}")
+    raise GeneratorExit
+
+
+def exits_in_a_thread(what: str) -> str:
+    noted.append(f"begin {what}")
+    raise GeneratorExit
+
+
+async def exits_in_a_task(what: str) -> str:
+    return await asyncio.create_task(exits(what))
+
+
+EXITS = [exits, exits_in_a_thread, exits_in_a_task]
+
+
+@pytest.mark.parametrize("step", EXITS)
+async def test_a_step_that_raises_generator_exit_has_failed(step: Any, store: Any) -> None:
+    client = Client(serve(doing(step), store=store))
+    first = await client.ask("tool")
+    assert [await client.reply(first, YES) for _ in range(2)] == ["StepFailed"] * 2
+    assert begun("it") == 1
+
+
+@pytest.mark.parametrize("step", EXITS)
+async def test_a_step_that_raises_generator_exit_has_failed_for_a_client_who_waits(step: Any) -> None:
+    assert await play_pushed(doing(step), value=True) == "StepFailed"
+    assert begun("it") == 1
+
+
+def test_a_step_that_is_thrown_away_with_its_loop_has_raised_nothing() -> None:
+    async def its_task() -> asyncio.Task[Any]:
+        task = current_task()
+        assert isinstance(raised(GeneratorExit(), task), GeneratorExit)
+        return task
+
+    with pytest.raises(GeneratorExit):
+        raised(GeneratorExit(), asyncio.run(its_task()))

@@ -16,7 +16,7 @@ from ekiden.rounds.ledger import RoundMemory
 from ekiden.rounds.running import Restart, Running, Step
 from ekiden.rounds.turns import Waiter
 
-__all__ = ["Performing", "current_step", "current_task"]
+__all__ = ["Performing", "current_step", "current_task", "raised"]
 
 _HOLD_SECONDS: Final = 1.0
 """How long a new step waits for another branch to come to a step of the journal. It may be busy with I/O."""
@@ -109,6 +109,8 @@ class Performing(Running, kw_only=True):
         self._performing[name] = current_task()
         try:
             entry = await self._ended(step, name)
+        except GeneratorExit as error:
+            entry = step.failure(raised(error, self._performing[name]))
         finally:
             del self._performing[name]
             if (unwound := self._unwinding.pop(name, None)) is not None:
@@ -192,6 +194,17 @@ class Performing(Running, kw_only=True):
         self.fresh = True
         if self.on_fresh is not None:
             self.on_fresh(self.handler, self._loop.time() - self._began)
+
+
+def raised(error: GeneratorExit, task: asyncio.Task[Any]) -> GeneratorExit:
+    """What a task's function raised. If the task was thrown away with its loop, nothing was: it ends."""
+    try:
+        is_running = asyncio.current_task() is task
+    except RuntimeError:  # No loop runs at all.
+        is_running = False
+    if not is_running:
+        raise error
+    return error
 
 
 def current_task() -> asyncio.Task[Any]:

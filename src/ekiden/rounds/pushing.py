@@ -14,7 +14,7 @@ from ekiden.errors import ToolError, UsageError
 from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer, declares
 from ekiden.rounds.journal import Entry
 from ekiden.rounds.leg import Step, current_step, log_failed_afterwards, mixed_styles, not_for_tasks
-from ekiden.rounds.performing import current_task
+from ekiden.rounds.performing import current_task, raised
 
 __all__ = ["CannotAsk", "Push", "SendAsk"]
 
@@ -153,6 +153,8 @@ class Push:
             _tell(told, await step.perform())
         except asyncio.CancelledError as error:
             _tell(told, step.failure(error))  # Unless it was cut, somebody has cancelled its task.
+        except GeneratorExit as error:
+            _tell(told, step.failure(raised(error, task)))
         except Exception as error:
             if not told.done():
                 told.set_exception(error)
