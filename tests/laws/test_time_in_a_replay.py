@@ -192,3 +192,59 @@ async def test_what_a_plain_function_gives_to_await_is_awaited() -> None:
         return str(found)
 
     assert await play(tool) == "2"
+
+
+# Sleeps
+
+
+async def test_sleeps_of_branches_that_change_their_places_stay_their_own() -> None:
+    reading = iter([(0.01, 0.05), (0.05, 0.01)])
+    woke: list[str] = []
+
+    async def tool(ctx: Context) -> str:
+        async def sleeps(name: str, reads: float, seconds: float) -> None:
+            await asyncio.sleep(reads)
+            await ctx.sleep(seconds)
+            woke.append(name)
+
+        first, second = next(reading)
+        await asyncio.gather(
+            sleeps("short", first, 0.2),
+            sleeps("long", second, 0.5),
+            ctx.elicit("ok?", bool),
+            ctx.step(work, "meanwhile", 0.1),
+        )
+        return " ".join(woke)
+
+    assert await play(tool) == "short long"
+
+
+@pytest.mark.parametrize("key", [None, "nap"])
+async def test_a_sleep_that_is_another_in_every_round_is_named(
+    key: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    lengths = iter([0.01, 0.02, 0.03])
+
+    async def tool(ctx: Context) -> str:
+        await ctx.sleep(next(lengths), key=key)
+        await ctx.elicit("ok?", bool)
+        return "awake"
+
+    assert await play(tool) == "awake"
+    named = [record.getMessage() for record in caplog.records if "never ends" in record.getMessage()]
+    assert len(named) == (key is None)
+    assert all("sleep-0.01 before" in name and "sleep-0.02 instead" in name for name in named)
+
+
+async def test_sleeps_that_are_the_same_in_every_round_are_not_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def tool(ctx: Context) -> str:
+        for _ in range(2):
+            await ctx.sleep(0.01)
+            await ctx.elicit("ok?", bool)
+            await ctx.sleep(0.02)
+        return "awake"
+
+    assert await play(tool) == "awake"
+    assert "never ends" not in caplog.text

@@ -58,6 +58,11 @@ _PATIENCE: Final = 100
 _AFTERWARDS: Final = -1
 """The branch of steps that are run when the handler has returned."""
 
+_OTHER_SLEEP: Final = (
+    "%s did %s before, and is about to do %s instead, from now on. A sleep whose length changes with every "
+    "round never ends: draw the length with `ctx.random`, or give the sleep a key="
+)
+
 SOON: Final = 0.001
 """Seconds. Clocks are no more exact than that: a sleep that is over so soon is over."""
 
@@ -395,11 +400,23 @@ class Leg(Performing, kw_only=True):
         if self._over:
             await self._refuse()
         self._enter("sleep")
-        until: float = self.draw("sleep", lambda: self.clock() + seconds, key)
-        name = self._name("z:", key, "sleep")
+        what = "sleep" if key is not None else f"sleep-{float(seconds)}"
+        if self.journal.backlog and key is None:
+            self._look_for_another_sleep(what)
+        until: float = self.draw(what, lambda: self.clock() + seconds, key)
+        name = self._name("z:", key, what)
         begin = partial(self._begin_sleep, name, until)
         if not await self._passed(name, begin):
             await self._turn(name, "", begin)
+
+    def _look_for_another_sleep(self, what: str) -> None:
+        """Say so if this is a sleep of another length: one that is another in every round never ends."""
+        branch = self._branch_of(name := f"d:{what}")
+        for old in self.journal.backlog:
+            is_other = old.startswith("d:sleep-") and self.journal.entries[old].branch == branch
+            if is_other and name not in self.journal.entries:
+                _log.warning(_OTHER_SLEEP, self.handler, old[2:], what)
+                return
 
     def _begin_sleep(self, name: str, until: float, branch: int) -> None:
         """A sleep needs the claim on its round, as a step does: a late copy of the round would sleep less."""
