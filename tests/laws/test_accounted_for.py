@@ -480,3 +480,18 @@ async def test_a_task_whose_handler_changed_fails_before_anything_begins(old: An
         await client.update(task_id, {key: accept(True) for key in asked})
         await client.until(task_id, "failed")
     assert noted == done
+
+
+async def test_a_step_that_vanished_before_a_checkpoint_is_missed_before_the_next_question() -> None:
+    def version(*, does: bool) -> Handler:
+        async def tool(ctx: Context) -> str:
+            if does:
+                await ctx.step(steps.charge, 5)
+            await ctx.checkpoint()
+            await ctx.elicit("more?", bool)
+            return "done"
+
+        return tool
+
+    assert await first_then(version(does=True), version(does=True)) == "asks more?"
+    assert await first_then(version(does=True), version(does=False)) == "error -32603"

@@ -8,7 +8,7 @@ import pytest
 
 from ekiden import Context
 from ekiden.testing import ScriptedClient
-from tests.laws.driving import Handler, serve, soon, yes
+from tests.laws.driving import Client, Handler, accept, serve, soon, yes
 
 tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
 noted: list[str] = []
@@ -248,3 +248,67 @@ async def test_sleeps_that_are_the_same_in_every_round_are_not_named(
 
     assert await play(tool) == "awake"
     assert "never ends" not in caplog.text
+
+
+# What was written down between two legs
+
+
+async def test_a_branch_that_begins_with_a_checkpoint_is_not_the_handler_itself() -> None:
+    async def tool(ctx: Context) -> str:
+        async def child() -> None:
+            await ctx.checkpoint()
+            await asyncio.sleep(0.03)
+            await ctx.step(work, "child", 0)
+
+        running = asyncio.create_task(child())
+        await ctx.step(work, "one", 0.06)
+        await ctx.elicit("one?", bool)
+        await ctx.step(work, "two", 0.06)
+        await ctx.elicit("two?", bool)
+        await ctx.step(work, "three", 0)
+        await running
+        return "done"
+
+    assert await play(tool) == "done"
+    assert sorted(noted) == ["child", "one", "three", "two"]
+
+
+async def test_branches_whose_answers_were_kept_are_not_the_handler_itself(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def tool(ctx: Context) -> str:
+        async def branch(number: int) -> None:
+            await asyncio.sleep(0.03 * number)
+            await ctx.elicit(f"{number}?", bool)
+            await ctx.elicit(f"{number} sure?", bool)
+            await ctx.step(work, f"{number} a", 0.12)
+            await ctx.elicit(f"{number} more?", bool)
+            await ctx.step(work, f"{number} b", 0)
+
+        await asyncio.gather(ctx.step(work, "slow", 0.18), *map(branch, range(3)))
+        return "done"
+
+    assert await play(tool) == "done"
+    assert sorted(noted) == ["0 a", "0 b", "1 a", "1 b", "2 a", "2 b", "slow"]
+    assert "not asked again" not in caplog.text
+
+
+async def test_nobody_waits_for_the_answer_to_a_question_that_was_reworded() -> None:
+    def version(words: str) -> Handler:
+        async def tool(ctx: Context) -> str:
+            await ctx.step(work, "a", 0)
+            await ctx.elicit(words, bool)
+            await ctx.elicit("more?", bool)
+            await ctx.step(work, "b", 0)
+            await ctx.elicit("and more?", bool)
+            return await ctx.step(work, "c", 0)
+
+        return tool
+
+    async with asyncio.timeout(1):
+        first = await Client(serve(version("old?"))).ask("tool")
+        after = Client(serve(version("new?")))
+        asked = await after.retry(first, {key: accept(True) for key in first.requests})
+        while asked.requests:
+            asked = await after.retry(asked, {key: accept(True) for key in asked.requests})
+    assert noted == ["a", "b", "c"]

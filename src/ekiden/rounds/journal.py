@@ -16,7 +16,7 @@ import msgspec
 
 from ekiden.opaque import Opaque
 
-__all__ = ["STEP", "Entry", "Journal", "Kind", "fingerprint", "framed"]
+__all__ = ["STEP", "UNKNOWN_BRANCH", "Entry", "Journal", "Kind", "fingerprint", "framed"]
 
 Kind: TypeAlias = Literal["answer", "step", "failure", "cut", "again", "draw", "pause", "slept", "manual"]
 """`failure` is a step that raised; `cut` an effect that its handler cut short; `again` a step that is to be
@@ -25,6 +25,9 @@ that is over; `manual` what a handler in a task keeps by itself."""
 
 STEP: Final = "s:"
 """How the keys of steps begin."""
+
+UNKNOWN_BRANCH: Final = -2
+"""The branch of what was written down for a handler between two legs; it shows when it comes up."""
 
 _DIGEST_BYTES: Final = 9
 """72 bits: enough against accidents. A forged collision only harms the forger's own call."""

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Final, NoReturn
 
 from ekiden.errors import MissingCapability, NonDeterminismError, UsageError
 from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer, declares, name_of
-from ekiden.rounds.journal import Entry
+from ekiden.rounds.journal import UNKNOWN_BRANCH, Entry
 from ekiden.rounds.performing import Performing, current_step, current_task
 from ekiden.rounds.running import Ended, NotRecalled, Restart, Step, Suspended, malformed
 from ekiden.rounds.turns import Waiter
@@ -144,7 +144,7 @@ class Leg(Performing, kw_only=True):
             await self._refuse()
         self._enter("ask", "asks")
         name = self._name("a:", key, ask.name)
-        entry = self.journal.find(name)
+        entry = self._find(name)
         if entry is not None:
             if entry.digest == ask.digest:
                 if entry.kind == "cut":
@@ -377,7 +377,7 @@ class Leg(Performing, kw_only=True):
 
     async def _passed(self, name: str, begin: Callable[[int], None]) -> bool:
         """Wait for an effect without a value; False if it is new and would end the leg on the spot."""
-        entry = self.journal.find(name)
+        entry = self._find(name)
         if entry is None:
             if self._stretch.alone and not self.waits:
                 return False
@@ -494,14 +494,21 @@ class Leg(Performing, kw_only=True):
             )
         return f"{name}-{count + 1}"
 
+    def _find(self, name: str) -> Entry | None:
+        """The entry of an effect that has come up; one that was written between two legs has a branch now."""
+        entry = self.journal.find(name)
+        if entry is not None and entry.branch == UNKNOWN_BRANCH:
+            entry.branch = self._branch_of(name)
+        return entry
+
     def _branch_of(self, name: str) -> int:
         """Which of the handler's tasks this is: the one that did the first thing which it does again, too."""
         if self._winding_up:
             return _AFTERWARDS
         if self._stretch.alone or (task := asyncio.current_task()) is self._main:
             return 0
-        branch = self._branches.get(task)
-        if branch is None:
+        branch = self._branches.get(task, UNKNOWN_BRANCH)
+        if branch == UNKNOWN_BRANCH:
             entry = self.journal.entries.get(name)
             branch = self._next_branch() if entry is None else entry.branch
             self._branches[task] = branch
@@ -526,7 +533,7 @@ class Leg(Performing, kw_only=True):
 
     def _next_branch(self) -> int:
         known = [entry.branch for entry in self.journal.entries.values()]
-        return 1 + max((*known, *self._branches.values()), default=0)
+        return 1 + max((0, *known, *self._branches.values()))
 
     def _forget(self) -> None:
         if self._holding is not None:

@@ -20,7 +20,7 @@ from ekiden.errors import InvalidParams, NonDeterminismError, UsageError
 from ekiden.opaque import Opaque
 from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer
 from ekiden.rounds.handler_task import BEGINS_AT_ONCE, FirstStretch
-from ekiden.rounds.journal import STEP, Entry, Journal
+from ekiden.rounds.journal import STEP, UNKNOWN_BRANCH, Entry, Journal
 from ekiden.rounds.outcome import Outcome
 from ekiden.rounds.retry import Retry
 from ekiden.rounds.turns import Turns
@@ -343,15 +343,16 @@ class Running(Opaque):
     def _keep_unread(self, asks: Mapping[str, Ask]) -> None:
         """Answers that the handler has not come to in this leg are kept for the next."""
         assert self.asked is not None
+        answered = [key for key in self.asked if key in self.responses]
+        unread = [k for k in answered if k not in self._unfit and f"a:{k}" not in self.journal.entries]
         asked_now = {ask.label() for ask in asks.values()}.difference(self.asked.values())
-        for key, label in self.asked.items():
-            if key in self.responses and key not in self._unfit and f"a:{key}" not in self.journal.entries:
-                name, _, words = label.partition(" ")
-                self.journal.entries[f"a:{key}"] = Entry(
-                    "answer", name.partition("-")[2], self.responses[key]
-                )
-                if asked_now:
-                    _log.warning(_CHANGED, self.handler, words or key, asked_now.pop().partition(" ")[2])
+        for key in unread:
+            name, _, words = self.asked[key].partition(" ")
+            answer = Entry("answer", name.partition("-")[2], self.responses[key], UNKNOWN_BRANCH)
+            self.journal.entries[f"a:{key}"] = answer
+            # Where an answer was read, it may have led to what is asked now, and this one's branch be late.
+            if asked_now and len(unread) == len(answered):
+                _log.warning(_CHANGED, self.handler, words or key, asked_now.pop().partition(" ")[2])
 
     def _close(self) -> None:
         """No effect counts any more: cancel whoever waits for one."""

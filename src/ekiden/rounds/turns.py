@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from ekiden.opaque import Opaque
-from ekiden.rounds.journal import Journal
+from ekiden.rounds.journal import UNKNOWN_BRANCH, Journal
 
 __all__ = ["PATIENCE_SECONDS", "Arrival", "Turns", "Waiter"]
 
@@ -230,7 +230,12 @@ class Turns(Opaque):
         if name[:2] not in _TOLD or name in self.given_up:
             return False
         branch = self._journal.entries[name].branch
-        if branch < 0 or any(waiter.branch == branch for waiter in self.waiting.values()):
+        waiting = {waiter.branch for waiter in self.waiting.values()}
+        if branch == UNKNOWN_BRANCH:
+            is_elsewhere = waiting == {0} and all(e.branch <= 0 for e in self._journal.entries.values())
+        else:
+            is_elsewhere = branch < 0 or branch in waiting
+        if is_elsewhere:
             return False
         if self._late is None:
             self._late = self._loop.call_later(PATIENCE_SECONDS, self._give_up, name)

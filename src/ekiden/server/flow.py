@@ -13,7 +13,7 @@ import msgspec
 from ekiden.errors import InternalError, InvalidParams, MissingCapability, NonDeterminismError
 from ekiden.rounds.asks import declares
 from ekiden.rounds.claims import Claims
-from ekiden.rounds.journal import Entry, Journal
+from ekiden.rounds.journal import UNKNOWN_BRANCH, Entry, Journal
 from ekiden.rounds.leg import BACKGROUND, Ended, Leg, Restart, Suspended, mixed_styles
 from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome
 from ekiden.server.context import Context
@@ -146,7 +146,7 @@ class Flows:
             if recorded is not None:
                 return recorded
         for pause in claims.pauses:
-            claims.journal[pause] = Entry("pause", "", None)
+            claims.journal[pause] = Entry("pause", "", None, UNKNOWN_BRANCH)
         if memory is not None and memory.claimed is not None:
             _put_behind(claims.journal, memory.claimed.entries)
         again = _kept(call.given.raw)
@@ -266,7 +266,7 @@ class Flows:
             if ended.pauses and BACKGROUND in ended.pauses:
                 ended.pauses.remove(BACKGROUND)
                 if not ended.asks and not ended.pauses and self.tasks is not None:
-                    claims.journal[BACKGROUND] = Entry("pause", "", None)
+                    claims.journal[BACKGROUND] = Entry("pause", "", None, UNKNOWN_BRANCH)
                     return await self.tasks.create(call.request, claims, claims.journal, leg.wishes)
             requests: dict[str, dict[str, Any]] = {}
             claims.asked = {}
