@@ -226,7 +226,7 @@ async def test_a_sleep_that_is_another_in_every_round_is_named(
     lengths = iter([0.01, 0.02, 0.03])
 
     async def tool(ctx: Context) -> str:
-        await ctx.sleep(next(lengths), key=key)
+        await asyncio.create_task(ctx.sleep(next(lengths), key=key))
         await ctx.elicit("ok?", bool)
         return "awake"
 
@@ -234,6 +234,17 @@ async def test_a_sleep_that_is_another_in_every_round_is_named(
     named = [record.getMessage() for record in caplog.records if "never ends" in record.getMessage()]
     assert len(named) == (key is None)
     assert all("sleep-0.01 before" in name and "sleep-0.02 instead" in name for name in named)
+
+
+async def test_a_sleep_of_the_handler_itself_keeps_its_first_length() -> None:
+    lengths = iter([0.01, 9.0])
+
+    async def tool(ctx: Context) -> str:
+        await ctx.sleep(next(lengths))
+        await ctx.elicit("ok?", bool)
+        return "awake"
+
+    assert await soon(play(tool), 2.0) == "awake"
 
 
 async def test_sleeps_that_are_the_same_in_every_round_are_not_named(

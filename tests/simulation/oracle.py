@@ -166,12 +166,18 @@ def _pushed(happened: Happened, program: Program, flips: frozenset[str]) -> Happ
     return happen(world.seed, program, push, flips)
 
 
+_STEP_ENDS_ALONE = ("double", "leave")
+"""Where nobody waits for a leg any more, its steps end, and the scopes around them do not cut them."""
+
+
 def _races(happened: Happened) -> bool:
     """Whether the push interpreter may rightly do something else."""
     world = happened.world
     scoped = any(node.kind == "scope" for node in nodes(world.program.body))
     timed = (
-        world.setting.pace != 1 or world.setting.latency or world.setting.has(*BY_STORE, *CRASHES, "double")
+        world.setting.pace != 1
+        or world.setting.latency
+        or world.setting.has(*BY_STORE, *CRASHES, *_STEP_ENDS_ALONE)
     )
     return world.program.racy or bool(scoped and timed)
 

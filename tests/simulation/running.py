@@ -90,8 +90,9 @@ class Run:
         return json.dumps(value)
 
     def note(self, frame: Frame, label: str, event: str, value: Any) -> None:
-        """Something was seen."""
-        if not self.closed and not self.worker.dead:
+        """Something was seen. What a handler sees while it unwinds, because its leg is over, does not count."""
+        is_over = getattr(self.ctx._leg, "_over", False)
+        if not self.closed and not self.worker.dead and not is_over:
             self.trace.append((frame.branch, label, event, json.dumps(value)))
 
     def saw(self, frame: Frame, label: str, event: str, value: Any) -> Any:

@@ -400,9 +400,11 @@ class Leg(Performing, kw_only=True):
         if self._over:
             await self._refuse()
         self._enter("sleep")
-        what = "sleep" if key is not None else f"sleep-{float(seconds)}"
-        if self.journal.backlog and key is None:
-            self._look_for_another_sleep(what)
+        what = "sleep"
+        if key is None and not self._stretch.alone and asyncio.current_task() is not self._main:
+            what = f"sleep-{float(seconds)}"  # Which of several comes first may change.
+            if self.journal.backlog:
+                self._look_for_another_sleep(what)
         until: float = self.draw(what, lambda: self.clock() + seconds, key)
         name = self._name("z:", key, what)
         begin = partial(self._begin_sleep, name, until)
@@ -410,7 +412,7 @@ class Leg(Performing, kw_only=True):
             await self._turn(name, "", begin)
 
     def _look_for_another_sleep(self, what: str) -> None:
-        """Say so if this is a sleep of another length: one that is another in every round never ends."""
+        """Say so if a branch sleeps for another time than before: it may be another one in every round."""
         branch = self._branch_of(name := f"d:{what}")
         for old in self.journal.backlog:
             is_other = old.startswith("d:sleep-") and self.journal.entries[old].branch == branch
@@ -543,7 +545,7 @@ class Leg(Performing, kw_only=True):
                 if task is not None and not task.done():
                     task.cancel()  # Nobody waits for it, and its handler has ended.
             self._branches.clear()
-            self._undelivered.clear()
+        self._undelivered.clear()
         self._counts.clear()
         self._afterwards = ()
         super()._forget()
