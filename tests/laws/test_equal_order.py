@@ -1,6 +1,7 @@
 """Equal: what ended first in the first run ends first in every replay."""
 
 import asyncio
+from itertools import chain, repeat
 from typing import Any
 
 import anyio
@@ -293,11 +294,13 @@ async def test_what_branches_draw_after_their_answers_is_theirs_in_every_run() -
 async def test_who_takes_a_round_over_is_told_in_the_order_in_which_it_was_left(
     comes: str, shared: Any
 ) -> None:
-    """In the second round the question is cut before the step is, which was cut in the first."""
+    """In the second round a new step is cut before the one is that was cut in the first."""
     runs = Runs()
+    reading = chain([9.0], repeat(0.1))
 
     async def tool(ctx: Context) -> str:
         seen = runs.begin()
+        seconds = next(reading)
 
         async def slow() -> None:
             try:
@@ -306,15 +309,15 @@ async def test_who_takes_a_round_over_is_told_in_the_order_in_which_it_was_left(
             except TimeoutError:
                 seen.append("slow")
 
-        async def asks() -> None:
-            await ctx.step(steps.lasting, "quick", 0.15)
+        async def reads() -> None:
+            await asyncio.sleep(seconds)
             try:
-                async with asyncio.timeout(0.25):
-                    await ctx.elicit("ok?", bool, key="k")
+                async with asyncio.timeout(0.05):
+                    await ctx.step(steps.lasting, "late", 9)
             except TimeoutError:
-                seen.append("question")
+                seen.append("late")
 
-        await asyncio.gather(slow(), asks())
+        await asyncio.gather(slow(), reads(), ctx.elicit("ok?", bool, key="k"))
         await ctx.step(steps.quick, " ".join(seen))
         return await ctx.step(steps.held, "last")
 
@@ -328,5 +331,6 @@ async def test_who_takes_a_round_over_is_told_in_the_order_in_which_it_was_left(
     await asyncio.sleep(0.05)
     steps.gate("last").set()
     assert await (stays or client.reply(first, {"k": accept(True)})) == "did last"
-    assert begun(" ".join(runs.agree())) == begun("last") == 1
-    assert sum(note.startswith("begin ") for note in noted) == 4
+    assert runs.agree() == ["late", "slow"]
+    assert begun("late slow") == begun("last") == 1
+    assert sum(note.startswith("begin ") for note in noted) == 3

@@ -90,7 +90,7 @@ class Run:
         return json.dumps(value)
 
     def note(self, frame: Frame, label: str, event: str, value: Any) -> None:
-        """Something was seen. What a handler sees while it unwinds, because its leg is over, does not count."""
+        """Something was seen. What a handler sees while it unwinds from a leg that is over does not count."""
         is_over = getattr(self.ctx._leg, "_over", False)
         if not self.closed and not self.worker.dead and not is_over:
             self.trace.append((frame.branch, label, event, json.dumps(value)))

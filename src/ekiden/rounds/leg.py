@@ -413,12 +413,12 @@ class Leg(Performing, kw_only=True):
 
     def _look_for_another_sleep(self, what: str) -> None:
         """Say so if a branch sleeps for another time than before: it may be another one in every round."""
-        branch = self._branch_of(name := f"d:{what}")
-        for old in self.journal.backlog:
-            is_other = old.startswith("d:sleep-") and self.journal.entries[old].branch == branch
-            if is_other and name not in self.journal.entries:
-                _log.warning(_OTHER_SLEEP, self.handler, old[2:], what)
-                return
+        if f"d:{what}" not in self.journal.entries:
+            taken = self._branches.values()
+            for old in self.journal.backlog:
+                if old.startswith("d:sleep-") and self.journal.entries[old].branch not in taken:
+                    _log.warning(_OTHER_SLEEP, self.handler, old[2:], what)
+                    return
 
     def _begin_sleep(self, name: str, until: float, branch: int) -> None:
         """A sleep needs the claim on its round, as a step does: a late copy of the round would sleep less."""
