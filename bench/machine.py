@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any, Final
 
+from bench.cells import NEWER
 from bench.failure import BenchFailure
 from bench.servers import CONTESTANTS, Contestant
 
@@ -34,9 +35,24 @@ def _cpu_lines() -> list[str]:
     return Path("/proc/cpuinfo").read_text().splitlines()
 
 
+def has_newer() -> bool:
+    """Whether there are environments with the other Python that some cells are measured on."""
+    try:
+        CONTESTANTS["mcp"].interpreter(NEWER)
+    except BenchFailure:
+        return False
+    return True
+
+
 def versions() -> dict[str, dict[str, str]]:
     """The packages that matter, by contestant; a missing one is a failure, as is another Python."""
-    return {name: _versions(name, contestant) for name, contestant in CONTESTANTS.items()}
+    found = {name: _versions(name, contestant) for name, contestant in CONTESTANTS.items()}
+    if has_newer():
+        for name, contestant in CONTESTANTS.items():
+            if contestant.newer:
+                newer = _ask(contestant, NEWER)
+                found[f"{name} on {NEWER}"] = {"Python": newer["python"], **newer["packages"]}
+    return found
 
 
 def _versions(name: str, contestant: Contestant) -> dict[str, str]:
@@ -52,8 +68,8 @@ def _versions(name: str, contestant: Contestant) -> dict[str, str]:
     return packages
 
 
-def _ask(contestant: Contestant) -> dict[str, Any]:
-    command = [contestant.interpreter(), "-c", _ASK, *contestant.packages]
+def _ask(contestant: Contestant, version: str = "") -> dict[str, Any]:
+    command = [contestant.interpreter(version), "-c", _ASK, *contestant.packages]
     answer = subprocess.run(command, check=True, capture_output=True, timeout=_SECONDS)
     found: dict[str, Any] = json.loads(answer.stdout)
     return found

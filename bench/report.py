@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from bench.cells import HALF, Setup
+from bench.cells import HALF, NEWER, Setup
 from bench.load import CONNECTIONS
 from bench.measure import CellResult, Plan, Sample
 from bench.verdict import Section, Verdict, spread, table
@@ -43,12 +43,13 @@ def _judge_cell(result: CellResult) -> Iterator[Verdict]:
     cell = result.cell
     of_baseline = result.ratios(cell.reference)
     to = "the ceiling" if cell.baseline is None else "our own A"
-    floor = "" if cell.floor is None else f"at least {cell.floor:.2f}"
-    holds = None if cell.floor is None else median(of_baseline) >= cell.floor
+    is_judged = cell.floor is not None and not cell.python
+    floor = f"at least {cell.floor:.2f}" if is_judged else ""
+    holds = median(of_baseline) >= (cell.floor or 0) if is_judged else None
     yield Verdict(f"{cell.key} {cell.title}", f"{spread(of_baseline)} of {to}", floor, holds)
     for peer in cell.peers:
         times = result.ratios(peer)
-        wanted = cell.times_mcp if peer.contestant == "mcp" else None
+        wanted = cell.times_mcp if peer.contestant == "mcp" and not cell.python else None
         yield Verdict(
             f"{cell.key} {cell.title}",
             f"{spread(times)} times {peer.contestant}",
@@ -92,7 +93,8 @@ def _heading(figures: Figures) -> str:
         "plain JSON, and send no "
         "structured content, as ekiden sends none for text. Rows marked as shared had less than "
         f"{_SHARED:.0%} of their core in some turn: other work ran on the machine, and they are noisy."
-        f"\n\nMachine: {figures.machine}."
+        f"\n\nMachine: {figures.machine}. Rows that end in -{NEWER} are on CPython {NEWER}, peers and "
+        "ceiling included; all others on the Python of the machine."
     )
 
 

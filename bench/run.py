@@ -12,11 +12,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
 
-from bench.cells import CELLS
+from bench.cells import CELLS, NEWER
 from bench.client import measure_clients
 from bench.failure import BenchFailure
 from bench.load import ensure_wrk
-from bench.machine import machine, versions
+from bench.machine import has_newer, machine, versions
 from bench.measure import Plan, measure_cell
 from bench.report import Figures, render, verdicts
 from bench.rounds import measure_replay
@@ -78,6 +78,9 @@ def _chosen(only: str) -> list[str]:
 def _measure(chosen: list[str], plan: Plan, *, everything: bool) -> Figures:
     ensure_wrk()
     about, packages = machine(), versions()
+    if not has_newer():
+        _tell(f"There is no Python {NEWER} for the rows that are measured on it, too: they are left out")
+        chosen = [part for part in chosen if not part.endswith(NEWER)]
     found = [measure_cell(cell, plan, _tell) for cell in CELLS if cell.key in chosen]
     sections = [measure(plan, _tell) for name, measure in _SECTIONS.items() if name in chosen]
     imports = import_seconds(plan.starts) if everything else {}

