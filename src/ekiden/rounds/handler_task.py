@@ -30,7 +30,6 @@ class FirstStretch(Opaque):
     """Whether the handler is in its first stretch and has started no other task."""
     _factory: Callable[..., Any] | None = None
     """The loop's own task factory, meanwhile."""
-    _ours: Callable[..., Any] | None = None
 
     def run(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """Start the handler, which calls `begin` first thing. Where it begins at once, it may be done by now.
@@ -48,18 +47,16 @@ class FirstStretch(Opaque):
         """The handler begins."""
         self.alone = True
         self._factory = self._loop.get_task_factory()
-        self._ours = self._spawn
-        self._loop.set_task_factory(self._ours)
+        self._loop.set_task_factory(self)
 
     def end(self) -> None:
         """The handler waits for the first time, or has ended."""
         self.alone = False
-        if self._ours is not None:
-            if self._loop.get_task_factory() is self._ours:  # Else the handler has set one of its own.
-                self._loop.set_task_factory(self._factory)
-            self._ours = self._factory = None
+        if self._loop.get_task_factory() is self:  # Else the handler has set one of its own.
+            self._loop.set_task_factory(self._factory)
 
-    def _spawn(self, loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
+    def __call__(self, loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
+        """Make a task, in place of the loop's own factory."""
         self.alone = False
         if self._factory is None:
             return asyncio.Task(coroutine, loop=loop, **options)

@@ -538,14 +538,15 @@ class Leg(Performing, kw_only=True):
         return 1 + max((0, *known, *self._branches.values()))
 
     def _forget(self) -> None:
-        if self._holding is not None:
-            self._holding.cancel()
+        if self._turns is not None:
+            self._undelivered.clear()
+            if self._holding is not None:
+                self._holding.cancel()
         if self._branches:
             for task in self._branches:
                 if task is not None and not task.done():
                     task.cancel()  # Nobody waits for it, and its handler has ended.
             self._branches.clear()
-        self._undelivered.clear()
         self._counts.clear()
         self._afterwards = ()
         super()._forget()

@@ -280,7 +280,6 @@ class Running(Opaque):
     def _forget(self) -> None:
         """Let go of what refers back to us, so that nothing of a leg is left to the garbage collector."""
         self._main = self._turns = self._ending = None
-        self._asks.clear()
 
     async def stop(self) -> None:
         """Nobody waits for the outcome any more: cancel the handler, and let running steps end."""
