@@ -73,8 +73,9 @@ test-all: $(VENV)/.ready $(PEERS) $(EARLIER_PEERS) ## Run the tests, the slow on
 	$(BIN)/pytest -n 2 --dist loadgroup
 
 SEEDS ?= 1000
-simulate: $(VENV)/.ready ## Run generated handlers in a faulty world: `make simulate SEEDS=20000`
-	$(BIN)/python -m tests.simulation.run --seeds $(SEEDS)
+STORE ?=
+simulate: $(VENV)/.ready ## Run generated handlers in a faulty world: `make simulate SEEDS=20000`, or `STORE=postgres`
+	$(BIN)/python -m tests.simulation.run --seeds $(SEEDS) $(if $(STORE),--store $(STORE))
 
 check: format lint types layers test ## Everything that must be green
 

@@ -136,8 +136,12 @@ class Postgres:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, number)
 
+    @property
+    def server_url(self) -> str:
+        return f"postgresql://ekiden@127.0.0.1:{self.port}"
+
     def url(self, database: str) -> str:
-        return f"postgresql://ekiden@127.0.0.1:{self.port}/{database}"
+        return f"{self.server_url}/{database}"
 
     def new_database(self) -> str:
         """The URL of a new database."""

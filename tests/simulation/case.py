@@ -3,19 +3,22 @@
 import asyncio
 import logging
 import uuid
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.simulation import databases
 from tests.simulation.acts import RUNS
 from tests.simulation.answers import answer_to
 from tests.simulation.clients import ModernClient, PushedClient, Stuck
 from tests.simulation.faults import LEASE, Setting
 from tests.simulation.loop import Deadlock, TooLong, VirtualLoop
 from tests.simulation.programs import Program
+from tests.simulation.sockets import SocketLoop, connecting
 from tests.simulation.stores import leftovers
-from tests.simulation.world import EPOCH, WORKER, Attempt, World, seeded_uuids
+from tests.simulation.world import WORKER, Attempt, World, seeded_uuids
 
 __all__ = ["Happened", "happen"]
 
@@ -58,10 +61,13 @@ class Fork:
 
 def happen(seed: int, program: Program, setting: Setting, flips: frozenset[str] = frozenset()) -> Happened:
     """Run a case."""
-    loop = VirtualLoop(WORKER)
+    loop = SocketLoop(WORKER) if setting.store == "postgres" else VirtualLoop(WORKER)
     world = World(seed, program, setting, loop, flips)
     happened = Happened(world)
-    with _patched(seed, happened.logged):
+    with _patched(seed, happened.logged), ExitStack() as stack:
+        if isinstance(loop, SocketLoop):
+            databases.current().empty()
+            stack.enter_context(connecting(loop))
         try:
             loop.run_until_complete(_whole(happened))
         except (Deadlock, TooLong, Stuck, TimeoutError) as problem:
@@ -142,7 +148,9 @@ async def _look_for_leftovers(happened: Happened) -> None:
     world, left = happened.world, happened.left
     if world.store is not None:
         left += [
-            what for what in leftovers(world.store, EPOCH + world.loop.time() + 1) if what.startswith("claim")
+            what
+            for what in leftovers(world.store, world.epoch + world.loop.time() + 1)
+            if what.startswith("claim")
         ]
     for worker in world.alive:
         flows: Any = worker.server._flows
@@ -166,10 +174,11 @@ async def _look_for_leftovers(happened: Happened) -> None:
             left += [f"timer {h._callback!r:.80}" for h in world.loop._scheduled if not h.cancelled()]  # type: ignore[attr-defined]
     if world.store is not None:
         await asyncio.sleep(_FOREVER)
-        now = EPOCH + world.loop.time()
+        now = world.epoch + world.loop.time()
         await world.store.purge(now=now)
         await world.store.tasks.forget(before=now)
         left += leftovers(world.store, now)
+        await world.store.close()
 
 
 # Around it
@@ -216,8 +225,11 @@ def _sweep_up(loop: VirtualLoop) -> None:
 
     with suppress(Deadlock, TooLong):
         loop.run_until_complete(cancel_all())
-    for task in asyncio.all_tasks(loop):
-        task._log_destroy_pending = False  # type: ignore[attr-defined]
-        with suppress(BaseException):
-            task.get_coro().close()  # type: ignore[union-attr]
+    with warnings.catch_warnings():
+        # What a `finally` block would await now finds no loop.
+        warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+        for task in asyncio.all_tasks(loop):
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            with suppress(BaseException):
+                task.get_coro().close()  # type: ignore[union-attr]
     loop.close()

@@ -30,6 +30,8 @@ BY_STORE = ("store_before", "store_after", "store_slow", "store_away", "renewal"
 renewal that fails."""
 CRASHES = ("crash_store_before", "crash_store_after", "crash_begin", "crash_end")
 """A worker dies around a call to its store, or when an effect begins or ends."""
+HALFWAY = ("cut", "crash_halfway")
+"""On a database: while a worker's request is on its way all its connections break, or it dies."""
 DEPLOYS = ("more", "front", "removed", "changed", "renamed", "twin")
 """A new version asks one more question at the end or in front; a step is gone, has another argument,
 another name, or comes after one of another module that has the same name and the same arguments."""
@@ -40,7 +42,7 @@ AFTERWARDS = ("again", "fork")
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that goes wrong the `at`-th time that it can."""
+    """Something that goes wrong the `at`-th time that it can. `HALFWAY` counts answers instead of seconds."""
 
     kind: str
     at: int
@@ -66,25 +68,26 @@ class Setting:
         return any(fault.kind in kinds for fault in self.faults)
 
 
-def draw_setting(seed: int, mode: str) -> Setting:
-    """The world of a seed in one mode."""
-    rng = Random(f"world {mode} {seed}")
+def draw_setting(seed: int, mode: str, store: str = "") -> Setting:
+    """The world of a seed in one mode; with `store` on this one, where rounds and tasks may have several."""
+    rng = Random(f"world {mode} {store} {seed}" if store else f"world {mode} {seed}")
     if mode == "push":
         return Setting("push")
     if mode == "parked":
         kinds = [kind for kind in BY_REQUEST if kind not in ("drop", "double", "leave", "blind")]
         return Setting("parked", options=(("resume", "parked"),), faults=_some(rng, kinds, 2))
     if mode == "tasks":
-        store = rng.choice(("memory", "memory", "memory", "sqlite"))
+        store = store or rng.choice(("memory", "memory", "memory", "sqlite"))
         task = rng.choice(("required", "deferred"))
         kinds = [*(kind for kind in BY_REQUEST if kind != "blind"), *BY_STORE, *BY_STORE, *CRASHES]
+        kinds += _own_faults(store)
         options = (("task", task),)
         return _with_pace(
             Setting(
                 "tasks", store, rng.randint(1, 3), options, _some(rng, kinds, 4), _skews(rng), _latency(rng)
             )
         )
-    store = rng.choice(("none", "memory", "memory", "memory", "memory", "sqlite"))
+    store = store or rng.choice(("none", "memory", "memory", "memory", "memory", "sqlite"))
     if store == "none":
         # A new process has none of the memory of the old one: there, nothing may be repeated.
         kinds = [*HARMLESS, *DEPLOYS] if rng.random() < 0.5 else [*BY_REQUEST, *AFTERWARDS, *AFTERWARDS]
@@ -98,11 +101,16 @@ def draw_setting(seed: int, mode: str) -> Setting:
         *AFTERWARDS,
         *AFTERWARDS,
         *DEPLOYS[: rng.choice((2, 6))],
+        *_own_faults(store),
     ]
     options = (("once", True),) if rng.random() < 0.2 else ()
     return _with_pace(
         Setting("rounds", store, rng.randint(1, 3), options, _some(rng, kinds, 4), _skews(rng), _latency(rng))
     )
+
+
+def _own_faults(store: str) -> list[str]:
+    return [*HALFWAY, *HALFWAY, *HALFWAY] if store == "postgres" else []
 
 
 def _with_pace(setting: Setting) -> Setting:
@@ -129,6 +137,8 @@ def _fault(rng: Random, kind: str) -> Fault:
         return Fault(kind, rng.randint(1, 3))
     if kind in ("crash_begin", "crash_end"):
         return Fault(kind, rng.randint(1, 4), rng.choice((0.0, 1.0, LEASE + 1)))
+    if kind in HALFWAY:
+        return Fault(kind, rng.randint(1, 20), float(rng.randint(1, 6)))
     return Fault(kind, rng.randint(1, 10), rng.choice((0.1, 0.7, LEASE / 2)))
 
 

@@ -11,7 +11,7 @@ from asyncio import base_events
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Deadlock", "TooLong", "VirtualLoop"]
+__all__ = ["Deadlock", "TooLong", "VirtualLoop", "VirtualSelector"]
 
 
 _SPINS = 5000
@@ -27,7 +27,7 @@ class TooLong(BaseException):
     """More passes of the loop than any simulated call may need."""
 
 
-class _NoSelector:
+class VirtualSelector:
     """Takes the place of the selector: what would be a wait moves the clock."""
 
     def __init__(self, loop: "VirtualLoop") -> None:
@@ -40,9 +40,14 @@ class _NoSelector:
             raise TooLong(f"{loop.passes} passes of the loop")
         if loop.bury(timeout == 0):
             return []
-        if timeout is None:
+        heard = self.heard(timeout == 0)
+        if timeout is None and not heard:
             raise Deadlock(f"nothing is left to wait for at {loop.time():.2f} s")
-        loop.pass_by(timeout)
+        loop.pass_by(0.0 if timeout is None or heard else timeout)
+        return heard
+
+    def heard(self, is_ready: bool) -> list[Any]:
+        """What came from outside, after a wait if nothing else is ready. Here there is no outside."""
         return []
 
 
@@ -51,7 +56,7 @@ class VirtualLoop(base_events.BaseEventLoop):
 
     def __init__(self, owner: contextvars.ContextVar[Any], most_passes: int = 200_000) -> None:
         super().__init__()
-        self._selector = _NoSelector(self)
+        self._selector: Any = self.new_selector()
         self.now = 0.0
         self.passes = 0
         self.most_passes = most_passes
@@ -69,6 +74,9 @@ class VirtualLoop(base_events.BaseEventLoop):
         self._owner = owner
         self.set_exception_handler(self._note)
         self.set_task_factory(_make_task)
+
+    def new_selector(self) -> VirtualSelector:
+        return VirtualSelector(self)
 
     def time(self) -> float:
         return self.now
@@ -127,13 +135,18 @@ class VirtualLoop(base_events.BaseEventLoop):
         if self.is_dead is None:
             return False
         for handle in self._scheduled:  # type: ignore[attr-defined]
-            if self._is_buried(handle):
+            if not handle.cancelled() and self._is_buried(handle):
+                self.keep(handle._callback, handle._args)
                 handle.cancel()
         queue: Any = self._ready  # type: ignore[attr-defined]
         for _ in range(len(queue)):
             handle = queue.popleft()
             (self._buried if self._is_buried(handle) else queue).append(handle)
         return ready and not queue
+
+    def keep(self, *remains: Any) -> None:
+        """Keep what the dead held: a coroutine that nobody holds is closed, and its `finally` blocks run."""
+        self._buried.append(remains)
 
     def _is_buried(self, handle: Any) -> bool:
         assert self.is_dead is not None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tests.simulation.case import Happened, happen
-from tests.simulation.faults import BAD_DEPLOYS, BY_STORE, CRASHES, DEPLOYS, HARMLESS, LEASE, Setting
+from tests.simulation.faults import BAD_DEPLOYS, BY_STORE, CRASHES, DEPLOYS, HALFWAY, HARMLESS, LEASE, Setting
 from tests.simulation.programs import Program, nodes
 from tests.simulation.running import Event, Run
 from tests.simulation.world import Effect
@@ -177,7 +177,7 @@ def _races(happened: Happened) -> bool:
     timed = (
         world.setting.pace != 1
         or world.setting.latency
-        or world.setting.has(*BY_STORE, *CRASHES, *_STEP_ENDS_ALONE)
+        or world.setting.has(*BY_STORE, *CRASHES, *HALFWAY, *_STEP_ENDS_ALONE)
     )
     return world.program.racy or bool(scoped and timed)
 

@@ -1,4 +1,7 @@
-"""Run many seeds: `python -m tests.simulation.run --seeds 1000`; or look at one: `--mode tasks --seed 7`."""
+"""Run many seeds: `python -m tests.simulation.run --seeds 1000`; or look at one: `--mode tasks --seed 7`.
+
+With `--store postgres` rounds and tasks run on a real Postgres, which is started for it.
+"""
 
 import argparse
 import multiprocessing
@@ -6,20 +9,35 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
+from tests.postgres import running_postgres
+from tests.simulation import databases
 from tests.simulation.case import happen
 from tests.simulation.faults import CRASHES, Setting, draw_setting
 from tests.simulation.oracle import Violation, judge
 from tests.simulation.programs import Program, generate
 from tests.simulation.shrink import explain, shrunk
 
-__all__ = ["MODES", "Tally", "case_of", "run_seed", "shown"]
+__all__ = ["MODES", "Broken", "Tally", "case_of", "run_seed", "shown"]
 
 MODES = ("rounds", "rounds", "rounds", "tasks", "parked", "push")
 """Where `all` seeds go, in turn: replay over a ledger has the most to get wrong."""
+MODES_WITH_STORE = ("rounds", "tasks")
+"""Where they go if they are to use one store."""
 _MOST_SHOWN = 5
 _CHUNK = 20
+
+
+@dataclass
+class Broken:
+    """A seed that broke a law."""
+
+    seed: int
+    violations: list[Violation]
+    found: str
+    """The case as it was found."""
 
 
 @dataclass
@@ -27,18 +45,19 @@ class Tally:
     """What a number of seeds came to."""
 
     counts: Counter[str] = field(default_factory=Counter)
-    broken: list[tuple[int, str, list[Violation]]] = field(default_factory=list)
+    broken: list[Broken] = field(default_factory=list)
 
 
-def case_of(seed: int, mode: str) -> tuple[Program, Setting]:
+def case_of(seed: int, mode: str, store: str = "") -> tuple[Program, Setting]:
     """The program and the world of a seed; `all` gives each seed a mode."""
-    setting = draw_setting(seed, MODES[seed % len(MODES)] if mode == "all" else mode)
+    modes = MODES_WITH_STORE if store else MODES
+    setting = draw_setting(seed, modes[seed % len(modes)] if mode == "all" else mode, store)
     return generate(seed, background=dict(setting.options).get("task") == "deferred"), setting
 
 
-def run_seed(seed: int, mode: str, tally: Tally) -> None:
+def run_seed(seed: int, mode: str, tally: Tally, store: str = "") -> None:
     """One seed, counted."""
-    program, setting = case_of(seed, mode)
+    program, setting = case_of(seed, mode, store)
     happened = happen(seed, program, setting)
     world = happened.world
     tally.counts += Counter(
@@ -51,35 +70,38 @@ def run_seed(seed: int, mode: str, tally: Tally) -> None:
         faults=sum(kind not in CRASHES for kind in world.fired),
     )
     if violations := judge(happened):
-        tally.broken.append((seed, setting.mode, violations))
+        tally.broken.append(Broken(seed, violations, explain(happened, violations)))
 
 
-def _run_chunk(job: tuple[int, int, str]) -> Tally:
-    start, end, mode = job
+def _run_chunk(job: tuple[int, int, str, str]) -> Tally:
+    start, end, mode, store = job
     tally = Tally()
     for seed in range(start, end):
-        run_seed(seed, mode, tally)
+        run_seed(seed, mode, tally, store)
     return tally
 
 
-def _all(start: int, count: int, mode: str, processes: int) -> Iterator[Tally]:
-    jobs = [(n, min(n + _CHUNK, start + count), mode) for n in range(start, start + count, _CHUNK)]
+def _all(start: int, count: int, mode: str, store: str, server: str, processes: int) -> Iterator[Tally]:
+    end = start + count
+    jobs = [(n, min(n + _CHUNK, end), mode, store) for n in range(start, end, _CHUNK)]
     if processes == 1:
         yield from map(_run_chunk, jobs)
         return
-    with multiprocessing.Pool(processes) as pool:
+    begin, about = (databases.begin, (server,)) if server else (None, ())
+    with multiprocessing.Pool(processes, begin, about) as pool:
         yield from pool.imap(_run_chunk, jobs)
 
 
-def shown(seed: int, mode: str, law: str | None = None) -> str:
-    """One seed in words, as small as it gets."""
-    program, setting = case_of(seed, mode)
+def shown(seed: int, mode: str, law: str | None = None, store: str = "", found: str = "") -> str:
+    """One seed in words, as small as it gets; on a database it may not be found again."""
+    program, setting = case_of(seed, mode, store)
     violations = judge(happen(seed, program, setting))
     if not violations:
-        return f"seed {seed} holds every law"
+        return found or f"seed {seed} holds every law"
     program, setting = shrunk(seed, program, setting, law or violations[0].law)
     happened = happen(seed, program, setting)
-    return explain(happened, judge(happened))
+    violations = judge(happened)
+    return explain(happened, violations) if violations or not found else found
 
 
 def main() -> int:
@@ -87,30 +109,41 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--start", type=int, default=0)
     parser.add_argument("--mode", default="all", choices=("rounds", "parked", "push", "tasks", "all"))
+    parser.add_argument("--store", default="", choices=("", "memory", "sqlite", "postgres"))
     parser.add_argument("--seed", type=int, help="explain this one, shrunk")
     parser.add_argument("--law", help="shrink towards this law; list only seeds that break it")
     parser.add_argument("--processes", type=int, default=2)
     chosen = parser.parse_args()
-    if chosen.seed is not None:
-        print(shown(chosen.seed, chosen.mode, chosen.law))
-        return 0
+    with ExitStack() as stack:
+        server = ""
+        if chosen.store == "postgres":
+            server = stack.enter_context(running_postgres()).server_url
+            stack.enter_context(databases.in_use(server))
+        if chosen.seed is not None:
+            print(shown(chosen.seed, chosen.mode, chosen.law, chosen.store))
+            return 0
+        return _run(chosen, server)
+
+
+def _run(chosen: argparse.Namespace, server: str) -> int:
     began, whole = time.perf_counter(), Tally()
-    for tally in _all(chosen.start, chosen.seeds, chosen.mode, chosen.processes):
+    for tally in _all(chosen.start, chosen.seeds, chosen.mode, chosen.store, server, chosen.processes):
         whole.counts += tally.counts
         whole.broken += tally.broken
-    return _report(whole, chosen.mode, chosen.law, time.perf_counter() - began)
+    return _report(whole, chosen, time.perf_counter() - began)
 
 
-def _report(whole: Tally, mode: str, law: str | None, seconds: float) -> int:
+def _report(whole: Tally, chosen: argparse.Namespace, seconds: float) -> int:
+    law: str | None = chosen.law
     print(", ".join(f"{count} {name}" for name, count in whole.counts.items()), f"in {seconds:.0f} s")
-    laws = Counter(law for _, _, violations in whole.broken for law in {v.law for v in violations})
+    laws = Counter(law for broken in whole.broken for law in {v.law for v in broken.violations})
     print(f"{len(whole.broken)} seeds with violations", dict(laws.most_common()))
-    listed = [(s, v) for s, _, v in whole.broken if law is None or law in {x.law for x in v}]
-    for seed, violations in listed[:12]:
-        print(f"  seed {seed}: {'; '.join(str(v)[:150] for v in violations)}")
-    for seed, _ in listed[: _MOST_SHOWN if law is None else 0]:
+    listed = [each for each in whole.broken if law is None or law in {v.law for v in each.violations}]
+    for each in listed[:12]:
+        print(f"  seed {each.seed}: {'; '.join(str(v)[:150] for v in each.violations)}")
+    for each in listed[: _MOST_SHOWN if law is None else 0]:
         print("-" * 100)
-        print(shown(seed, mode))
+        print(shown(each.seed, chosen.mode, None, chosen.store, each.found))
     return 1 if whole.broken else 0
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,7 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from ekiden import StoreUnavailable
 from ekiden.stores.memory import MemoryStore
+from ekiden.stores.postgres import PostgresStore
 from ekiden.stores.sqlite import SQLiteStore
+from tests.simulation import databases
+from tests.simulation.faults import HALFWAY
+from tests.simulation.sockets import SocketLoop
 
 if TYPE_CHECKING:
     from tests.simulation.world import Worker
@@ -35,10 +40,13 @@ class _NoSockets:
         return lambda *arguments: None
 
 
-def new_store(kind: str, folder: Path) -> Any:
-    """The store that the workers of a world share."""
+def new_store(kind: str, folder: Path | None = None) -> Any:
+    """A store: in memory, in a file of this folder, or in the database that is in use."""
     if kind == "memory":
         return MemoryStore()
+    if kind == "postgres":
+        return PostgresStore(databases.current().url)
+    assert folder is not None
     store: Any = SQLiteStore(folder / "store.db", synchronous="NORMAL")
     store._file._thread = _Inline()
     store.tasks._wake = _NoSockets()
@@ -103,6 +111,7 @@ class FaultyStore:
             raise StoreUnavailable(f"the store is away for a moment ({name})")
         if world.fault("store_before", number) or world.loop.time() < world.store_away_until:
             raise StoreUnavailable(f"the store is away ({name})")
+        self._break_halfway(number)
         result = await method(*arguments, **keywords)
         if result is not False and result is not None:
             self._note_records(arguments)
@@ -112,6 +121,14 @@ class FaultyStore:
         if world.fault("store_after", number):
             raise StoreUnavailable(f"the store is away, after all ({name})")
         return result
+
+    def _break_halfway(self, number: int) -> None:
+        worker, loop = self._worker, self._worker.world.loop
+        for kind in HALFWAY:
+            fault = worker.world.fault(kind, number)
+            if fault is not None and isinstance(loop, SocketLoop):
+                act = worker.world.crash if kind == "crash_halfway" else loop.cut
+                loop.after_answers(int(fault.seconds), functools.partial(act, worker))
 
     def _note_records(self, arguments: tuple[Any, ...]) -> None:
         for argument in arguments:
@@ -131,6 +148,8 @@ def leftovers(store: Any, now: float) -> list[str]:
         ]
         rows = [f"round {key}" for key in store._rounds] + [f"journal {key}" for key in store._journals]
         return held + rows + [f"task {key}" for key in store.tasks._rows]
+    if isinstance(store, PostgresStore):
+        return databases.current().leftovers(now)
     connection = store._file._open.writer
     if connection is None:
         return []

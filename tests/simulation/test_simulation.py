@@ -20,7 +20,7 @@ def test_every_law_holds_in_every_seed(mode: str) -> None:
     tally = Tally()
     for seed in range(SEEDS[mode]):
         run_seed(seed, mode, tally)
-    assert not tally.broken, shown(tally.broken[0][0], mode)
+    assert not tally.broken, shown(tally.broken[0].seed, mode)
 
 
 def test_a_seed_is_always_the_same_case() -> None:

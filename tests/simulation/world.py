@@ -23,6 +23,10 @@ __all__ = ["ATTEMPT", "EPOCH", "WORKER", "Attempt", "Effect", "Worker", "World"]
 
 KEY = b"a key of the simulated workers!!"
 EPOCH = 1_800_000_000.0
+POSTGRES_EPOCHS = (1_000_000_000.0, 4_000_000_000.0)
+"""The store is told the time by its callers. Only the jobs that wake workers, which are hints, go by the
+clock of the database: to it, simulated time is long past, and all jobs come at once, or far ahead, and none
+does."""
 WORKER: contextvars.ContextVar["Worker | None"] = contextvars.ContextVar("worker", default=None)
 ATTEMPT: contextvars.ContextVar["Attempt | None"] = contextvars.ContextVar("attempt", default=None)
 
@@ -78,12 +82,13 @@ class Worker:
         self.gone = world.loop.create_future()
         self._stack = AsyncExitStack()
         skew = world.setting.skews[number % 3]
-        store = None if world.store is None else FaultyStore(world.store, self)
+        self._store = world.store_for_worker()
+        store = None if self._store is None else FaultyStore(self._store, self)
         self.server = Server(
             "simulated",
             keys=[KEY],
             store=store,  # type: ignore[arg-type]  # passes on whatever a store has
-            clock=lambda: EPOCH + world.loop.time() + skew,
+            clock=lambda: world.epoch + world.loop.time() + skew,
             rounds=_ROUNDS,
             tasks=_TASKS,
         )
@@ -106,6 +111,8 @@ class Worker:
     async def stop(self) -> None:
         if not self.dead:
             await self._stack.aclose()
+            if self._store is not self.world.store:
+                await self._store.close()
 
     async def hang_if_dead(self) -> None:
         if self.dead:
@@ -146,6 +153,7 @@ class World:
         self._renewals = 0
         self._begun = 0
         self.store: Any = None
+        self.epoch = EPOCH
         self.workers: list[Worker] = []
         self._retired: list[Worker] = []
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -155,12 +163,18 @@ class World:
     async def open(self) -> None:
         random.seed(self.seed)
         kind = self.setting.store
+        if kind == "postgres":
+            self.epoch = POSTGRES_EPOCHS[self.seed % len(POSTGRES_EPOCHS)]
         if kind == "sqlite":
             self._folder = tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
         if kind != "none":
-            self.store = new_store(kind, Path(self._folder.name if self._folder else "."))
+            self.store = new_store(kind, Path(self._folder.name) if self._folder else None)
         for number in range(self.setting.workers):
             self.workers.append(await self.new_worker(number))
+
+    def store_for_worker(self) -> Any:
+        """The store that all share; on Postgres they share the database, and each connects for itself."""
+        return new_store("postgres") if self.setting.store == "postgres" else self.store
 
     async def new_worker(self, number: int) -> Worker:
         worker = Worker(self, number, self.version)

@@ -1,0 +1,30 @@
+"""A few seeds on a real Postgres; `make simulate STORE=postgres` runs more."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.postgres import needs_postgres, running_postgres
+from tests.simulation import databases
+from tests.simulation.run import MODES_WITH_STORE, Tally, run_seed
+
+SEEDS = {"rounds": 30, "tasks": 20}
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[None]:
+    with running_postgres() as server, databases.in_use(server.server_url):
+        yield
+
+
+@pytest.mark.slow
+@needs_postgres
+@pytest.mark.usefixtures("database")
+@pytest.mark.xdist_group("simulated postgres")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("mode", MODES_WITH_STORE)
+def test_every_law_holds_on_postgres(mode: str) -> None:
+    tally = Tally()
+    for seed in range(SEEDS[mode]):
+        run_seed(seed, mode, tally, "postgres")
+    assert not tally.broken, tally.broken[0].found
