@@ -149,4 +149,19 @@ KEPT: dict[str, tuple[Program, Setting]] = {
         n("seq", 1, _ASK, n("step", 2, **_SLOW)),
         Setting("rounds", "memory", 2, faults=(Fault("double", 2, 5.0),), pace=12.0),
     ),
+    "a checkpoint in a branch is not one of the handler's own task": _in(
+        n(
+            "seq",
+            1,
+            _ASK,
+            n(
+                "queue",
+                2,
+                n("seq", 3, n("checkpoint", 4), n("step", 5, **_SLOW)),
+                n("ask", 6, form="roots", keyed=True),
+                n("pass", 7),
+            ),
+        ),
+        _faults(Fault("crash_store_after", 5)),
+    ),
 }

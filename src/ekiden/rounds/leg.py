@@ -512,7 +512,9 @@ class Leg(Performing, kw_only=True):
         branch = self._branches.get(task, UNKNOWN_BRANCH)
         if branch == UNKNOWN_BRANCH:
             entry = self.journal.entries.get(name)
-            branch = self._next_branch() if entry is None else entry.branch
+            branch = entry.branch if entry is not None and entry.branch > 0 else self._next_branch()
+            if entry is not None:
+                entry.branch = branch  # Of a checkpoint, or an answer that came early, nobody knew it.
             self._branches[task] = branch
         return branch
 
