@@ -164,4 +164,20 @@ KEPT: dict[str, tuple[Program, Setting]] = {
         ),
         _faults(Fault("crash_store_after", 5)),
     ),
+    "a branch that was left behind is not what on_complete does": _in(
+        n(
+            "gather",
+            1,
+            n(
+                "seq",
+                2,
+                n("ask", 3, form="sample"),
+                n("afterwards", 4),
+                n("afterwards", 5),
+                n("raise", 6, loud=True),
+            ),
+            n("seq", 7, n("ask", 8, form="str"), n("step", 9, **_SLOW)),
+        ),
+        _faults(Fault("crash_begin", 3, 1.0), pace=12.0),
+    ),
 }

@@ -505,16 +505,12 @@ class Leg(Performing, kw_only=True):
 
     def _branch_of(self, name: str) -> int:
         """Which of the handler's tasks this is: the one that did the first thing which it does again, too."""
-        if self._winding_up:
-            return _AFTERWARDS
         if self._stretch.alone or (task := asyncio.current_task()) is self._main:
-            return 0
+            return _AFTERWARDS if self._winding_up else 0
         branch = self._branches.get(task, UNKNOWN_BRANCH)
         if branch == UNKNOWN_BRANCH:
             entry = self.journal.entries.get(name)
-            branch = entry.branch if entry is not None and entry.branch > 0 else self._next_branch()
-            if entry is not None:
-                entry.branch = branch  # Of a checkpoint, or an answer that came early, nobody knew it.
+            branch = self._next_branch() if entry is None else entry.branch
             self._branches[task] = branch
         return branch
 
