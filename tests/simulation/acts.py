@@ -54,7 +54,7 @@ def _act_in_thread(label: str, mix: str, ctx: Context) -> Any:
     node = run.node(label)
     effect = run.world.begins(run, label)
     run.world.loop.thread_seconds = run.world.seconds(node)
-    run.world.ends(effect)
+    run.world.ends(effect, run.world.loop.thread_seconds)
     return _made(node["value"], label, mix, effect.attempt)
 
 

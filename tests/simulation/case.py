@@ -159,15 +159,16 @@ async def _look_for_leftovers(happened: Happened) -> None:
         left += [f"parked handler {key}" for key in flows.parking._legs]
     await world.close()
     await asyncio.sleep(1)
-    here = asyncio.current_task()
+    here, gone = asyncio.current_task(), {effect.worker for effect in world.effects if world.overrun(effect)}
     for task in asyncio.all_tasks():
         owner = world.loop.owner(task)
         name = str(getattr(task.get_coro(), "__qualname__", task))
         # A branch that its own program left waiting for another one is the author's.
         is_orphan = world.program.loud and name.startswith("Run.")
-        if task is not here and (owner is None or not owner.dead) and not is_orphan:
+        is_gone = owner is not None and (owner.dead or owner in gone)
+        if task is not here and not is_gone and not is_orphan:
             left.append(f"task {name}")
-    if not world.crashes:
+    if not world.crashes and not gone:
         if world.loop.threads:
             left.append("a thread")
         if world.loop.timers():

@@ -106,8 +106,7 @@ class ModernClient:
     async def _try(self, method: str, params: dict[str, Any]) -> tuple[Attempt, dict[str, Any] | None]:
         """Send a request, perhaps twice; the reply, if one arrives."""
         world, number = self.world, len(self.world.attempts) + 1
-        if method == "tools/call":
-            await world.deploy(number)
+        await world.deploy(number)
         if late := world.fault("late", number):
             await asyncio.sleep(late.seconds)
         blind = bool(world.fault("blind", number))

@@ -10,10 +10,11 @@ __all__ = ["deployed"]
 def deployed(program: Program, kind: str, rng: Random) -> Program:
     """The program as its next version has it."""
     body = program.body
-    if kind in ("more", "front"):
+    if kind in ("more", "front", "between"):
         number = max(node.number for node in nodes(body)) + 1
         asks = Node("ask", number, (), {"form": "str", "quiet": True})
-        return Program(with_parts(body, (*body.parts, asks) if kind == "more" else (asks, *body.parts)))
+        at = {"more": len(body.parts), "front": 0}.get(kind, rng.randint(0, len(body.parts)))
+        return Program(with_parts(body, (*body.parts[:at], asks, *body.parts[at:])))
     steps = [node.number for node in nodes(body) if node.kind == "step" and _can(node, kind)]
     return Program(_changed(body, rng.choice(steps), kind)) if steps else program
 

@@ -32,10 +32,10 @@ CRASHES = ("crash_store_before", "crash_store_after", "crash_begin", "crash_end"
 """A worker dies around a call to its store, or when an effect begins or ends."""
 HALFWAY = ("cut", "crash_halfway")
 """On a database: while a worker's request is on its way all its connections break, or it dies."""
-DEPLOYS = ("more", "front", "removed", "changed", "renamed", "twin")
-"""A new version asks one more question at the end or in front; a step is gone, has another argument,
-another name, or comes after one of another module that has the same name and the same arguments."""
-BAD_DEPLOYS = DEPLOYS[2:]
+DEPLOYS = ("more", "front", "between", "removed", "changed", "renamed", "twin")
+"""A new version asks one more question at the end, in front or in between; a step is gone, has another
+argument, another name, or comes after one of another module that has the same name and the same arguments."""
+BAD_DEPLOYS = DEPLOYS[3:]
 AFTERWARDS = ("again", "fork")
 """When all is over the client repeats a round, with the same answers or with others."""
 
@@ -100,7 +100,7 @@ def draw_setting(seed: int, mode: str, store: str = "") -> Setting:
         *CRASHES,
         *AFTERWARDS,
         *AFTERWARDS,
-        *DEPLOYS[: rng.choice((2, 6))],
+        *DEPLOYS[: rng.choice((3, 7))],
         *_own_faults(store),
     ]
     options = (("once", True),) if rng.random() < 0.2 else ()

@@ -12,7 +12,7 @@ from tests.simulation.case import Happened, happen
 from tests.simulation.faults import BAD_DEPLOYS, BY_STORE, CRASHES, DEPLOYS, HALFWAY, HARMLESS, LEASE, Setting
 from tests.simulation.programs import Program, nodes
 from tests.simulation.running import Event, Run
-from tests.simulation.world import Effect
+from tests.simulation.world import GRACE, Effect
 
 __all__ = ["Violation", "judge"]
 
@@ -67,8 +67,11 @@ def _once(happened: Happened) -> list[Violation]:
 
 
 def _excused(happened: Happened, effect: Effect, again: Effect | None) -> bool:
-    """Two excuses: its process died between effect and record, or its lease was lost although it tried."""
+    """Three excuses: its process died between effect and record, or was told to stop and had too little time
+    for it; or its lease was lost although it tried."""
     world = happened.world
+    if again is not None and world.overrun(effect) and again.began >= effect.worker.told_to_stop + GRACE:
+        return True
     if effect.worker.dead and effect.ended is None:
         return True
     recorded = world.records.get((effect.step, effect.worker), [])
@@ -122,6 +125,11 @@ def _successions(happened: Happened) -> list[tuple[Run, Run]]:
     """Runs of the same history, one after the other."""
     if happened.world.setting.mode == "tasks":
         return _legs(happened)
+    return _rounds(happened)
+
+
+def _rounds(happened: Happened) -> list[tuple[Run, Run]]:
+    """The run that gave a token, and one that was given it."""
     return [
         (attempt.parent, run)
         for attempt in happened.world.attempts
@@ -189,8 +197,13 @@ def _text(happened: Happened, reply: dict[str, object] | None = None) -> str:
 # How it ended
 
 
+_OTHER_ANSWERS = "has become a task with other answers"
+
+
 def _ended_well(happened: Happened) -> list[Violation]:
-    reply = happened.reply
+    reply, deployed = happened.reply, happened.world.setting.has(*DEPLOYS)
+    if deployed and _OTHER_ANSWERS in str(reply.get("error")):
+        return []  # It was a task before it was asked one question more, and its client did not hear of it.
     if "error" in reply:
         return [Violation("refused", str(reply["error"]))]
     if reply["result"].get("isError"):
@@ -217,18 +230,13 @@ def _left(happened: Happened) -> list[Violation]:
 
 def _accounted(happened: Happened) -> list[Violation]:
     """Where a deploy took a step away nothing fresh is run: it could be the changed self of that step."""
-    world = happened.world
-    for attempt in world.attempts:
-        before = attempt.parent
-        for run in attempt.runs:
-            if before is None or before.program is run.program or before.worker.dead:
-                continue
-            known = {label for _, label, event, _ in before.trace if event in ("value", "failure")}
-            gone = {label for label in known if label[0].isdigit() and run.node(label).kind == "pass"}
-            if gone and run.began:
-                return [
-                    Violation("accounted", f"{run.began} began although {gone} had been done and was gone")
-                ]
+    for before, run in (*_rounds(happened), *_legs(happened)):
+        if before.program is run.program or before.worker.dead:
+            continue
+        known = {label for _, label, event, _ in before.trace if event in ("value", "failure")}
+        gone = {label for label in known if label[0].isdigit() and run.node(label).kind == "pass"}
+        if gone and run.began:
+            return [Violation("accounted", f"{run.began} began although {gone} had been done and was gone")]
     return []
 
 

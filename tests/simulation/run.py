@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from tests.postgres import running_postgres
 from tests.simulation import databases
 from tests.simulation.case import happen
-from tests.simulation.faults import CRASHES, Setting, draw_setting
+from tests.simulation.faults import CRASHES, DEPLOYS, Setting, draw_setting
 from tests.simulation.oracle import Violation, judge
 from tests.simulation.programs import Program, generate
 from tests.simulation.shrink import explain, shrunk
@@ -67,7 +67,8 @@ def run_seed(seed: int, mode: str, tally: Tally, store: str = "") -> None:
         effects=len(world.effects),
         crashes=world.crashes,
         repeats=sum(kind in ("drop", "double", "leave") for kind in world.fired) + len(happened.forks),
-        faults=sum(kind not in CRASHES for kind in world.fired),
+        faults=sum(kind not in (*CRASHES, *DEPLOYS) for kind in world.fired),
+        deploys=sum(kind in DEPLOYS for kind in world.fired),
     )
     if violations := judge(happened):
         tally.broken.append(Broken(seed, violations, explain(happened, violations)))

@@ -1,5 +1,6 @@
 """The world: workers that die, a store that fails, a clock that jumps, and the book of all effects."""
 
+import asyncio
 import contextvars
 import random
 import tempfile
@@ -19,7 +20,7 @@ from tests.simulation.programs import Node, Program
 from tests.simulation.running import Run
 from tests.simulation.stores import FaultyStore, new_store
 
-__all__ = ["ATTEMPT", "EPOCH", "WORKER", "Attempt", "Effect", "Worker", "World"]
+__all__ = ["ATTEMPT", "EPOCH", "GRACE", "WORKER", "Attempt", "Effect", "Worker", "World"]
 
 KEY = b"a key of the simulated workers!!"
 EPOCH = 1_800_000_000.0
@@ -30,6 +31,8 @@ does."""
 WORKER: contextvars.ContextVar["Worker | None"] = contextvars.ContextVar("worker", default=None)
 ATTEMPT: contextvars.ContextVar["Attempt | None"] = contextvars.ContextVar("attempt", default=None)
 
+GRACE = 10.0
+"""Seconds that a worker which is told to stop has for the steps that run."""
 _ROUNDS = RoundLimits(lease_seconds=LEASE)
 _TASKS = TaskLimits(
     lease_seconds=LEASE,
@@ -80,7 +83,9 @@ class Worker:
         self.dead = False
         self.died = float("inf")
         self.gone = world.loop.create_future()
+        self.told_to_stop = float("inf")
         self._stack = AsyncExitStack()
+        self._ending: asyncio.Task[None] | None = None
         skew = world.setting.skews[number % 3]
         self._store = world.store_for_worker()
         store = None if self._store is None else FaultyStore(self._store, self)
@@ -108,11 +113,24 @@ class Worker:
     async def start(self) -> None:
         await self._stack.enter_async_context(self.server.running())
 
+    def end(self) -> asyncio.Task[None]:
+        """Be told to stop, as a process is."""
+        if self._ending is None:
+            self.told_to_stop = self.world.loop.time()
+            self._ending = self.world.loop.create_task(self._end(), context=self.context())
+        return self._ending
+
+    async def _end(self) -> None:
+        await self._stack.aclose()
+        if self._store is not self.world.store:
+            await self._store.close()
+
     async def stop(self) -> None:
         if not self.dead:
-            await self._stack.aclose()
-            if self._store is not self.world.store:
-                await self._store.close()
+            ending = self.end()
+            await asyncio.wait({ending, self.gone}, return_when=asyncio.FIRST_COMPLETED)
+            if ending.done():
+                ending.result()
 
     async def hang_if_dead(self) -> None:
         if self.dead:
@@ -227,12 +245,19 @@ class World:
                 self.workers[number] = await self.new_worker(number)
         return self.rng.choice(self.workers)
 
+    def _retire(self, workers: list[Worker]) -> None:
+        """A new version takes their place. Those who look for tasks are told to stop, and hand over."""
+        self._retired += workers
+        for worker in workers:
+            if self.setting.mode == "tasks" and not worker.dead:
+                worker.end()
+
     async def deploy(self, number: int) -> None:
         """If a new version is due now, all workers are replaced; the old ones end what they do."""
         for kind in DEPLOYS:
             if self.fault(kind, number) is not None:
                 self.version = deployed(self.version, kind, self.rng)
-                self._retired += self.workers
+                self._retire(self.workers)
                 self.workers = [await self.new_worker(n) for n in range(len(self.workers))]
 
     # The book
@@ -259,15 +284,21 @@ class World:
             self.loop.call_later(fault.seconds, self.crash, run.worker)
         return effect
 
-    def ends(self, effect: Effect) -> None:
+    def ends(self, effect: Effect, after: float = 0.0) -> None:
+        """A step's function ends; one in a thread is called at once, and ends later."""
         if not effect.worker.dead:
-            effect.ended = self.loop.time()
+            effect.ended = self.loop.time() + after
             if self.fault("crash_end", self._begun):
                 self.crash(effect.worker)
 
     def seconds(self, node: Node) -> float:
         """How long a step takes here."""
         return float(node["seconds"] or 0.0) * self.setting.pace
+
+    def overrun(self, effect: Effect) -> bool:
+        """Whether it went on for longer than its worker, told to stop, had time: that process is gone."""
+        deadline = effect.worker.told_to_stop + GRACE
+        return effect.began < deadline and (effect.ended is None or effect.ended > deadline)
 
     def struggles(self, worker: Worker) -> None:
         """The store fails a worker that holds on to a claim, or takes one."""
