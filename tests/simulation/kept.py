@@ -180,4 +180,18 @@ KEPT: dict[str, tuple[Program, Setting]] = {
         ),
         _faults(Fault("crash_begin", 3, 1.0), pace=12.0),
     ),
+    "what a handler was told before it is stopped is kept": _in(
+        n(
+            "seq",
+            1,
+            _ASK,
+            n(
+                "gather",
+                2,
+                n("seq", 3, n("ask", 4, form="bool"), n("ask", 5, form="bool")),
+                n("sleep", 6, seconds=0.71),
+            ),
+        ),
+        Setting("tasks", "memory", options=(("task", "required"),), faults=(Fault("twin", 7),), latency=0.1),
+    ),
 }

@@ -106,27 +106,36 @@ class Run:
         await self._end(leg, ended, work)
 
     async def _end(self, leg: TaskLeg, ended: Outcome | Suspended, work: Work) -> None:
-        now = self._runner.now()
         async with leg.saving:
             unsaved = self._journal.save()
-            if isinstance(ended, Suspended):
-                leaves = leg.leaves(ended, self._message)
-                try:
-                    await self._runner.insist(
-                        lambda: self._store.suspend(self.id, self.fence, leaves, unsaved, now=now)
-                    )
-                except LostClaim:
-                    # Cancelled at the moment when the leg came to rest: there is no handler to tell.
-                    current = await self._store.load(self.id)
-                    if current is None or current.fence != self.fence or current.state != "stopping":
-                        raise
-                    await self._stop(work)
-                return
-            ending = ending_of(ended)
-            message = self._diagnosis(ended.error.message) if isinstance(ended, Failed) else None
+            try:
+                if isinstance(ended, Suspended):
+                    await self._rest(leg, ended, work, unsaved)
+                else:
+                    await self._finish(ended, unsaved)
+            except asyncio.CancelledError:
+                self._journal.unsaved = unsaved  # The process ends: it is handed over with the task.
+                raise
+
+    async def _rest(self, leg: TaskLeg, ended: Suspended, work: Work, unsaved: Mapping[str, Entry]) -> None:
+        now, leaves = self._runner.now(), leg.leaves(ended, self._message)
+        try:
             await self._runner.insist(
-                lambda: self._store.finish(self.id, self.fence, ending, unsaved, now=now, message=message)
+                lambda: self._store.suspend(self.id, self.fence, leaves, unsaved, now=now)
             )
+        except LostClaim:
+            # Cancelled at the moment when the leg came to rest: there is no handler to tell.
+            current = await self._store.load(self.id)
+            if current is None or current.fence != self.fence or current.state != "stopping":
+                raise
+            await self._stop(work)
+
+    async def _finish(self, ended: Outcome, unsaved: Mapping[str, Entry]) -> None:
+        now, ending = self._runner.now(), ending_of(ended)
+        message = self._diagnosis(ended.error.message) if isinstance(ended, Failed) else None
+        await self._runner.insist(
+            lambda: self._store.finish(self.id, self.fence, ending, unsaved, now=now, message=message)
+        )
 
     async def _fail(self, why: str) -> None:
         _log.error("Task %s: %s", self.id, why)
