@@ -194,4 +194,26 @@ KEPT: dict[str, tuple[Program, Setting]] = {
         ),
         Setting("tasks", "memory", options=(("task", "required"),), faults=(Fault("twin", 7),), latency=0.1),
     ),
+    "what comes after a new question is told in the order of old": _in(
+        n(
+            "gather",
+            1,
+            n("group", 2, n("step", 3, value="text", seconds=0.0)),
+            n("seq", 4, n("ask", 5, form="bool"), n("ask", 6, form="roots", keyed=True)),
+        ),
+        _faults(Fault("front", 4), mode="tasks", task="required"),
+    ),
+    "what comes after a new question is not taken for gone": _in(
+        n(
+            "group",
+            1,
+            n("queue", 2, n("pass", 3), n("pass", 4), n("pass", 5)),
+            n("seq", 6, n("step", 7, value="text", seconds=1.07), n("step", 8, value="text", seconds=0.0)),
+        ),
+        _faults(Fault("front", 4), mode="tasks", task="required"),
+    ),
+    "two new questions are asked before a step that was done": _in(
+        n("step", 1, value="text", seconds=7.3),
+        _faults(Fault("front", 7), Fault("front", 10), mode="tasks", task="required"),
+    ),
 }

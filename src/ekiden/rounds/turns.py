@@ -122,11 +122,15 @@ class Turns(Opaque):
         if self._late is not None:
             self._late.cancel()  # Somebody came: look again whom to wait for.
             self._late = None
-        if self.caught_up:
+        if begin is None and name in self._journal.backlog:
+            self.caught_up = False  # It may come late: something new went ahead of it.
+            if name in self.given_up:
+                self.given_up.clear()
+        elif self.caught_up:
             if begin is not None:
                 self._begin(waiter)
             elif not self._is_to_be_cut(name):
-                self.arrive(name, value)  # It comes late: another branch went ahead of it.
+                self.arrive(name, value)
         self.stir()
         return waiter
 
@@ -205,6 +209,7 @@ class Turns(Opaque):
                 return
             arrival = self._arrived.popleft()
             if self._tell(arrival.name, arrival.value):
+                self._went_ahead()
                 return
         for name in self.waiting:
             if self._is_to_be_cut(name):
@@ -325,6 +330,12 @@ class Turns(Opaque):
         for waiter in list(self.waiting.values()):
             self._begin(waiter)
         self.stir()
+
+    def _went_ahead(self) -> None:
+        """Something new was told. What the handler did before and has not come to yet, it hears of later."""
+        if backlog := self._journal.backlog:
+            self._journal.move_to_the_end([*backlog, *self.untold()])
+            self.caught_up = False
 
     def _begin(self, waiter: Waiter) -> None:
         if waiter.begin is not None and not self._closed:
