@@ -15,7 +15,9 @@ def deployed(program: Program, kind: str, rng: Random) -> Program:
         asks = Node("ask", number, (), {"form": "str", "quiet": True})
         at = {"more": len(body.parts), "front": 0}.get(kind, rng.randint(0, len(body.parts)))
         return Program(with_parts(body, (*body.parts[:at], asks, *body.parts[at:])))
+    twins = {node["of"] for node in nodes(body) if node.kind == "twin"}
     steps = [node.number for node in nodes(body) if node.kind == "step" and _can(node, kind)]
+    steps = [number for number in steps if number not in twins]
     return Program(_changed(body, rng.choice(steps), kind)) if steps else program
 
 

@@ -80,12 +80,12 @@ def draw_setting(seed: int, mode: str, store: str = "") -> Setting:
         store = store or rng.choice(("memory", "memory", "memory", "sqlite"))
         task = rng.choice(("required", "deferred"))
         kinds = [*(kind for kind in BY_REQUEST if kind != "blind"), *BY_STORE, *BY_STORE, *CRASHES]
-        kinds += _own_faults(store)
+        deploys = DEPLOYS[: rng.choice((3, 7))]
+        kinds += [*deploys, *deploys, *_own_faults(store)]
+        faults = _over_time(_some(rng, kinds, 4))
         options = (("task", task),)
         return _with_pace(
-            Setting(
-                "tasks", store, rng.randint(1, 3), options, _some(rng, kinds, 4), _skews(rng), _latency(rng)
-            )
+            Setting("tasks", store, rng.randint(1, 3), options, faults, _skews(rng), _latency(rng))
         )
     store = store or rng.choice(("none", "memory", "memory", "memory", "memory", "sqlite"))
     if store == "none":
@@ -107,6 +107,11 @@ def draw_setting(seed: int, mode: str, store: str = "") -> Setting:
     return _with_pace(
         Setting("rounds", store, rng.randint(1, 3), options, _some(rng, kinds, 4), _skews(rng), _latency(rng))
     )
+
+
+def _over_time(faults: tuple[Fault, ...]) -> tuple[Fault, ...]:
+    """Who waits for a task looks every moment: deploys come at later requests."""
+    return tuple(replace(f, at=3 * f.at - 2) if f.kind in DEPLOYS else f for f in faults)
 
 
 def _own_faults(store: str) -> list[str]:

@@ -54,7 +54,7 @@ class VirtualSelector:
 class VirtualLoop(base_events.BaseEventLoop):
     """Time starts at 0. Tasks know their `owner`: what `owner` gave when they were made."""
 
-    def __init__(self, owner: contextvars.ContextVar[Any], most_passes: int = 200_000) -> None:
+    def __init__(self, owner: contextvars.ContextVar[Any], most_passes: int = 1_000_000) -> None:
         super().__init__()
         self._selector: Any = self.new_selector()
         self.now = 0.0

@@ -74,7 +74,7 @@ def _excused(happened: Happened, effect: Effect, again: Effect | None) -> bool:
         return True
     if effect.worker.dead and effect.ended is None:
         return True
-    recorded = world.records.get((effect.step, effect.worker), [])
+    recorded = world.records.get((effect.run.ctx.request.task or "", effect.step, effect.worker), [])
     if effect.worker.dead and not any(effect.began <= when < effect.worker.died for when in recorded):
         return True
     if again is None or again.worker is effect.worker:
@@ -182,8 +182,10 @@ def _races(happened: Happened) -> bool:
     """Whether the push interpreter may rightly do something else."""
     world = happened.world
     scoped = any(node.kind == "scope" for node in nodes(world.program.body))
+    stopped = world.setting.mode == "tasks" and world.setting.has(*DEPLOYS)
     timed = (
-        world.setting.pace != 1
+        stopped  # A step that runs then goes on to its end, with no scope around it.
+        or world.setting.pace != 1
         or world.setting.latency
         or world.setting.has(*BY_STORE, *CRASHES, *HALFWAY, *_STEP_ENDS_ALONE)
     )

@@ -114,7 +114,7 @@ class FaultyStore:
         self._break_halfway(number)
         result = await method(*arguments, **keywords)
         if result is not False and result is not None:
-            self._note_records(arguments)
+            self._note_records(arguments, is_round=name == "commit")
         if world.fault("crash_store_after", number):
             world.crash(worker)
         await worker.hang_if_dead()
@@ -130,12 +130,13 @@ class FaultyStore:
                 act = worker.world.crash if kind == "crash_halfway" else loop.cut
                 loop.after_answers(int(fault.seconds), functools.partial(act, worker))
 
-    def _note_records(self, arguments: tuple[Any, ...]) -> None:
+    def _note_records(self, arguments: tuple[Any, ...], *, is_round: bool) -> None:
         for argument in arguments:
             if isinstance(argument, Mapping):
                 for key in argument:
                     if str(key).startswith("s:"):
-                        self._worker.world.recorded(key[2:], self._worker)
+                        task = "" if is_round else getattr(arguments[0], "id", arguments[0])
+                        self._worker.world.recorded(task, key[2:], self._worker)
 
 
 def leftovers(store: Any, now: float) -> list[str]:

@@ -161,8 +161,8 @@ class World:
         self.producers: dict[str, Run | None] = {}
         """The run that gave a token."""
         self.crashes = 0
-        self.records: dict[tuple[str, Worker], list[float]] = {}
-        """When a step was recorded, by its name and who recorded it."""
+        self.records: dict[tuple[str, str, Worker], list[float]] = {}
+        """When a step was recorded, by its task if it has one, its name, and who recorded it."""
         self.store_away_until = -1.0
         self.struggled: list[tuple[float, Worker]] = []
         self.fired: list[str] = []
@@ -304,8 +304,8 @@ class World:
         """The store fails a worker that holds on to a claim, or takes one."""
         self.struggled.append((self.loop.time(), worker))
 
-    def recorded(self, step: str, worker: Worker) -> None:
-        self.records.setdefault((step, worker), []).append(self.loop.time())
+    def recorded(self, task: str, step: str, worker: Worker) -> None:
+        self.records.setdefault((task, step, worker), []).append(self.loop.time())
 
     @property
     def alive(self) -> list[Worker]:
