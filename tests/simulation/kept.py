@@ -216,4 +216,18 @@ KEPT: dict[str, tuple[Program, Setting]] = {
         n("step", 1, value="text", seconds=7.3),
         _faults(Fault("front", 7), Fault("front", 10), mode="tasks", task="required"),
     ),
+    "an answer that is there waits until all branches are at rest": _in(
+        n(
+            "seq",
+            1,
+            n("background", 2),
+            n(
+                "group",
+                3,
+                n("attempt", 4, n("seq", 5, n("pass", 6), n("raise", 7))),
+                n("ask", 8, form="bool"),
+            ),
+        ),
+        _faults(mode="tasks", task="deferred"),
+    ),
 }

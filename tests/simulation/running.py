@@ -64,6 +64,8 @@ class Run:
         self.attempt = attempt
         self.program = program
         self.trace: list[Event] = []
+        self.unwound: list[Event] = []
+        """What it saw when its leg was over: nothing of that counts."""
         self.began: list[str] = []
         """Labels of the effects that began in this run."""
         self.closed = False
@@ -90,10 +92,10 @@ class Run:
         return json.dumps(value)
 
     def note(self, frame: Frame, label: str, event: str, value: Any) -> None:
-        """Something was seen. What a handler sees while it unwinds from a leg that is over does not count."""
-        is_over = getattr(self.ctx._leg, "_over", False)
-        if not self.closed and not self.worker.dead and not is_over:
-            self.trace.append((frame.branch, label, event, json.dumps(value)))
+        """Something was seen."""
+        if not self.closed and not self.worker.dead:
+            trace = self.unwound if getattr(self.ctx._leg, "_over", False) else self.trace
+            trace.append((frame.branch, label, event, json.dumps(value)))
 
     def saw(self, frame: Frame, label: str, event: str, value: Any) -> Any:
         """Something was seen that later steps of the branch depend on."""

@@ -122,6 +122,7 @@ class Turns(Opaque):
         if self._late is not None:
             self._late.cancel()  # Somebody came: look again whom to wait for.
             self._late = None
+        self.stir()  # Others may be on their way: nobody is told at once.
         if begin is None and name in self._journal.backlog:
             self.caught_up = False  # It may come late: something new went ahead of it.
             if name in self.given_up:
@@ -131,7 +132,6 @@ class Turns(Opaque):
                 self._begin(waiter)
             elif not self._is_to_be_cut(name):
                 self.arrive(name, value)
-        self.stir()
         return waiter
 
     def _is_to_be_cut(self, name: str) -> bool:
