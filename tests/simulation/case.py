@@ -158,6 +158,7 @@ async def _look_for_leftovers(happened: Happened) -> None:
             left.append("somebody who wants a round")
         left += [f"parked handler {key}" for key in flows.parking._legs]
     await world.close()
+    left += world.late
     await asyncio.sleep(1)
     here, gone = asyncio.current_task(), {effect.worker for effect in world.effects if world.overrun(effect)}
     for task in asyncio.all_tasks():

@@ -230,4 +230,8 @@ KEPT: dict[str, tuple[Program, Setting]] = {
         ),
         _faults(mode="tasks", task="deferred"),
     ),
+    "a worker that has stopped asks its store nothing more": _in(
+        n("step", 1, value="text", seconds=7.3),
+        Setting("tasks", "memory", options=(("task", "required"),), faults=(Fault("more", 7),), latency=0.04),
+    ),
 }

@@ -220,7 +220,7 @@ def _deterministic(happened: Happened) -> list[Violation]:
 
 def _uncatchable(happened: Happened) -> list[Violation]:
     for run in happened.world.runs:
-        for event in run.trace:
+        for event in (*run.trace, *run.unwound):
             if "StoreUnavailable" in event[3]:
                 return [Violation("uncatchable", f"the handler saw {event}")]
     return []

@@ -84,12 +84,14 @@ class FaultyStore:
 
     async def _call(self, name: str, method: Any, arguments: Any, keywords: Any) -> Any:
         began = self._worker.world.loop.time()
+        self._worker.asking += 1
         try:
             return await self._faulty(name, method, arguments, keywords)
         except StoreUnavailable:
             began = -9.0
             raise
         finally:
+            self._worker.asking -= 1
             world = self._worker.world
             if name in ("claim", "renew", "extend") and world.loop.time() - began > 1:
                 world.struggles(self._worker)

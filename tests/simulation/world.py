@@ -84,6 +84,8 @@ class Worker:
         self.died = float("inf")
         self.gone = world.loop.create_future()
         self.told_to_stop = float("inf")
+        self.asking = 0
+        """Calls to its store that have not ended."""
         self._stack = AsyncExitStack()
         self._ending: asyncio.Task[None] | None = None
         skew = world.setting.skews[number % 3]
@@ -122,6 +124,8 @@ class Worker:
 
     async def _end(self) -> None:
         await self._stack.aclose()
+        if self.asking and not any(map(self.world.overrun, self.world.effects)):
+            self.world.late.append(f"worker {self.number}, which has stopped and still asks its store")
         if self._store is not self.world.store:
             await self._store.close()
 
@@ -166,6 +170,8 @@ class World:
         self.store_away_until = -1.0
         self.struggled: list[tuple[float, Worker]] = []
         self.fired: list[str] = []
+        self.late: list[str] = []
+        """What workers left behind when they were told to stop."""
         self.version = program
         self._store_calls = 0
         self._renewals = 0

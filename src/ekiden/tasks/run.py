@@ -202,7 +202,7 @@ class Run:
             self._look_again = True
         elif self._looking is None or self._looking.done():
             self._look_again = False
-            self._looking = asyncio.create_task(self._look())
+            self._looking = self._runner.beside(self._look())
         else:
             self._look_again = True
 
@@ -248,7 +248,7 @@ class Run:
 
     def _tell(self) -> None:
         if self._telling is None or self._telling.done():
-            self._telling = asyncio.create_task(self._publish())
+            self._telling = self._runner.beside(self._publish())
 
     async def _publish(self) -> None:
         """Tell until there is nothing left to tell: questions at once, messages when it is their turn."""

@@ -9,8 +9,8 @@ import asyncio
 import contextlib
 import contextvars
 import logging
-from collections.abc import Awaitable, Callable, Collection
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -76,6 +76,8 @@ class Runner:
         self._runs: dict[str, Run] = {}
         self._promised = 0
         self._claiming: set[asyncio.Task[None]] = set()
+        self._beside: set[asyncio.Task[None]] = set()
+        """What runs look up and tell beside their legs."""
         self._foreign: set[str] = set()
         """Tasks whose tools are not here; a rolling upgrade has such for a while."""
         self._wake = asyncio.Event()
@@ -109,6 +111,8 @@ class Runner:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=grace)
+        if self._beside:
+            await asyncio.wait(set(self._beside), timeout=grace)
         await _end(ended[1:], grace)  # What they were asking the store is over, too.
         self._loops = []
         if self._unwatch is not None:
@@ -253,6 +257,13 @@ class Runner:
                     run.look_soon() if task_id in still else run.lose()
 
     # For the runs
+
+    def beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do something beside a leg. It may end later than that, but not after the runner has stopped."""
+        task = asyncio.create_task(work)
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
+        return task
 
     async def insist(self, work: Callable[[], Awaitable[T]]) -> T:
         """Try until the store can be reached. Nothing happens then if somebody took the task over."""
