@@ -234,4 +234,23 @@ KEPT: dict[str, tuple[Program, Setting]] = {
         n("step", 1, value="text", seconds=7.3),
         Setting("tasks", "memory", options=(("task", "required"),), faults=(Fault("more", 7),), latency=0.04),
     ),
+    "what a branch that was left behind did may come late": _in(
+        n(
+            "seq",
+            1,
+            _ASK,
+            n(
+                "gather",
+                2,
+                n("seq", 3, n("step", 4, value="text", seconds=0.0), n("raise", 5, loud=True)),
+                n(
+                    "seq",
+                    6,
+                    n("first", 7, n("afterwards", 8), n("step", 9, thread=True, **_SLOW), n("pass", 10)),
+                    n("step", 11, value="text", seconds=0.0),
+                ),
+            ),
+        ),
+        _faults(Fault("crash_store_before", 8)),
+    ),
 }

@@ -57,6 +57,8 @@ _PATIENCE: Final = 100
 
 _AFTERWARDS: Final = -1
 """The branch of steps that are run when the handler has returned."""
+_LEFT_BEHIND: Final = -3
+"""Whatever branches do meanwhile that the handler has left behind."""
 
 _OTHER_SLEEP: Final = (
     "%s did %s before, and is about to do %s instead, from now on. A sleep whose length changes with every "
@@ -127,7 +129,7 @@ class Leg(Performing, kw_only=True):
         """Run the `on_complete` steps. What they raise does not undo what the handler did."""
         for missing in self.journal.missing_steps():
             entry = self.journal.entries[missing]
-            if entry.branch != _AFTERWARDS and entry.kind != "cut":
+            if entry.branch >= 0 and entry.kind != "cut":
                 self._fail(self._vanished(missing, "it returned without it"))
         self._winding_up = True
         for step, key in self._afterwards:
@@ -507,6 +509,8 @@ class Leg(Performing, kw_only=True):
         """Which of the handler's tasks this is: the one that did the first thing which it does again, too."""
         if self._stretch.alone or (task := asyncio.current_task()) is self._main:
             return _AFTERWARDS if self._winding_up else 0
+        if self._winding_up:
+            return _LEFT_BEHIND
         branch = self._branches.get(task, UNKNOWN_BRANCH)
         if branch == UNKNOWN_BRANCH:
             entry = self.journal.entries.get(name)
