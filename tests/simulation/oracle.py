@@ -36,12 +36,19 @@ def judge(happened: Happened) -> list[Violation]:
     world = happened.world
     if not world.program.loose:
         found += _equal(happened)
-        if not world.setting.has(*BAD_DEPLOYS):
+        if not world.setting.has(*BAD_DEPLOYS) and not _asks_twice(happened):
             found += [*_ended_well(happened), *_deterministic(happened)]
             found += [*_as_pushed(happened), *_told(happened), *_forks(happened)]
         else:
             found += _accounted(happened)
     return found
+
+
+def _asks_twice(happened: Happened) -> bool:
+    """Where two versions came, each with a question before a known step, a round takes the step for gone."""
+    world = happened.world
+    asked = sum(kind in ("front", "between") for kind in world.fired)
+    return asked > 1 and dict(world.setting.options).get("task") != "required"
 
 
 _LASTING = ("answer", "value", "failure", "drawn", "chose", "left")
