@@ -1,6 +1,7 @@
 """One case: a program in a world, run to its end; what happened, for the oracle to judge."""
 
 import asyncio
+import inspect
 import logging
 import uuid
 import warnings
@@ -166,7 +167,7 @@ async def _look_for_leftovers(happened: Happened) -> None:
         name = str(getattr(task.get_coro(), "__qualname__", task))
         # A branch that its own program left waiting for another one is the author's.
         is_orphan = world.program.loud and name.startswith("Run.")
-        is_gone = owner is not None and (owner.dead or owner in gone)
+        is_gone = world.crashes and _never_began(task) if owner is None else owner.dead or owner in gone
         if task is not here and not is_gone and not is_orphan:
             left.append(f"task {name}")
     if not world.crashes and not gone:
@@ -181,6 +182,12 @@ async def _look_for_leftovers(happened: Happened) -> None:
         await world.store.tasks.forget(before=now)
         left += leftovers(world.store, now)
         await world.store.close()
+
+
+def _never_began(task: asyncio.Task[Any]) -> bool:
+    """Before Python 3.12 nobody knows whose such a task is; but the living begin theirs."""
+    coro = task.get_coro()
+    return inspect.iscoroutine(coro) and inspect.getcoroutinestate(coro) == inspect.CORO_CREATED
 
 
 # Around it
