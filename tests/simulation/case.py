@@ -55,6 +55,8 @@ class Fork:
     """What was replied to it at first."""
     began: list[str]
     """The effects that began in it at first."""
+    all_flips: frozenset[str] = frozenset()
+    """With those of the forks before it."""
     reply: dict[str, Any] = field(default_factory=dict)
     fresh: list[str] = field(default_factory=list)
     """The effects that began in the repeat."""
@@ -113,6 +115,7 @@ async def _repeat(happened: Happened, client: ModernClient, kind: str, at: int) 
         asked = next((r for a, r in client.history if r.get("requestState") == params["requestState"]), {})
         fork.flips = frozenset(_label(request) for request in asked.get("inputRequests", {}).values()) - {""}
         world.flips |= fork.flips
+        fork.all_flips = world.flips
         responses = {
             key: answer_to(world.seed, asked["inputRequests"][key], world.flips)
             for key in params["inputResponses"]

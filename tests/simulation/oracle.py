@@ -287,7 +287,7 @@ def _forks(happened: Happened) -> list[Violation]:
                 )
             )
         if fork.kind == "fork" and not claimed and not refused and not _races(happened):
-            pushed = _pushed(happened, world.version, world.flips)
+            pushed = _pushed(happened, world.version, fork.all_flips)
             if _text(happened, fork.reply) != _text(pushed):
                 found.append(
                     Violation("history", f"{_text(happened, fork.reply)} instead of {_text(pushed)}")
