@@ -270,8 +270,9 @@ class Leg(Performing, kw_only=True):
             waiter.future.cancel()  # A replay has kept a cancellation from it so far. From here on it counts.
         while True:
             try:
-                return await waiter.future
+                told = await waiter.future
             except asyncio.CancelledError:
+                self._hear(waiter)
                 if self._over:
                     raise
                 if waiter.is_told and waiter.is_known:
@@ -282,6 +283,13 @@ class Leg(Performing, kw_only=True):
                     self._cut(waiter, digest, step)
                     raise
                 waiter.future = self._loop.create_future()
+            else:
+                self._hear(waiter)
+                return told
+
+    def _hear(self, waiter: Waiter) -> None:
+        if self._turns is not None and self._turns.unheard == waiter.name:
+            self._turns.unheard = ""
 
     def _cancellations_due(self) -> int:
         """Cancellations that were kept from this task, and whose scopes have not ended meanwhile."""
@@ -332,7 +340,7 @@ class Leg(Performing, kw_only=True):
             about = "" if step is None else step.about
             self._remember(name, Entry("cut", digest, value, waiter.branch, about))
             # All this the handler hears of later than of the cut.
-            self.journal.move_to_the_end([*self.journal.backlog, *turns.untold()])
+            self.journal.move_to_the_end([turns.unheard, *self.journal.backlog, *turns.untold()])
         self._cut_step(waiter)
 
     # Effects that need nobody

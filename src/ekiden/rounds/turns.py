@@ -99,6 +99,8 @@ class Turns(Opaque):
     _told_at: list[float] = []
     """When the handler was told something."""
     _last: str = ""
+    unheard: str = ""
+    """What was told last, as long as its branch has not gone on."""
     _pace: asyncio.TimerHandle | None = None
 
     def __post_init__(self) -> None:
@@ -279,6 +281,8 @@ class Turns(Opaque):
 
     def is_next(self, name: str) -> bool:
         """Whether it is the turn of an effect that the journal knows."""
+        if self.unheard:
+            return False
         if not self.caught_up:
             for key in self._journal.backlog:
                 if key == name:
@@ -318,7 +322,7 @@ class Turns(Opaque):
         if waiter is None:
             return False  # It was cut meanwhile.
         waiter.is_told, waiter.value = True, value
-        self._last = name
+        self._last = self.unheard = name
         self._told_at.append(self._loop.time())
         if not waiter.future.done():
             waiter.future.set_result(value)
