@@ -253,4 +253,42 @@ KEPT: dict[str, tuple[Program, Setting]] = {
         ),
         _faults(Fault("crash_store_before", 8)),
     ),
+    "what is told in the pass in which a scope fires is heard before the cut": (
+        Program(
+            n(
+                "seq",
+                35,
+                n("background", 34),
+                n("ask", 1, form="bool", keyed=True),
+                n("ask", 6, form="bool"),
+                n("ask", 7, form="str"),
+                n(
+                    "group",
+                    33,
+                    n(
+                        "seq",
+                        28,
+                        n(
+                            "scope",
+                            9,
+                            n("step", 8, value="text", seconds=2.53),
+                            style="fail_after",
+                            seconds=0.5,
+                        ),
+                        n("ask", 10, form="sample", keyed=True),
+                    ),
+                    n("ask", 31, form="sample", keyed=True),
+                ),
+            )
+        ),
+        Setting(
+            mode="tasks",
+            store="sqlite",
+            workers=2,
+            options=(("task", "deferred"),),
+            faults=(Fault("store_away", 5, 0.7), Fault("double", 2, 5.0)),
+            latency=0.04,
+            pace=12.0,
+        ),
+    ),
 }
