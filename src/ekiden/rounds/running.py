@@ -142,10 +142,12 @@ class Running(Opaque):
         self._stretch = FirstStretch(loop)
         # The task is in no local variable: what a handler that began at once has raised leads to this frame.
         self._main = self._stretch.run(self._whole(handler), self.handler)
-        if BEGINS_AT_ONCE:
-            self._after_first_stretch()
-        else:
+        if not BEGINS_AT_ONCE:
             loop.call_soon(self._in_the_next_pass)
+        elif self._main.done():
+            self._on_done(self._main)
+        else:
+            self._after_first_stretch()
         if not self._is_settled:
             try:
                 await self._until_settled()
@@ -300,7 +302,9 @@ class Running(Opaque):
         if self._ending is not None and not main.cancelled() and not (self.parked and not self._over):
             self._dropped(main.exception())
         self._close()  # Branches that nobody waits for do nothing more.
-        self._settle()
+        self._is_settled = True
+        if self._settled is not None:
+            self._settle()
 
     def _dropped(self, error: BaseException | None) -> None:
         if error is None:

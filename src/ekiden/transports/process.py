@@ -93,6 +93,7 @@ class ProcessLink(ChannelLink):
             self._process.stdin.close()
         try:
             await self._end()
+            await asyncio.wait({self._reading}, timeout=_LAST_WORD_SECONDS)  # Its output ends a moment later.
         except asyncio.CancelledError:
             self._send(signal.SIGKILL)  # Nobody waits for it any more, and it is not to be left behind.
             raise
