@@ -209,4 +209,4 @@ async def test_what_is_no_web_page_is_declined_before_the_user_is_asked(
 ) -> None:
     answer = await Forms(Screen(), Terminal()).visit("shop", {"message": "Look", "url": "file:///etc/passwd"})
     assert answer == {"action": "decline"}
-    assert "This is no web page" in capsys.readouterr().err
+    assert "This is not a web page" in capsys.readouterr().err

@@ -117,29 +117,6 @@ async def test_a_branch_that_reads_first_is_waited_for() -> None:
     assert noted.count("save") == 1
 
 
-async def test_a_cut_step_that_a_failing_sibling_forestalls_is_not_missed() -> None:
-    async def tool(ctx: Context) -> str:
-        async def reads() -> None:
-            await asyncio.sleep(0.05)
-            await ctx.step(work, "long", 9)
-
-        async def fails() -> None:
-            await ctx.step(work, "short", 0.15)
-            raise ValueError("no")
-
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(reads())
-                group.create_task(fails())
-        except* ValueError:
-            pass
-        await ctx.elicit("ok?", bool)
-        return "went on"
-
-    assert await play(tool) == "went on"
-    assert sorted(noted) == ["long", "short"]
-
-
 async def test_a_step_runs_with_the_context_variables_of_its_own_branch() -> None:
     async def tool(ctx: Context) -> str:
         async def asks() -> str:

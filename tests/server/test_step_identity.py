@@ -94,8 +94,8 @@ def test_a_step_is_named_by_its_qualified_name_without_the_module() -> None:
 
 
 def test_the_words_about_a_step_say_where_it_is_and_shorten_its_arguments() -> None:
-    about = FunctionStep(charge, (5, "EUR", "x" * 1000, SecretStr("hunter2"), Order(number=7))).about
-    assert about.startswith(f"{__name__}.charge(5, 'EUR', 'xxx")
+    about = FunctionStep(charge, (5, "EUR", "a" * 1000, SecretStr("hunter2"), Order(number=7))).about
+    assert about.startswith(f"{__name__}.charge(5, 'EUR', 'aaa")
     assert f" at {Path(__file__).name}:" in about
     assert "hunter2" not in about
     assert len(about) < 300

@@ -28,7 +28,7 @@ def split_pair(word: str) -> tuple[str, str, bool]:
     """`name=value` or `name:=json`: the name, the text, and whether it is JSON."""
     name, equals, text = word.partition("=")
     if not equals or not name.rstrip(":"):
-        raise UsageError(f"{word!r} is no argument: write name=value, or name:=json")
+        raise UsageError(f"{word!r} is not an argument: write name=value, or name:=json")
     return name.removesuffix(":"), text, name.endswith(":")
 
 

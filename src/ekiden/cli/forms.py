@@ -129,7 +129,7 @@ class Forms:
         self._headline(server, params, f"It wants you to open a page of {_host(url)}:")
         self._screen.note(url)
         if not url.startswith(("http://", "https://")):
-            self._screen.note("This is no web page; the answer is no.", style="red")
+            self._screen.note("This is not a web page; the answer is no.", style="red")
             return {"action": "decline"}
         choices: list[Choice] = [
             ("open", f"Open {_host(url)} in the browser"),

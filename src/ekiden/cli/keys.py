@@ -19,7 +19,7 @@ def has_keys() -> bool:
 
 
 def check_keys() -> None:
-    """Find out now, not at the first question, that a key is no good."""
+    """Find out now, not at the first question, that a key cannot be used."""
     if has_keys():
         from ekiden.server.keys import find_keys
 

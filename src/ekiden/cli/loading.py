@@ -97,7 +97,7 @@ def _import_alone(path: Path) -> ModuleType:
     name = path.stem if path.stem not in sys.modules else f"ekiden_file_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise UsageError(f"{path} is no Python file")
+        raise UsageError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # Annotations are looked up here.
     try:

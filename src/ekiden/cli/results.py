@@ -118,7 +118,7 @@ def _save(screen: Screen, data: str, mime_type: str, tool: str, folder: Path) ->
     try:
         content = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
-        raise EkidenError(f"the tool's {mime_type or 'file'} is no base64") from None
+        raise EkidenError(f"the tool's {mime_type or 'file'} is not base64") from None
     kind = mime_type.partition(";")[0].strip().lower()
     ending = _ENDINGS.get(kind) or mimetypes.guess_extension(kind) or ".bin"
     stem = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in tool)
