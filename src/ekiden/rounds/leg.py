@@ -12,13 +12,13 @@ The laws:
    and remembers nothing, and whatever the handler returns or raises is dropped.
 6. All asks that are pending together end the leg together.
 
-How a leg begins and ends is in `running`, how a step is run in `performing`; what the handler does, effect by
-effect, is here.
+How a leg begins and ends is in `running`, how a step is run in `performing`, how an effect waits and is cut
+short in `waiting`; what the handler does, effect by effect, is here.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextvars import copy_context
 from functools import partial
 from threading import get_ident
@@ -26,10 +26,10 @@ from typing import Any, ClassVar, Final, NoReturn
 
 from ekiden.errors import MissingCapability, NonDeterminismError, UsageError
 from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer, declares, name_of
-from ekiden.rounds.journal import UNKNOWN_BRANCH, Entry
-from ekiden.rounds.performing import Performing, current_step, current_task
+from ekiden.rounds.journal import Entry
+from ekiden.rounds.performing import current_step
 from ekiden.rounds.running import Ended, NotRecalled, Restart, Step, Suspended, malformed
-from ekiden.rounds.turns import Waiter
+from ekiden.rounds.waiting import CUT, Waiting
 
 __all__ = [
     "BACKGROUND",
@@ -49,16 +49,8 @@ BACKGROUND: Final = "b:background"
 """The pause of a handler that wants to go on as a task."""
 
 _UNANSWERED: Final = object()
-_CUT: Final = object()
-"""What an effect is told that its handler cut short before: nothing."""
-
 _PATIENCE: Final = 100
 """A handler that swallows cancellation and goes on calling effects is blocked for ever after this many."""
-
-_AFTERWARDS: Final = -1
-"""The branch of steps that are run when the handler has returned."""
-_LEFT_BEHIND: Final = -3
-"""Whatever branches do meanwhile that the handler has left behind."""
 
 _OTHER_SLEEP: Final = (
     "%s did %s before, and is about to do %s instead, from now on. A sleep whose length changes with every "
@@ -72,7 +64,7 @@ _LONGEST_KEY: Final = 1000
 """Bytes. Databases do not index much longer ones."""
 
 
-class Leg(Performing, kw_only=True):
+class Leg(Waiting, kw_only=True):
     """One run of one handler. `run` it once; a parked one can be `resume`d."""
 
     capabilities: Mapping[str, Any]
@@ -89,12 +81,8 @@ class Leg(Performing, kw_only=True):
     style: str | None = None
     """How the handler asks: with effects (`asks`), or by itself (`manual`)."""
     _afterwards: tuple[tuple[Step, str | None], ...] = ()
-    _winding_up: bool = False
     _deaf: int = 0
     _counts: dict[str, tuple[int, asyncio.Task[Any] | None]] = {}
-    _branches: dict[asyncio.Task[Any] | None, int] = {}
-    _undelivered: dict[asyncio.Task[Any], int] = {}
-    """How many of its cancellations a replay has kept from a task."""
     waits: ClassVar[bool] = False
     """Whether a leg waits for answers that may come while it runs."""
 
@@ -150,7 +138,7 @@ class Leg(Performing, kw_only=True):
         if entry is not None:
             if entry.digest == ask.digest:
                 if entry.kind == "cut":
-                    return await self._turn(name, ask.digest, None, _CUT)
+                    return await self._turn(name, ask.digest, None, CUT)
                 value = self._known_answer(ask, entry)
                 if value is not _UNANSWERED:
                     if not self._stretch.alone:
@@ -226,7 +214,7 @@ class Leg(Performing, kw_only=True):
                 )
             )
         elif entry.kind == "cut" or not self._stretch.alone:
-            known = _CUT if entry.kind == "cut" else entry
+            known = CUT if entry.kind == "cut" else entry
             entry = await self._turn(name, step.digest, None, known, step)
         else:
             self.journal.backlog.pop(name, None)
@@ -250,98 +238,6 @@ class Leg(Performing, kw_only=True):
         """Refuse a new step at once where it stands for another one of its own branch."""
         if self.journal.backlog and (old := self._changed(self._branch_of(name))) is not None:
             self._fail(self._vanished(old, f"it is about to do step {name[2:]!r} ({step.about})"))
-
-    async def _turn(
-        self,
-        name: str,
-        digest: str,
-        begin: Callable[[int], None] | None,
-        value: Any = None,
-        step: Step | None = None,
-    ) -> Any:
-        """Wait until this effect is told its value. If the handler cuts it short, that is remembered."""
-        waiter = self._my_turns().wait(name, self._branch_of(name), begin, value)
-        # No local variable holds the task: what it raises leads to this frame.
-        undelivered = self._cancellations_due() if self._undelivered else 0
-        waiter.cancels = current_task().cancelling() - undelivered
-        if self._held:
-            self._look_at_held()
-        if undelivered and (value is _CUT or not self._has_value(waiter)):
-            waiter.future.cancel()  # A replay has kept a cancellation from it so far. From here on it counts.
-        while True:
-            try:
-                told = await waiter.future
-            except asyncio.CancelledError:
-                self._hear(waiter)
-                if self._over:
-                    raise
-                if waiter.is_told and waiter.is_known:
-                    self._keep_cancellation(waiter)
-                    return waiter.value
-                if not self._comes_too_early(waiter):
-                    self._undelivered.pop(current_task(), None)
-                    self._cut(waiter, digest, step)
-                    raise
-                waiter.future = self._loop.create_future()
-            else:
-                self._hear(waiter)
-                return told
-
-    def _hear(self, waiter: Waiter) -> None:
-        if self._turns is not None and self._turns.unheard == waiter.name:
-            self._turns.unheard = ""
-
-    def _cancellations_due(self) -> int:
-        """Cancellations that were kept from this task, and whose scopes have not ended meanwhile."""
-        return min(self._undelivered.get(current_task(), 0), current_task().cancelling())
-
-    def _has_value(self, waiter: Waiter) -> bool:
-        """Whether what this effect will be told is known, and only its turn has not come."""
-        if waiter.is_known:
-            return True
-        return waiter.begin is not None and waiter.name[:2] == "a:" and waiter.name[2:] in self.responses
-
-    def _keep_cancellation(self, waiter: Waiter) -> None:
-        self._is_suspect = True
-        self._undelivered[current_task()] = current_task().cancelling() - waiter.cancels
-
-    def _comes_too_early(self, waiter: Waiter) -> bool:
-        """Whether a replay cuts an effect that was not cut at first, or not yet: its timer ran ahead.
-
-        A replay waits where the first run did not: for its turn, and for scopes of other branches.
-        """
-        if not self._has_value(waiter):
-            return False
-        entry = self.journal.entries.get(waiter.name)
-        if entry is None or entry.kind != "cut":
-            self._keep_cancellation(waiter)
-            return True
-        cancels: int = entry.value[1]
-        if current_task().cancelling() - waiter.cancels < cancels:
-            return True  # An outer scope fired, too, and is late.
-        waiter.is_cancelled = True
-        return not self._my_turns().is_next(waiter.name)
-
-    def _cut(self, waiter: Waiter, digest: str, step: Step | None) -> None:
-        """The handler does not wait any more: it was cancelled by its timeout, a sibling, or itself."""
-        name = waiter.name
-        known = self.journal.entries.get(name)
-        self._asks.pop(name[2:], None)
-        self._pauses.pop(name, None)
-        self._my_turns().drop(name)
-        if known is None or known.kind != "cut":
-            turns = self._my_turns()
-            value = [
-                self._loop.time() - self._began,
-                current_task().cancelling() - waiter.cancels,
-                waiter.after,
-                turns.told_while(waiter),
-            ]
-            about = "" if step is None else step.about
-            self._remember(name, Entry("cut", digest, value, waiter.branch, about))
-            # All this the handler hears of later than of the cut.
-            self.journal.move_to_the_end([turns.unheard, *self.journal.backlog, *turns.untold()])
-        self._cut_step(waiter)
 
     # Effects that need nobody
 
@@ -393,7 +289,7 @@ class Leg(Performing, kw_only=True):
                 return False
             await self._turn(name, "", begin)
         elif entry.kind == "cut" or not self._stretch.alone:
-            await self._turn(name, "", None, _CUT if entry.kind == "cut" else None)
+            await self._turn(name, "", None, CUT if entry.kind == "cut" else None)
         self.journal.backlog.pop(name, None)
         if name in self.frontier and not self.fresh:
             self._freshen()
@@ -476,7 +372,7 @@ class Leg(Performing, kw_only=True):
                 self._fail(mixed_styles(self.handler))
             self.style = style
 
-    # Names, branches, and what is new
+    # Names
 
     def _name(self, space: str, key: str | None, derived: str) -> str:
         """The name of an effect: the author's, or its content and which of several identical ones it is.
@@ -506,60 +402,10 @@ class Leg(Performing, kw_only=True):
             )
         return f"{name}-{count + 1}"
 
-    def _find(self, name: str) -> Entry | None:
-        """The entry of an effect that has come up; one that was written between two legs has a branch now."""
-        entry = self.journal.find(name)
-        if entry is not None and entry.branch == UNKNOWN_BRANCH:
-            entry.branch = self._branch_of(name)
-        return entry
-
-    def _branch_of(self, name: str) -> int:
-        """Which of the handler's tasks this is: the one that did the first thing which it does again, too."""
-        if self._stretch.alone or (task := asyncio.current_task()) is self._main:
-            return _AFTERWARDS if self._winding_up else 0
-        if self._winding_up:
-            return _LEFT_BEHIND
-        branch = self._branches.get(task, UNKNOWN_BRANCH)
-        if branch == UNKNOWN_BRANCH:
-            entry = self.journal.entries.get(name)
-            branch = self._next_branch() if entry is None else entry.branch
-            self._branches[task] = branch
-        return branch
-
-    def _missing(self) -> Iterator[str]:
-        """What earlier legs did, and has not come up in this one, as far as a new step could stand for it.
-
-        That is a step. Where a replay has kept a cancellation from the handler, it is anything at all:
-        a scope or a `gather` that knows of the cancellation may have taken the handler another way.
-        """
-        yield from self.journal.missing_steps()
-        if self._is_suspect:
-            waiting, seen = self._my_turns().waiting, self.journal.seen
-            for name in (*self.journal.backlog, *(f"a:{key}" for key in self._open_questions())):
-                if name not in seen and name not in waiting:
-                    yield name
-
-    def _open_questions(self) -> Iterable[str]:
-        """The questions that the last leg ended with."""
-        return self.asked or ()
-
-    def _next_branch(self) -> int:
-        known = [entry.branch for entry in self.journal.entries.values()]
-        return 1 + max((0, *known, *self._branches.values()))
-
     def _forget(self) -> None:
-        if self._turns is not None:
-            self._undelivered.clear()
-            if self._holding is not None:
-                self._holding.cancel()
-        if self._branches:
-            for task in self._branches:
-                if task is not None and not task.done():
-                    task.cancel()  # Nobody waits for it, and its handler has ended.
-            self._branches.clear()
+        super()._forget()
         self._counts.clear()
         self._afterwards = ()
-        super()._forget()
 
     async def _refuse(self) -> NoReturn:
         """An effect after the end. A handler that catches even this is put to sleep, or it would spin."""
