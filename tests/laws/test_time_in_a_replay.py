@@ -300,3 +300,44 @@ async def test_nobody_waits_for_the_answer_to_a_question_that_was_reworded() -> 
         while asked.requests:
             asked = await after.retry(asked, {key: accept(True) for key in asked.requests})
     assert noted == ["a", "b", "c"]
+
+
+async def test_a_replay_waits_once_for_all_that_nobody_comes_to() -> None:
+    def version(words: str) -> Handler:
+        async def tool(ctx: Context) -> str:
+            await asyncio.gather(*(ctx.elicit(f"{words} {n}?", bool) for n in range(5)))
+            await ctx.elicit("more?", bool)
+            return "done"
+
+        return tool
+
+    before, after = (Client(serve(version(words))) for words in ("old", "new"))
+    asked = await before.ask("tool")
+    asked = await before.retry(asked, {key: accept(True) for key in asked.requests})
+    async with asyncio.timeout(3):
+        asked = await after.retry(asked, {key: accept(True) for key in asked.requests})
+    assert len(asked.requests) == 5
+
+
+async def test_a_question_that_was_cut_and_then_reworded_is_asked() -> None:
+    def version(words: str, seconds: float) -> Handler:
+        async def tool(ctx: Context) -> str:
+            async def asks() -> str:
+                try:
+                    async with asyncio.timeout(seconds):
+                        return str((await ctx.elicit(words, bool, key="k")).data)
+                except TimeoutError:
+                    return "not in time"
+
+            seen, _ = await asyncio.gather(asks(), ctx.step(work, "a", 0.3))
+            await ctx.elicit("more?", bool)
+            return seen
+
+        return tool
+
+    before, after = Client(serve(version("old?", 0.1))), Client(serve(version("new?", 60)))
+    asked = await before.ask("tool")
+    asked = await after.retry(asked, {key: accept(True) for key in asked.requests})
+    assert list(asked.requests) == ["k"]
+    assert await after.reply(asked, {"k": accept(True)}) == "True"
+    assert noted == ["a"]

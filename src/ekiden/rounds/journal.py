@@ -16,7 +16,7 @@ import msgspec
 
 from ekiden.opaque import Opaque
 
-__all__ = ["STEP", "UNKNOWN_BRANCH", "Entry", "Journal", "Kind", "fingerprint", "framed"]
+__all__ = ["LEFT_BEHIND", "STEP", "UNKNOWN_BRANCH", "Entry", "Journal", "Kind", "fingerprint", "framed"]
 
 Kind: TypeAlias = Literal["answer", "step", "failure", "cut", "again", "draw", "pause", "slept", "manual"]
 """`failure` is a step that raised; `cut` an effect that its handler cut short; `again` a step that is to be
@@ -28,6 +28,9 @@ STEP: Final = "s:"
 
 UNKNOWN_BRANCH: Final = -2
 """The branch of what was written down for a handler between two legs; it shows when it comes up."""
+
+LEFT_BEHIND: Final = -3
+"""The branch of whatever branches do that the handler has left behind, while `on_complete` steps are run."""
 
 _DIGEST_BYTES: Final = 9
 """72 bits: enough against accidents. A forged collision only harms the forger's own call."""
@@ -66,15 +69,17 @@ class Journal(Opaque):
     """The entries in order."""
 
     entries: dict[str, Entry] = {}
-    seen: set[str] = set()
-    """Keys of the entries that came up in this leg."""
     backlog: dict[str, None] = {}
     """Keys of the entries of earlier legs that the handler was not told of yet in this one, in order."""
+    seen: set[str] = set()
+    """Keys of the entries that came up in this leg."""
     unsaved: dict[str, Entry] = {}
     """Entries of this leg that no store knows yet, in order."""
 
-    def __post_init__(self) -> None:
-        self.backlog = dict.fromkeys(self.entries)
+    @classmethod
+    def of(cls, entries: dict[str, Entry]) -> "Journal":
+        """A journal of what earlier legs did."""
+        return cls(entries, dict.fromkeys(entries))
 
     def find(self, key: str) -> Entry | None:
         """The entry for `key`, which has now come up."""

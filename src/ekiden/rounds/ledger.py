@@ -242,6 +242,10 @@ class RoundMemory(Protocol):
         """What earlier owners of this round committed, in order. Claims the round; may end the leg."""
         ...
 
+    def is_sure(self) -> bool:
+        """Whether the round is certainly still ours; else `recall` finds out. Any thread may ask."""
+        ...
+
     async def commit(self, entries: Mapping[str, Entry]) -> None:
         """Remember a step as it ends, and the draws that led to it."""
         ...

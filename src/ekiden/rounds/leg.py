@@ -256,6 +256,8 @@ class Leg(Waiting, kw_only=True):
             self._remember(name, entry)
         else:
             self.journal.backlog.pop(name, None)
+            if self._held:
+                self._look_at_held()
         return entry.value
 
     async def pause(self, key: str | None = None) -> None:
@@ -320,7 +322,7 @@ class Leg(Waiting, kw_only=True):
     def _look_for_another_sleep(self, what: str) -> None:
         """Say so if a branch sleeps for another time than before: it may be another one in every round."""
         if f"d:{what}" not in self.journal.entries:
-            taken = self._branches.values()
+            taken = self._my_turns().branches.values()
             for old in self.journal.backlog:
                 if old.startswith("d:sleep-") and self.journal.entries[old].branch not in taken:
                     _log.warning(_OTHER_SLEEP, self.handler, old[2:], what)
@@ -342,9 +344,11 @@ class Leg(Waiting, kw_only=True):
         if remaining < SOON:
             self._awake(name, branch)
         else:
-            self._loop.call_later(remaining, self._awake, name, branch)
+            self._my_turns().alarms[name] = self._loop.call_later(remaining, self._awake, name, branch)
 
     def _awake(self, name: str, branch: int) -> None:
+        if self._turns is not None:
+            self._turns.alarms.pop(name, None)
         if self._turns is not None and not self._over and name in self._turns.waiting:
             self._remember(name, Entry("slept", "", None, branch))
             self._turns.arrive(name, None)

@@ -11,18 +11,30 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextvars import Context, ContextVar
 from typing import Any, Final
 
+from ekiden.opaque import Opaque
 from ekiden.rounds.journal import Entry
 from ekiden.rounds.ledger import RoundMemory
 from ekiden.rounds.running import Restart, Running, Step
 from ekiden.rounds.turns import Waiter
 
-__all__ = ["Performing", "current_step", "current_task", "raised"]
+__all__ = ["Performing", "current_memory", "current_step", "current_task", "raised"]
 
 _HOLD_SECONDS: Final = 1.0
 """How long a new step waits for another branch to come to a step of the journal. It may be busy with I/O."""
 
 current_step: ContextVar[str | None] = ContextVar("current_step", default=None)
 """The key of the step that the current task performs."""
+
+current_memory: ContextVar[RoundMemory | None] = ContextVar("current_memory", default=None)
+"""Who knows whether that step may still begin."""
+
+
+class Performance(Opaque):
+    """A step whose function runs right now."""
+
+    task: asyncio.Task[Any]
+    unwound: asyncio.Future[None] | None = None
+    """Set if it was cut short; done when it has ended."""
 
 
 class Performing(Running, kw_only=True):
@@ -39,10 +51,7 @@ class Performing(Running, kw_only=True):
     _held: tuple[tuple[Step, str, Context, int], ...] = ()
     """New steps that wait for other branches to come to what they did before."""
     _holding: asyncio.TimerHandle | None = None
-    _performing: dict[str, asyncio.Task[Any]] = {}
-    """Steps whose functions run right now."""
-    _unwinding: dict[str, asyncio.Future[None]] = {}
-    """Those of them that were cut short and have not ended yet."""
+    _performing: dict[str, Performance] = {}
     _saving: asyncio.Lock | None = None
     _is_suspect: bool = False
     """Whether a replay has kept a cancellation from the handler."""
@@ -93,6 +102,8 @@ class Performing(Running, kw_only=True):
         if self._held and missing is not None and not self._over:
             step, name, *_ = self._held[0]
             self._break(self._vanished(missing, f"it is about to do step {name[2:]!r} ({step.about})"))
+        elif self._held and not self._over:
+            self._look_at_held()
 
     def _step_done(self, task: asyncio.Task[None]) -> None:
         self._steps.discard(task)
@@ -106,14 +117,15 @@ class Performing(Running, kw_only=True):
         if not await self._may_begin(name):
             return
         current_step.set(f"{self.flow}:{name[2:]}")
-        self._performing[name] = current_task()
+        current_memory.set(self.memory)
+        self._performing[name] = Performance(current_task())  # No local variable: see `_turn`.
         try:
             entry = await self._ended(step, name)
         except GeneratorExit as error:
-            entry = step.failure(raised(error, self._performing[name]))
+            entry = step.failure(raised(error, self._performing[name].task))
         finally:
-            del self._performing[name]
-            if (unwound := self._unwinding.pop(name, None)) is not None:
+            unwound = self._performing.pop(name).unwound
+            if unwound is not None:
                 unwound.set_result(None)
         if entry is not None and unwound is None:
             entry.branch = branch
@@ -154,12 +166,19 @@ class Performing(Running, kw_only=True):
 
     async def _may_begin(self, name: str) -> bool:
         """Claim the round, and wait for steps that are being cut short: these two must not overlap."""
+        waited = False
         if self.memory is not None:
             known = await self.memory.recall()
             if not known.keys() <= self.journal.entries.keys():
                 self._break(Restart(known))
-        if self._unwinding:
-            await asyncio.wait(set(self._unwinding.values()))
+            if not self._over and any(e.kind != "answer" for e in self.journal.unsaved.values()):
+                waited = True
+                await self._save()  # What led here, draws above all: whoever takes over has the same step.
+        if unwinding := {each.unwound for each in self._performing.values() if each.unwound is not None}:
+            waited = True
+            await asyncio.wait(unwinding)
+        if waited and self.memory is not None and not self._over:
+            await self.memory.recall()  # The claim may have run out meanwhile.
         entry = self.journal.entries.get(name)
         return not self._over and (entry is None or entry.kind != "cut")
 
@@ -180,9 +199,9 @@ class Performing(Running, kw_only=True):
     def _cut_step(self, waiter: Waiter) -> None:
         """The handler does not wait for a step any more. If its function runs, it is cancelled."""
         self._held = tuple(held for held in self._held if held[1] != waiter.name)
-        if (task := self._performing.get(waiter.name)) is not None:
-            self._unwinding[waiter.name] = self._loop.create_future()
-            task.cancel()
+        if (performance := self._performing.get(waiter.name)) is not None:
+            performance.unwound = self._loop.create_future()
+            performance.task.cancel()
 
     def _remember(self, name: str, entry: Entry) -> None:
         if not self.fresh:

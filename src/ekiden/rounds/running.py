@@ -20,7 +20,7 @@ from ekiden.errors import InvalidParams, NonDeterminismError, UsageError
 from ekiden.opaque import Opaque
 from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer
 from ekiden.rounds.handler_task import BEGINS_AT_ONCE, FirstStretch
-from ekiden.rounds.journal import STEP, UNKNOWN_BRANCH, Entry, Journal
+from ekiden.rounds.journal import LEFT_BEHIND, STEP, UNKNOWN_BRANCH, Entry, Journal
 from ekiden.rounds.outcome import Outcome
 from ekiden.rounds.retry import Retry
 from ekiden.rounds.turns import Turns
@@ -272,7 +272,9 @@ class Running(Opaque):
             if error is not None:
                 raise _escaped(error)
             for key in self.journal.missing_steps() if self.journal.backlog else ():
-                if self.journal.entries[key].kind != "cut":  # Nobody waited for its end even then.
+                entry = self.journal.entries[key]
+                # For the end of these nobody waited even then.
+                if entry.kind != "cut" and entry.branch != LEFT_BEHIND:
                     raise self._vanished(key, "it returned without it")
             return main.result()
         finally:
@@ -281,7 +283,12 @@ class Running(Opaque):
 
     def _forget(self) -> None:
         """Let go of what refers back to us, so that nothing of a leg is left to the garbage collector."""
+        if self._turns is not None:
+            self._leave(self._turns)
         self._main = self._turns = self._ending = None
+
+    def _leave(self, turns: Turns) -> None:
+        """End what goes on although nobody waits for it any more."""
 
     async def stop(self) -> None:
         """Nobody waits for the outcome any more: cancel the handler, and let running steps end."""
@@ -293,8 +300,12 @@ class Running(Opaque):
         ):  # However often the caller is cancelled meanwhile: their claim is given back after.
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait(set(self._steps))
-        if self._main is not None:
-            await asyncio.wait({self._main}, timeout=self.unwind_seconds)
+        try:
+            if self._main is not None:
+                await asyncio.wait({self._main}, timeout=self.unwind_seconds)
+        finally:
+            if self._turns is not None:
+                self._leave(self._turns)
 
     def _on_done(self, main: asyncio.Task[Any]) -> None:
         if self._late is not None:

@@ -59,6 +59,8 @@ class Waiter(Opaque):
     is_told: bool = False
     is_cancelled: bool = False
     """Whether the handler has cut it, in a replay, before its turn to be cut."""
+    why: tuple[Any, ...] = ()
+    """What its cancellation said: anyio's scopes absorb only their own."""
 
 
 class Arrival(Opaque):
@@ -102,6 +104,12 @@ class Turns(Opaque):
     unheard: str = ""
     """What was told last, as long as its branch has not gone on."""
     _pace: asyncio.TimerHandle | None = None
+    alarms: dict[str, asyncio.TimerHandle] = {}
+    """The timers of sleeps, by name: none outlives its leg, which it would keep alive."""
+    branches: dict[asyncio.Task[Any] | None, int] = {}
+    """The handler's tasks besides its own, by the numbers that the journal knows them by."""
+    undelivered: dict[asyncio.Task[Any], tuple[int, tuple[Any, ...]]] = {}
+    """How many of its cancellations a replay has kept from a task, and what the last one said."""
 
     def __post_init__(self) -> None:
         self.caught_up = not self._journal.backlog
@@ -161,6 +169,8 @@ class Turns(Opaque):
         """The handler has cut this effect short."""
         self.waiting.pop(name, None)
         self._journal.backlog.pop(name, None)
+        if (alarm := self.alarms.pop(name, None)) is not None:
+            alarm.cancel()
         self._drop_guard()
         self.stir()
 
@@ -186,12 +196,17 @@ class Turns(Opaque):
         self._drop_guard()
         if self._pace is not None:
             self._pace.cancel()
+        for alarm in self.alarms.values():
+            alarm.cancel()
+        self.alarms.clear()
         for waiter in self.waiting.values():
             waiter.future.cancel()
         self.waiting.clear()
         self._arrived.clear()
 
     def _tick(self) -> None:
+        if self.undelivered:
+            self._forget_ended_scopes()
         if self._closed:
             self._ticking = False
         elif self._quiet < _IDLE_PASSES:
@@ -200,6 +215,14 @@ class Turns(Opaque):
         else:
             self._ticking = False
             self._next()
+
+    def _forget_ended_scopes(self) -> None:
+        """A cancellation that was kept from a task, and whose scope has ended since, is never delivered."""
+        for task, (kept, why) in list(self.undelivered.items()):
+            if (due := min(kept, task.cancelling())) == 0:
+                del self.undelivered[task]
+            else:
+                self.undelivered[task] = (due, why)
 
     def _next(self) -> None:
         """The handler is at rest: whose turn is it?"""
@@ -213,8 +236,8 @@ class Turns(Opaque):
             if self._tell(arrival.name, arrival.value):
                 self._went_ahead()
                 return
-        for name in self.waiting:
-            if self._is_to_be_cut(name):
+        for name, waiter in self.waiting.items():
+            if waiter.is_known and self._is_to_be_cut(name):
                 self._await_cut(name)
                 return
         self._at_rest()
@@ -275,8 +298,14 @@ class Turns(Opaque):
         self.go_on()
 
     def _give_up(self, name: str) -> None:
+        """Nobody has come for so long, neither to this effect nor to others that a turn waits for."""
         self._late = None
         self.given_up.add(name)
+        for key in self._journal.backlog:
+            if key in self.waiting:
+                break
+            if key[:2] in _TOLD:
+                self.given_up.add(key)
         self.go_on()
 
     def is_next(self, name: str) -> bool:
@@ -300,8 +329,9 @@ class Turns(Opaque):
 
     def _await_cut(self, name: str) -> None:
         """Only the handler can cut an effect. If it does not, it does not take the way of old."""
-        if self.waiting[name].is_cancelled:
-            self.waiting[name].future.cancel()  # It has cut it already, and waited for its turn.
+        waiter = self.waiting[name]
+        if waiter.is_cancelled:
+            waiter.future.cancel(*waiter.why)  # It has cut it already, and waited for its turn.
         elif self._guarded != name:
             self._drop_guard()
             self._guarded = name

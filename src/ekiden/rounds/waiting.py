@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from ekiden.rounds.journal import UNKNOWN_BRANCH, Entry
+from ekiden.rounds.journal import LEFT_BEHIND, UNKNOWN_BRANCH, Entry
 from ekiden.rounds.performing import Performing, current_task
 from ekiden.rounds.running import Step
-from ekiden.rounds.turns import Waiter
+from ekiden.rounds.turns import Turns, Waiter
 
 __all__ = ["CUT", "Waiting"]
 
@@ -21,17 +21,12 @@ CUT: Final = object()
 
 _AFTERWARDS: Final = -1
 """The branch of steps that are run when the handler has returned."""
-_LEFT_BEHIND: Final = -3
-"""Whatever branches do meanwhile that the handler has left behind."""
 
 
 class Waiting(Performing, kw_only=True):
     """The effects that a handler waits for, and its branches."""
 
     _winding_up: bool = False
-    _branches: dict[asyncio.Task[Any] | None, int] = {}
-    _undelivered: dict[asyncio.Task[Any], int] = {}
-    """How many of its cancellations a replay has kept from a task."""
 
     async def _turn(
         self,
@@ -42,18 +37,21 @@ class Waiting(Performing, kw_only=True):
         step: Step | None = None,
     ) -> Any:
         """Wait until this effect is told its value. If the handler cuts it short, that is remembered."""
-        waiter = self._my_turns().wait(name, self._branch_of(name), begin, value)
+        turns = self._my_turns()
+        waiter = turns.wait(name, self._branch_of(name), begin, value)
         # No local variable holds the task: what it raises leads to this frame.
-        undelivered = self._cancellations_due() if self._undelivered else 0
+        undelivered, why = self._cancellations_due(turns) if turns.undelivered else (0, ())
         waiter.cancels = current_task().cancelling() - undelivered
         if self._held:
             self._look_at_held()
         if undelivered and (value is CUT or not self._has_value(waiter)):
-            waiter.future.cancel()  # A replay has kept a cancellation from it so far. From here on it counts.
+            # A replay has kept a cancellation from it so far. From here on it counts.
+            waiter.future.cancel(*why)
         while True:
             try:
                 told = await waiter.future
-            except asyncio.CancelledError:
+            except asyncio.CancelledError as error:
+                waiter.why = error.args
                 self._hear(waiter)
                 if self._over:
                     raise
@@ -61,7 +59,7 @@ class Waiting(Performing, kw_only=True):
                     self._keep_cancellation(waiter)
                     return waiter.value
                 if not self._comes_too_early(waiter):
-                    self._undelivered.pop(current_task(), None)
+                    turns.undelivered.pop(current_task(), None)
                     self._cut(waiter, digest, step)
                     raise
                 waiter.future = self._loop.create_future()
@@ -73,9 +71,13 @@ class Waiting(Performing, kw_only=True):
         if self._turns is not None and self._turns.unheard == waiter.name:
             self._turns.unheard = ""
 
-    def _cancellations_due(self) -> int:
+    def _cancellations_due(self, turns: Turns) -> tuple[int, tuple[Any, ...]]:
         """Cancellations that were kept from this task, and whose scopes have not ended meanwhile."""
-        return min(self._undelivered.get(current_task(), 0), current_task().cancelling())
+        kept, why = turns.undelivered.pop(current_task(), (0, ()))
+        due = min(kept, current_task().cancelling())
+        if due:
+            turns.undelivered[current_task()] = (due, why)
+        return due, why
 
     def _has_value(self, waiter: Waiter) -> bool:
         """Whether what this effect will be told is known, and only its turn has not come."""
@@ -85,7 +87,8 @@ class Waiting(Performing, kw_only=True):
 
     def _keep_cancellation(self, waiter: Waiter) -> None:
         self._is_suspect = True
-        self._undelivered[current_task()] = current_task().cancelling() - waiter.cancels
+        kept = current_task().cancelling() - waiter.cancels
+        self._my_turns().undelivered[current_task()] = (kept, waiter.why)
 
     def _comes_too_early(self, waiter: Waiter) -> bool:
         """Whether a replay cuts an effect that was not cut at first, or not yet: its timer ran ahead.
@@ -111,7 +114,7 @@ class Waiting(Performing, kw_only=True):
         self._asks.pop(name[2:], None)
         self._pauses.pop(name, None)
         self._my_turns().drop(name)
-        if known is None or known.kind != "cut":
+        if known is None or known.kind != "cut" or known.digest != digest:
             turns = self._my_turns()
             value = [
                 self._loop.time() - self._began,
@@ -139,12 +142,13 @@ class Waiting(Performing, kw_only=True):
         if self._stretch.alone or (task := asyncio.current_task()) is self._main:
             return _AFTERWARDS if self._winding_up else 0
         if self._winding_up:
-            return _LEFT_BEHIND
-        branch = self._branches.get(task, UNKNOWN_BRANCH)
+            return LEFT_BEHIND
+        branches = self._my_turns().branches
+        branch = branches.get(task, UNKNOWN_BRANCH)
         if branch == UNKNOWN_BRANCH:
             entry = self.journal.entries.get(name)
             branch = self._next_branch() if entry is None else entry.branch
-            self._branches[task] = branch
+            branches[task] = branch
         return branch
 
     def _missing(self) -> Iterator[str]:
@@ -153,7 +157,9 @@ class Waiting(Performing, kw_only=True):
         That is a step. Where a replay has kept a cancellation from the handler, it is anything at all:
         a scope or a `gather` that knows of the cancellation may have taken the handler another way.
         """
-        yield from self.journal.missing_steps()
+        for step in self.journal.missing_steps():
+            if self.journal.entries[step].branch != LEFT_BEHIND:  # Nobody waited for those even then.
+                yield step
         if self._is_suspect:
             waiting, seen = self._my_turns().waiting, self.journal.seen
             for name in (*self.journal.backlog, *(f"a:{key}" for key in self._open_questions())):
@@ -166,16 +172,13 @@ class Waiting(Performing, kw_only=True):
 
     def _next_branch(self) -> int:
         known = [entry.branch for entry in self.journal.entries.values()]
-        return 1 + max((0, *known, *self._branches.values()))
+        return 1 + max((0, *known, *self._my_turns().branches.values()))
 
-    def _forget(self) -> None:
-        if self._turns is not None:
-            self._undelivered.clear()
-            if self._holding is not None:
-                self._holding.cancel()
-        if self._branches:
-            for task in self._branches:
-                if task is not None and not task.done():
-                    task.cancel()  # Nobody waits for it, and its handler has ended.
-            self._branches.clear()
-        super()._forget()
+    def _leave(self, turns: Turns) -> None:
+        if self._holding is not None:
+            self._holding.cancel()
+        for task in turns.branches:
+            if task is not None and not task.done():
+                task.cancel()  # Nobody waits for it, and its handler has ended.
+        turns.branches.clear()
+        turns.undelivered.clear()

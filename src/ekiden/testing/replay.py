@@ -72,7 +72,7 @@ class _Replayed:
         self.result: dict[str, Any] = {}
 
     def watch(self, leg: Leg) -> None:
-        leg.journal = Journal(dict(self._entries))
+        leg.journal = Journal.of(dict(self._entries))
         leg.trace = self.trace
 
 

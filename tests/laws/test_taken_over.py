@@ -1,0 +1,90 @@
+"""Whoever takes a round over begins what was begun, and ends as the first would have."""
+
+import asyncio
+from functools import partial
+from typing import Any
+
+import pytest
+
+from ekiden import Context
+from ekiden.stores.memory import MemoryStore
+from tests.laws import steps
+from tests.laws.driving import SHORT_LEASE, Client, Faulty, Handler, accept, serve, settled, soon
+from tests.laws.steps import noted
+
+YES = {"k": accept(True)}
+
+
+async def taken_over(handler: Handler, dying: Faulty, store: MemoryStore, after: float) -> str:
+    """The second round of a call is begun by one who dies, and done by another: what that came to."""
+    first, second = (Client(serve(handler, store=one, rounds=SHORT_LEASE)) for one in (dying, store))
+    asked = await first.ask("tool")
+    dead = asyncio.create_task(first.reply(asked, YES))
+    try:
+        await asyncio.sleep(after)
+        dying.away = True
+        return await second.reply(asked, YES)
+    finally:
+        dying.away = False  # Its ghost is told that it has lost the round.
+        dying.failures.clear()
+        await soon(dead)
+        await settled(1)
+
+
+@pytest.mark.parametrize("draw", ["uuid", "random", "now"])
+async def test_a_step_that_is_begun_again_has_what_was_drawn_for_it(draw: str) -> None:
+    keys: list[Any] = []
+
+    async def charge(order: str, ctx: Context) -> str:
+        keys.append((order, ctx.step_key))
+        if len(keys) == 1:
+            await asyncio.sleep(1)  # And meanwhile its process dies.
+        return order
+
+    async def tool(ctx: Context) -> str:
+        await ctx.elicit("pay?", bool, key="k")
+        order = str(getattr(ctx, draw)())
+        return await ctx.step(partial(charge, ctx=ctx), order, key="charge" if draw == "now" else None)
+
+    store = MemoryStore()
+    assert await taken_over(tool, Faulty(store), store, 0.1) == keys[0][0]
+    assert keys[0] == keys[1]
+
+
+async def test_what_was_left_behind_while_on_complete_ran_need_not_come_again() -> None:
+    async def tool(ctx: Context) -> str:
+        async def beside() -> None:
+            await asyncio.sleep(0.03)
+            await ctx.step(steps.quick, "beside")
+
+        await ctx.elicit("go on?", bool, key="k")
+        running.append(asyncio.create_task(beside()))
+        ctx.on_complete(steps.lasting, "bill", 0.1)
+        return "done"
+
+    running: list[asyncio.Task[None]] = []
+    store = MemoryStore()
+    dying = Faulty(store)
+    dying.failures = {"finish": 1000, "renew": 1000}
+    assert await taken_over(tool, dying, store, 0.3) == "done"
+    assert noted == ["begin bill", "begin beside", "end beside", "end bill"]
+
+
+async def test_an_on_complete_step_begins_again_although_what_was_left_behind_is_late() -> None:
+    """Its branch reads for longer than a new step waits for others."""
+
+    async def tool(ctx: Context) -> str:
+        async def beside() -> None:
+            await asyncio.sleep(0.05 if not running else 1.3)
+            await ctx.step(steps.quick, "beside")
+
+        await ctx.elicit("go on?", bool, key="k")
+        left = asyncio.create_task(beside())
+        await asyncio.sleep(0)
+        running.append(left)
+        ctx.on_complete(steps.lasting, "bill", 0.4 if len(running) == 1 else 0.0)
+        return "done"
+
+    running: list[asyncio.Task[None]] = []
+    store = MemoryStore()
+    assert await taken_over(tool, Faulty(store), store, 0.2) == "done"
