@@ -2,18 +2,16 @@
 
 import asyncio
 import json
-import sqlite3
 import sys
 import tempfile
 import time
 from pathlib import Path
 from statistics import median
 
+from bench.raw_commits import VALUE, raw
 from ekiden.rounds.journal import Entry
 from ekiden.stores.sqlite import SQLiteStore
 from ekiden.testing.task_contract import new_record
-
-_VALUE = "x" * 1000
 
 
 async def ours(folder: Path, count: int) -> float:
@@ -24,25 +22,9 @@ async def ours(folder: Path, count: int) -> float:
     taken: list[float] = []
     for number in range(count):
         began = time.perf_counter()
-        await store.tasks.append("task", held.fence, {f"s:{number}": Entry("step", "digest", _VALUE, 0)})
+        await store.tasks.append("task", held.fence, {f"s:{number}": Entry("step", "digest", VALUE, 0)})
         taken.append(time.perf_counter() - began)
     await store.close()
-    return median(taken)
-
-
-def raw(folder: Path, count: int) -> float:
-    connection = sqlite3.connect(folder / "raw.db", isolation_level=None)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("CREATE TABLE entries (key TEXT, entry BLOB)")
-    taken: list[float] = []
-    for number in range(count):
-        began = time.perf_counter()
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute("INSERT INTO entries VALUES (?, ?)", (f"s:{number}", _VALUE.encode()))
-        connection.execute("COMMIT")
-        taken.append(time.perf_counter() - began)
-    connection.close()
     return median(taken)
 
 
@@ -50,7 +32,7 @@ def main() -> None:
     pairs: list[tuple[float, float]] = []
     for _ in range(int(sys.argv[1])):
         with tempfile.TemporaryDirectory(dir=".cache") as folder:
-            pairs.append((asyncio.run(ours(Path(folder), 300)), raw(Path(folder), 300)))
+            pairs.append((asyncio.run(ours(Path(folder), 300)), median(raw(Path(folder), 300))))
     print(json.dumps({"ours": [one for one, _ in pairs], "raw": [other for _, other in pairs]}))
 
 

@@ -44,9 +44,16 @@ def has_newer() -> bool:
     return True
 
 
-def versions() -> dict[str, dict[str, str]]:
-    """The packages that matter, by contestant; a missing one is a failure, as is another Python."""
-    found = {name: _versions(name, contestant) for name, contestant in CONTESTANTS.items()}
+def versions(*, everything: bool) -> dict[str, dict[str, str]]:
+    """The packages that matter, by contestant; a missing one is a failure, as is another Python.
+
+    Where not everything is measured, an environment may be missing: whoever needs it says so.
+    """
+    found = {
+        name: _versions(name, contestant)
+        for name, contestant in CONTESTANTS.items()
+        if everything or contestant.exists
+    }
     if has_newer():
         for name, contestant in CONTESTANTS.items():
             if contestant.newer:

@@ -39,6 +39,8 @@ class Plan:
     """How often ours and theirs take turns where wall time is measured, as for clients."""
     calls: int = 300
     """Sequential calls of a client in one such turn."""
+    rows: int = 1_000_000
+    """Tasks in a store that has very many."""
 
 
 @dataclass(frozen=True)

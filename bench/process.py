@@ -16,6 +16,12 @@ def cpu_seconds(pid: int) -> float:
     return (int(after_name[11]) + int(after_name[12])) / _TICKS
 
 
+def cpu_seconds_of_ended_children(pid: int) -> float:
+    """The same for the children of the process that have ended, and theirs."""
+    after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(after_name[13]) + int(after_name[14])) / _TICKS
+
+
 def rss_megabytes(pid: int) -> float:
     """Resident memory as of now."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():

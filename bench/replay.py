@@ -98,7 +98,7 @@ async def _full_journal(handler: Handler, count: int) -> dict[str, Entry]:
 async def _run_leg(handler: Handler, count: int, entries: dict[str, Entry], responses: dict[str, Any]) -> Any:
     leg = Leg(
         "bench",
-        Journal(entries),
+        Journal.of(entries),
         responses=responses,
         capabilities={"elicitation": {"form": {}}},
         now=time.time,

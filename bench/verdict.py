@@ -36,6 +36,11 @@ def at_most(what: str, ratios: list[float], of: str, floor: float) -> Verdict:
     return Verdict(what, f"{spread(ratios)} of {of}", f"at most {floor:.2f}", median(ratios) <= floor)
 
 
+def at_least(what: str, ratios: list[float], of: str, floor: float) -> Verdict:
+    """The verdict on ratios whose median must not be below the floor; `of` is told with its `x` or `of`."""
+    return Verdict(what, f"{spread(ratios)} {of}", f"at least {floor:.4g}", median(ratios) >= floor)
+
+
 def spread(ratios: list[float]) -> str:
     """The median, and the lowest and the highest."""
     digits = 2 if median(ratios) < 2 else 1

@@ -8,7 +8,6 @@ application on the uvicorn of the others, and not as `Server.run` does. With `--
 import asyncio
 import signal
 import tempfile
-import time
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +15,7 @@ import uvloop
 from pydantic import BaseModel
 
 from bench.apps.serving import arguments, serve
+from bench.apps.task_tools import add_task_tools, give
 from bench.apps.tools import tools
 from ekiden import CallNext, Context, Outcome, Request, Server
 
@@ -41,15 +41,10 @@ async def survey(rounds: int, ctx: Context) -> str:
     return f"{rounds} guests"
 
 
-async def empty() -> str:
-    """Do nothing, and say when."""
-    return str(time.monotonic_ns())
-
-
-async def waits(ctx: Context) -> str:
-    """Ask, and say when it went on."""
-    await ctx.elicit("Go on?", bool)
-    return str(time.monotonic_ns())
+async def pay(amount: int, ctx: Context) -> str:
+    """Ask the user, and take a step: the round with the answer is recorded in the store."""
+    answer = await ctx.elicit(f"Pay {amount}?", Confirm)
+    return f"Paid {await ctx.step(give, amount)}." if answer.data and answer.data.ok else "Not paid."
 
 
 async def work(server: Server) -> None:
@@ -81,8 +76,8 @@ def main() -> None:
     for tool in tools(options.tools, (confirm, survey)):
         server.add_tool(tool)
     if options.store:
-        server.add_tool(empty, task="required")
-        server.add_tool(waits, task="required")
+        add_task_tools(server)
+        server.add_tool(pay)
     if options.no_tasks:
         server.leave_tasks()
     if options.worker:

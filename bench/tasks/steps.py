@@ -1,0 +1,85 @@
+"""Tasks of one step: on Postgres against DBOS, on SQLite against raw commits."""
+
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Final
+
+from bench.measure import Plan
+from bench.script import run_script
+from bench.servers import cores
+from bench.tasks.serving import AT_ONCE, per_second, serving
+from bench.tasks.stores import new_database, postgres, sqlite_file
+from bench.verdict import Tell, Verdict, at_least, table
+
+_TIMES_DBOS: Final = 5.0
+_BASE_OF_COMMITS: Final = 0.34
+"""Tasks per raw commit when the floor was set: the median of 22 turns on a busy machine (0.17 to 0.50)."""
+_OF_COMMITS: Final = 2 * _BASE_OF_COMMITS
+_COMMITS: Final = 1000
+_POSTGRES, _DBOS, _SQLITE, _RAW = "ekiden postgres", "dbos postgres", "ekiden sqlite", "raw SQLite commits"
+
+
+@dataclass
+class Steps:
+    """What was found: tasks, workflows or commits per second, turn by turn."""
+
+    per_second: dict[str, list[float]] = field(default_factory=dict)
+
+    def verdicts(self) -> list[Verdict]:
+        what = f"tasks of one step, {AT_ONCE} at a time, on"
+        return [
+            at_least(f"{what} Postgres", self._ratios(_POSTGRES, _DBOS), "x DBOS", _TIMES_DBOS),
+            at_least(f"{what} SQLite", self._ratios(_SQLITE, _RAW), "of raw commits", _OF_COMMITS),
+        ]
+
+    def _ratios(self, ours: str, theirs: str) -> list[float]:
+        pairs = zip(self.per_second[ours], self.per_second[theirs], strict=True)
+        return [one / other for one, other in pairs]
+
+    def render(self) -> str:
+        rows = [(name, f"{median(found):,.0f}") for name, found in self.per_second.items()]
+        return (
+            f"Tasks of one step: {AT_ONCE} at a time, wall time. Ours go over HTTP, as the empty ones do; "
+            "DBOS runs its workflows in process, on the core that our server has in its turn. Both are on "
+            "one Postgres that waits for the disk, each with a database of its own. A raw commit is one row "
+            "to a SQLite file (WAL, synchronous=FULL), one after the other.\n\n"
+            + table(("what", "per second"), rows)
+        )
+
+
+def measure_steps(plan: Plan, tell: Tell) -> Steps:
+    """Measure the section: ours and the others in turns."""
+    found = Steps()
+    with postgres() as database:
+        store, theirs = new_database(database), database.new_database()
+        for turn in range(plan.repeats):
+            figures = {_POSTGRES: _ours(store, 2 * plan.calls), _DBOS: _dbos(theirs, plan.calls)}
+            figures |= _beside_commits(2 * plan.calls)
+            for name, figure in figures.items():
+                found.per_second.setdefault(name, []).append(figure)
+                tell(f"tasks of one step {turn + 1}/{plan.repeats} {name:20} {figure:8,.0f} per second")
+    return found
+
+
+def _ours(store: str, count: int) -> float:
+    with serving("--store", store) as server:
+        return per_second(server, "steps", count)
+
+
+def _beside_commits(count: int) -> dict[str, float]:
+    """Tasks on SQLite, and raw commits right before and after them: a disk is not always as fast."""
+    before = _raw()
+    with sqlite_file() as store:
+        ours = _ours(store, count)
+    return {_SQLITE: ours, _RAW: (before + _raw()) / 2}
+
+
+def _dbos(url: str, count: int) -> float:
+    script = ("dbos", "bench.clients.dbos_workflows", url, str(count), str(AT_ONCE))
+    figure: float = run_script(*script, core=cores()[0])["per_second"]
+    return figure
+
+
+def _raw() -> float:
+    figure: float = run_script("ekiden", "bench.raw_commits", str(_COMMITS))["per_second"]
+    return figure
