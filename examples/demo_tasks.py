@@ -1,7 +1,7 @@
 """A refund: two questions by rounds, then a task with a question in it, and its worker is killed on the way.
 
 One process serves `examples/returns.py`, three run its tasks: on one SQLite file, and then on a Postgres that
-is started for it, where this machine has one. The worker that pays the money back is killed with -9.
+is started for it. The worker that pays the money back is killed with -9.
 """
 
 import asyncio
@@ -125,11 +125,8 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         await demo("SQLite, four processes on one file", f"sqlite:///{folder}/returns.db")
     sys.path.insert(0, str(ROOT))
-    from tests.postgres import binaries, running_postgres
+    from scripts.postgres import running_postgres
 
-    if binaries() is None:
-        print("\nThere is no Postgres on this machine, so that part is left out.")
-        return
     async with AsyncExitStack() as stack:
         url = stack.enter_context(running_postgres()).new_database()
         print("\n$ ekiden store migrate postgresql://...")

@@ -1,1 +1,1 @@
-"""What the Makefile calls; not part of the package."""
+"""What the Makefile, the tests, the benchmark and the examples need around them; not part of the package."""

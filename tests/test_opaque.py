@@ -21,12 +21,12 @@ async def _send(_event: Any) -> None:
 
 
 def _journal() -> Journal:
-    return Journal({"a:word": Entry("answer", "", SECRET, 0)})
+    return Journal.of({"a:word": Entry("answer", "", SECRET, 0)})
 
 
 HOLDERS = [
     _journal(),
-    Journal({"a:word": Entry("answer", "", SECRET, 0)}),
+    Journal.of({"a:word": Entry("answer", "", SECRET, 0)}),
     Leg("Tool 'pay'", _journal(), {"word": SECRET}, None, capabilities={}, now=lambda: 0.0),
     RoundClaim(Once(MemoryStore(), lambda: 0.0, lease=1.0, keep=1.0), "flow.1", SECRET, {"word": SECRET}),
     Reply(_send, {b"authorization": SECRET.encode()}, 1.0),

@@ -38,6 +38,7 @@ PUBLIC = [
     "ServerError",
     "SessionLimits",
     "StepFailed",
+    "StoreRefused",
     "StoreUnavailable",
     "Task",
     "TaskHandle",

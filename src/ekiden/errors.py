@@ -16,6 +16,7 @@
     ├── TransportError           the connection failed: nothing is wrong with the message
     │   └── TooMuch              the peer sends more than is taken of it
     ├── StoreUnavailable         the store cannot be reached or written to right now: nothing was changed
+    ├── StoreRefused             the store cannot keep this value, now or later: nothing was changed
     ├── StepFailed               a step raised, now or in an earlier round: catch it as you would the original
     └── ToolError                raised by a tool's author: the text is shown to the model
 
@@ -39,6 +40,7 @@ __all__ = [
     "ProtocolError",
     "RegistrationError",
     "StepFailed",
+    "StoreRefused",
     "StoreUnavailable",
     "TooMuch",
     "ToolError",
@@ -84,6 +86,10 @@ class TransportError(EkidenError):
 
 class TooMuch(TransportError):
     """The peer sent more than is taken of it: a message, a line, a head or a stream is too large."""
+
+
+class StoreRefused(EkidenError):
+    """The store cannot keep a value, however often it is tried: it is too large, or no column takes it."""
 
 
 class StoreUnavailable(EkidenError):

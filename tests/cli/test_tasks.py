@@ -1,5 +1,6 @@
 """`ekiden worker`, `ekiden tasks`, `ekiden store`, and a call that becomes a task."""
 
+import asyncio
 import contextlib
 import json
 import re
@@ -8,8 +9,15 @@ import sqlite3
 import subprocess
 from pathlib import Path
 
+import pytest
+
+from ekiden.stores.sqlite import SQLiteStore
+from ekiden.tasks.record import TaskRecord
+from ekiden.testing.task_contract import new_record
+
 from .driving import EKIDEN, PATIENCE, ekiden, environment
 
+SLOW = str(Path(__file__).parent / "servers" / "slow.py")
 RETURNS = str(Path(__file__).parent.parent.parent / "examples" / "returns.py")
 ANSWERS = ["--answer", "sure=true", "--answer", "why=late", "--answer", "boss=true"]
 
@@ -97,6 +105,42 @@ def test_a_worker_runs_what_a_server_only_took_and_hands_over_when_it_is_stopped
         said = worker.communicate(timeout=PATIENCE)[1]
     assert worker.returncode == 0
     assert f"process {worker.pid}: pay back" in said
+
+
+@pytest.mark.parametrize(("grace", "is_enough"), [("60", True), ("0.3", False)])
+def test_a_worker_that_is_stopped_gives_running_steps_its_grace(
+    tmp_path: Path, grace: str, is_enough: bool
+) -> None:
+    store = SQLiteStore(tmp_path / "tasks.db")
+    record = new_record(audience="slow", tool="slow", arguments={"seconds": 3.0}, ttl=None)
+    asyncio.run(_keep(store, record))
+    worker = subprocess.Popen(
+        [*EKIDEN, "worker", SLOW, "--store", f"sqlite:///{tmp_path}/tasks.db", "--grace", grace],
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert worker.stderr is not None
+        while "begins" not in (line := worker.stderr.readline()):
+            assert line, "the worker ended"
+    finally:
+        worker.send_signal(signal.SIGTERM)
+        said = worker.communicate(timeout=PATIENCE)[1]
+    assert ("has ended" in said) is is_enough
+    assert ("has not come to a rest within 0.3 s" in said) is not is_enough
+    assert asyncio.run(_steps(SQLiteStore(tmp_path / "tasks.db"))) == is_enough
+
+
+async def _keep(store: SQLiteStore, record: TaskRecord) -> None:
+    await store.tasks.insert(record, {})
+    await store.close()
+
+
+async def _steps(store: SQLiteStore) -> int:
+    entries = await store.tasks.entries("task")
+    await store.close()
+    return len(entries)
 
 
 def test_neither_server_nor_worker_starts_on_a_store_of_a_newer_version(tmp_path: Path) -> None:

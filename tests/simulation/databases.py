@@ -14,7 +14,6 @@ from ekiden.stores.postgres import PostgresStore
 __all__ = ["Database", "begin", "current", "in_use"]
 
 _TABLES = ("ekiden_rounds", "ekiden_round_steps", "ekiden_journals", "ekiden_tasks", "ekiden_task_entries")
-_QUEUE = ("procrastinate_events", "procrastinate_jobs", "procrastinate_workers")
 _PATIENCE = 20.0
 _OTHERS = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 
@@ -33,11 +32,11 @@ class Database:
         while self._rows(f"SELECT pg_terminate_backend(pid) {_OTHERS}"):
             assert time.monotonic() < deadline, "somebody stays connected to the simulated database"
             time.sleep(0.001)
-        for table in (*_TABLES, *_QUEUE):
+        for table in _TABLES:
             self._connection.execute(f"DELETE FROM {table}".encode())
 
     def leftovers(self, now: float) -> list[str]:
-        """Claims that someone holds, and rows. Jobs are none: they go by the clock of the database."""
+        """Claims that someone holds, and rows."""
         held = f"SELECT id FROM ekiden_rounds WHERE outcome IS NULL AND leased_until > {now}"
         found = [f"claim {row[0]}" for row in self._rows(held)]
         for table in _TABLES:

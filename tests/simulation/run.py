@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from tests.postgres import running_postgres
+from scripts.postgres import running_postgres
 from tests.simulation import databases
 from tests.simulation.case import happen
 from tests.simulation.faults import CRASHES, DEPLOYS, Setting, draw_setting

@@ -7,6 +7,7 @@ it is, and into results by name, so that results of two runs can be compared.
 
 import asyncio
 import json
+import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -111,6 +112,8 @@ class Run:
     async def run(self, node: Node, frame: Frame, at: str) -> Any:
         asyncio.current_task().owner = self.worker  # type: ignore[union-attr]  # Who made it is not known of every task.
         if self.worker.dead:
+            if isinstance(sys.exc_info()[1], GeneratorExit):
+                raise GeneratorExit  # Its remains are thrown away, perhaps while another case runs.
             await asyncio.get_running_loop().create_future()  # A dead process does nothing more.
         does: Callable[..., Coroutine[Any, Any, Any]] = getattr(self, f"on_{node.kind}")
         return await does(node, frame, at)

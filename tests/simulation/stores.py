@@ -5,6 +5,7 @@ import contextvars
 import functools
 import inspect
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,13 +24,22 @@ __all__ = ["FaultyStore", "leftovers", "new_store"]
 
 
 class _Inline:
-    """In place of the thread that writes: its work is done in the loop."""
+    """In place of the threads that write and read: their work is done in the loop."""
 
-    def submit(self, work: Callable[[], None]) -> None:
+    def submit(self, work: Callable[..., Any], *arguments: Any) -> "Future[Any]":
         # In a context of nobody: what was handed to the disk is written, whoever dies meanwhile.
-        asyncio.get_running_loop().call_soon(work, context=contextvars.Context())
+        future: Future[Any] = Future()
+        context = contextvars.Context()
+        asyncio.get_running_loop().call_soon(self._run, future, work, arguments, context=context)
+        return future
 
-    def shutdown(self) -> None:
+    def _run(self, future: "Future[Any]", work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        try:
+            future.set_result(work(*arguments))
+        except BaseException as error:
+            future.set_exception(error)
+
+    def rest(self) -> None:
         pass
 
 
@@ -48,7 +58,7 @@ def new_store(kind: str, folder: Path | None = None) -> Any:
         return PostgresStore(databases.current().url)
     assert folder is not None
     store: Any = SQLiteStore(folder / "store.db", synchronous="NORMAL")
-    store._file._thread = _Inline()
+    store._file._writes = store._file._scans = _Inline()
     store.tasks._wake = _NoSockets()
     return store
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.postgres import needs_postgres, running_postgres
+from scripts.postgres import running_postgres
 from tests.simulation import databases
 from tests.simulation.run import MODES_WITH_STORE, Tally, run_seed
 
@@ -18,7 +18,6 @@ def database() -> Iterator[None]:
 
 
 @pytest.mark.slow
-@needs_postgres
 @pytest.mark.usefixtures("database")
 @pytest.mark.xdist_group("simulated postgres")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

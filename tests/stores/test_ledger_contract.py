@@ -10,12 +10,13 @@ import pytest
 
 from ekiden.rounds.journal import Entry
 from ekiden.rounds.ledger import Claimed, Ledger, encode_entry
-from ekiden.stores import postgres_schema, sqlite_schema
+from ekiden.stores import sqlite_schema
 from ekiden.stores.memory import MemoryStore
 from ekiden.stores.postgres import PostgresStore
+from ekiden.stores.postgres import schema as postgres_schema
 from ekiden.stores.sqlite import SQLiteStore
 from ekiden.testing import LedgerContract
-from tests.postgres import Postgres
+from scripts.postgres import Postgres
 
 
 class TestMemory(LedgerContract):
@@ -105,3 +106,27 @@ async def test_a_database_from_before_entries_had_an_order_is_brought_up_to_date
     await store.migrate()
     await check_kept(store)
     await store.close()
+
+
+async def test_many_expired_rounds_go_some_at_a_time_and_wait_for_nobody(database: str) -> None:
+    rounds = "INSERT INTO ekiden_rounds SELECT n::text, 'h', 1, 0, n, '' FROM generate_series(1, 2500) AS n"
+    steps = "INSERT INTO ekiden_round_steps (round_id, digest, key, entry)"
+    store = PostgresStore(database)
+    with psycopg.connect(database) as holder, psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("TRUNCATE ekiden_rounds, ekiden_round_steps, ekiden_journals")
+        connection.execute(rounds)
+        connection.execute(f"{steps} SELECT id, '', '', '' FROM ekiden_rounds".encode())
+        connection.execute(
+            "INSERT INTO ekiden_journals SELECT n::text, '', n FROM generate_series(1, 2500) AS n"
+        )
+        holder.execute("SELECT 1 FROM ekiden_rounds WHERE id = '2000' FOR UPDATE")
+        await store.purge(now=2400.5)
+        await store.close()
+        assert _ids(connection, "ekiden_journals") == set(range(2401, 2501))
+        assert _ids(connection, "ekiden_rounds") == {2000, *range(2401, 2501)}
+        kept = connection.execute("SELECT count(*) FROM ekiden_round_steps").fetchone()
+        assert kept == (101,)
+
+
+def _ids(connection: "psycopg.Connection[tuple[str]]", table: str) -> set[int]:
+    return {int(row[0]) for row in connection.execute(f"SELECT id FROM {table}".encode())}

@@ -159,7 +159,7 @@ async def test_a_store_without_sockets_works(place: tuple[str, Path]) -> None:
     folder.write_text("in the way")
     store = SQLiteStore(path)
     end = store.tasks.watch(lambda _: None)
-    assert await store.tasks.next_due("a server") is None
+    assert await store.tasks.next_due("a server", ()) is None
     end()
     await store.close()
     assert folder.read_text() == "in the way"

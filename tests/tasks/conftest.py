@@ -12,13 +12,11 @@ import pytest
 from ekiden.stores.memory import MemoryStore
 from ekiden.stores.postgres import PostgresStore
 from ekiden.stores.sqlite import SQLiteStore
-from tests.postgres import Postgres, needs_postgres, running_postgres
+from scripts.postgres import Postgres, running_postgres
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Generator[Postgres, None, None]:
-    if needs_postgres.args[0]:
-        pytest.skip(needs_postgres.kwargs["reason"])
     with running_postgres() as server:
         yield server
 
@@ -43,8 +41,7 @@ def database(_migrated: str) -> str:
     """The URL of a database whose tables are empty."""
     with psycopg.connect(_migrated, autocommit=True) as connection:
         connection.execute(
-            "TRUNCATE ekiden_tasks, ekiden_task_entries, ekiden_rounds, ekiden_round_steps, ekiden_journals,"
-            " procrastinate_jobs, procrastinate_workers CASCADE"
+            "TRUNCATE ekiden_tasks, ekiden_task_entries, ekiden_rounds, ekiden_round_steps, ekiden_journals"
         )
     return _migrated
 

@@ -100,7 +100,7 @@ async def test_the_store_is_closed_although_the_lifespan_fails(tmp_path: Path) -
 async def test_a_store_that_is_forgotten_closes_its_connections(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "tasks.db")
     await store.migrate()
-    assert await store.tasks.next_due("a server") is None
+    assert await store.tasks.next_due("a server", ()) is None
     cycle: list[Any] = [store]
     cycle.append(cycle)
     del store, cycle

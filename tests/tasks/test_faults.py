@@ -12,11 +12,11 @@ import pytest
 from ekiden import Context, Server, StoreUnavailable, UsageError
 from ekiden.stores import open_store
 from ekiden.stores.postgres import PostgresStore
-from ekiden.stores.postgres_database import PostgresDatabase
+from ekiden.stores.postgres.database import PostgresDatabase
 from ekiden.stores.sqlite import SQLiteStore
 from ekiden.testing import CallFailed
 from ekiden.testing.task_contract import new_record
-from tests.postgres import Postgres, needs_postgres, running_postgres
+from scripts.postgres import Postgres, running_postgres
 from tests.tasks.driving import TaskClient, accept, new_server
 
 
@@ -219,7 +219,6 @@ async def passes(of_the_loop: int) -> None:
         await asyncio.sleep(0)
 
 
-@needs_postgres
 async def test_postgres_is_stopped_and_started_in_the_middle() -> None:
     ran: list[str] = []
     go = asyncio.Event()

@@ -91,7 +91,10 @@ class World:
             case "cancel":
                 moves.cancel(record, now=now, tidy=bool(choice % 2))
             case "expire":
-                moves.expire(record, b"{}", now=now, message="over")
+                moves.expire(record, b"{}", now=now, message="over", tidy=bool(choice % 2))
+            case "give_up":
+                tidy = bool(choice % 2)
+                moves.give_up(record, fence, b"{}", now=now, lease=10.0, tidy=tidy, message="died")
             case _:
                 self.now += choice
 
@@ -100,22 +103,23 @@ class World:
         assert after.state in STATES
         if before.state != after.state:
             assert before.state not in FINAL
-            assert not before.final or after.state == "cancelled"
+            assert not before.final or after.status == before.status
         assert after.fence >= before.fence
-        if action in ("publish", "suspend", "release", "finish", "stop", "tidied") and fence != before.fence:
+        if action in OWNERS and fence != before.fence:
             assert after == before, "a lost claim was good enough"
         if after.final:
             assert after.questions == {}
         assert len(self.keys) == len(set(self.keys)), "a key was used twice"
         assert (after.state == "completed") == (after.result is not None)
-        assert (after.state == "failed") == (after.error is not None)
-        if after.state in ("queued", "running", "stopping", "tidying"):
+        assert (after.status == "failed") == (after.error is not None)
+        if after.state in ("queued", "running", "stopping", "tidying", "failing"):
             assert after.due is not None, "nobody would ever look at it again"
         if after.state in FINAL:
             assert after.due is None
 
 
-ACTIONS = ["claim", "publish", "suspend", "release", "finish", "stop", "tidied", "answer", "cancel", "expire"]
+OWNERS = ["publish", "suspend", "release", "finish", "stop", "give_up", "tidied"]
+ACTIONS = ["claim", *OWNERS, "answer", "cancel", "expire"]
 
 
 @settings(max_examples=300, deadline=None)

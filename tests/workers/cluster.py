@@ -159,6 +159,7 @@ class Cluster:
     @contextmanager
     def locked_store(self) -> Generator[None]:
         """Meanwhile nobody else can write to the store."""
+        self.database.touch(0o600)  # Else the workers complain that others could read it.
         with contextlib.closing(sqlite3.connect(self.database, isolation_level=None)) as connection:
             connection.execute("BEGIN IMMEDIATE")
             yield

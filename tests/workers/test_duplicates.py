@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ekiden.stores.postgres import PostgresStore
-from tests.postgres import needs_postgres, running_postgres
+from scripts.postgres import running_postgres
 
 from .calls import Call, Json, post
 from .cluster import LEASE_SECONDS, Cluster, cluster, gate
@@ -16,7 +16,7 @@ from .conftest import watched
 PATIENCE = 240.0
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=needs_postgres)])
+@pytest.fixture(params=["sqlite", "postgres"])
 def three(request: pytest.FixtureRequest, key: str, tmp_path: Path) -> Iterator[Cluster]:
     """Three workers with a store of either kind."""
     if request.param == "sqlite":

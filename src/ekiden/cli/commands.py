@@ -185,12 +185,16 @@ def worker(
         str | None, typer.Option(help="sqlite:///FILE or postgresql://..., if the server names none.")
     ] = None,
     keys_file: KeysFile = None,
+    grace: Annotated[
+        float | None,
+        typer.Option(help="Seconds that running steps have at the end; else as the server says.", min=0),
+    ] = None,
     log_level: Annotated[LogLevel, typer.Option(help="What is logged to stderr.")] = "warning",
 ) -> None:
     """Run the tasks of a server, and serve nobody."""
     from ekiden.cli.working import work
 
-    work(server, store, keys_file, log_level)
+    work(server, store, keys_file, grace, log_level)
 
 
 @app.command()

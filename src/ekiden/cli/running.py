@@ -152,6 +152,7 @@ def serve(
         server.endpoint.sessions.stateless = True
     if not job.tasks:
         server.leave_tasks()
+    server.stop_tasks_within(job.grace)
     application = server.asgi(
         path=job.path,
         allowed_hosts=[*LOCALHOST, *job.allow_hosts],
@@ -179,6 +180,7 @@ def _serve_stdio(server: "Server", grace: float) -> None:
     from ekiden.server.serve import new_event_loop
     from ekiden.transports.stdio import serve_stdio
 
+    server.stop_tasks_within(grace)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(serve_stdio(server.endpoint, grace=grace))
 

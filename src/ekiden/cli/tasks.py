@@ -168,7 +168,7 @@ def _spelled(record: "TaskRecord") -> dict[str, Any]:
         "lastUpdatedAt": _when(record.updated),
         "due": None if record.due is None else _when(record.due),
         "ttlSeconds": record.ttl,
-        "attempts": record.attempts,
+        "losses": record.losses,
         "openQuestions": len(record.open_questions()),
     }
 

@@ -114,7 +114,8 @@ class Worker:
 
     async def stop(self, grace: float) -> None:
         """End the process in order, or else by force."""
-        for number, seconds in ((signal.SIGTERM, grace + _AFTER_GRACE), (signal.SIGKILL, None)):
+        # Running calls have their grace, and after them the steps of running tasks.
+        for number, seconds in ((signal.SIGTERM, 2 * grace + _AFTER_GRACE), (signal.SIGKILL, None)):
             self.send(number)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):

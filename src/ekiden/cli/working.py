@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["work"]
 
 
-def work(spec: str, store: str | None, keys_file: Path | None, log_level: str) -> None:
+def work(spec: str, store: str | None, keys_file: Path | None, grace: float | None, log_level: str) -> None:
     """Run tasks until a signal; then hand over what runs."""
     use_keys_file(keys_file)
     if store is not None:
@@ -29,6 +29,8 @@ def work(spec: str, store: str | None, keys_file: Path | None, log_level: str) -
         raise UsageError(f"{server.name} has no tool that can become a task: @server.tool(task=...)")
     if not server.shares_tasks:
         raise UsageError("a worker needs a store that others share: sqlite:///FILE or postgresql://...")
+    if grace is not None:
+        server.stop_tasks_within(grace)
     from ekiden.server.serve import new_event_loop
 
     with asyncio.Runner(loop_factory=new_event_loop) as runner:

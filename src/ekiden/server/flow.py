@@ -171,7 +171,7 @@ class Flows:
             self.parking.check_room()
         leg = Leg(
             call.title,
-            Journal(claims.journal.copy()),
+            Journal.of(claims.journal.copy()) if claims.journal else Journal(),
             responses=responses,
             asked=asked,
             fresh=not claims.round,

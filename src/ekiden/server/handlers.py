@@ -12,10 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any, Final, Literal, TypeAlias
 
+from ekiden.rounds.performing import current_memory
+
 __all__ = ["Handler", "OnceMode", "Run", "TaskMode"]
 
 _THREADS: Final = 40
 """Plain handlers that may run at once in this process; they mostly wait for something."""
+
+_NOT_BEGUN: Final = object()
+"""What a thread gives that has to find out first whether it may begin."""
 
 
 @functools.cache
@@ -64,10 +69,11 @@ class Handler:
 class Run:
     """One call of a function that may be cancelled; a thread cannot be, and is left behind."""
 
-    __slots__ = ("_function", "_has_begun", "_is_cut", "_lock", "left")
+    __slots__ = ("_function", "_has_begun", "_is_cut", "_lock", "_memory", "left")
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
+        self._memory = current_memory.get()
         self._lock = Lock()
         self._has_begun = self._is_cut = False
         self.left: asyncio.Future[Any] | None = None
@@ -77,9 +83,16 @@ class Run:
         """What the function gives. If it is cancelled, the cancellation is raised at once."""
         if _is_async(self._function):
             return await self._function(*arguments)
+        while (value := await self._in_thread(*arguments)) is _NOT_BEGUN:
+            assert self._memory is not None
+            await self._memory.recall()
+        # A plain function may give what is to be awaited: a lambda, or a decorator that is not async.
+        return await value if inspect.isawaitable(value) else value
+
+    async def _in_thread(self, /, *arguments: Any) -> Any:
         thread = _in_thread(self._call, *arguments)
         try:
-            value = await asyncio.shield(thread)
+            return await asyncio.shield(thread)
         except asyncio.CancelledError:
             with self._lock:
                 self._is_cut = True
@@ -87,13 +100,13 @@ class Run:
                 self.left = thread
             thread.add_done_callback(self._end)
             raise
-        # A plain function may give what is to be awaited: a lambda, or a decorator that is not async.
-        return await value if inspect.isawaitable(value) else value
 
     def _call(self, /, *arguments: Any) -> Any:
         with self._lock:
             if self._is_cut:
                 return None  # It was cancelled while it waited for a thread: it never begins.
+            if self._memory is not None and not self._memory.is_sure():
+                return _NOT_BEGUN  # It waited for a thread, and somebody else may have the step by now.
             self._has_begun = True
         return _contained(self._function, *arguments)
 

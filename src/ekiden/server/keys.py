@@ -30,6 +30,7 @@ _VERSION: Final = "ek1"
 _HEAD: Final = 13
 """Characters of a token that say how it is sealed: the version, and the key's id."""
 _LEAST: Final = 32
+_NO_NONCE: Final = bytes(SIZE)
 
 
 class _Key:
@@ -43,6 +44,9 @@ class _Key:
             HKDF(hashes.SHA256(), length=32, salt=None, info=b"ekiden requestState v1").derive(secret)
         )
         self.bound = f"{_VERSION}.{self.id}.".encode()
+        self.at_rest = AESGCMSIV(
+            HKDF(hashes.SHA256(), length=32, salt=None, info=b"ekiden store v1").derive(secret)
+        )
 
 
 class KeyRing:
@@ -71,6 +75,20 @@ class KeyRing:
             if binascii.b2a_base64(end, newline=False) != text[-4:].encode():
                 return None  # The same bytes, spelled otherwise: of the last character not all bits count.
             return key.cipher.decrypt(body[:SIZE], body[SIZE:], key.bound)
+        except (KeyError, ValueError, InvalidTag):
+            return None
+
+    def seal_at_rest(self, data: bytes, row: bytes) -> bytes:
+        """Bytes for a store, which open only as those of the same row. The same data gives the same bytes."""
+        # The cipher needs no nonce: without one, nothing but the equality of two versions of a row shows.
+        key = self._first
+        return key.bound + key.at_rest.encrypt(_NO_NONCE, data, key.bound + row)
+
+    def open_at_rest(self, sealed: bytes, row: bytes) -> bytes | None:
+        """What was sealed for this row; None if it was not, or by a key that is gone."""
+        try:
+            key = self._by_head[sealed[:_HEAD].decode()]
+            return key.at_rest.decrypt(_NO_NONCE, sealed[_HEAD:], key.bound + row)
         except (KeyError, ValueError, InvalidTag):
             return None
 

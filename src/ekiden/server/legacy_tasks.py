@@ -10,7 +10,7 @@ if it has a stream for that.
 import asyncio
 import math
 import secrets
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,8 +43,6 @@ _STOP_SECONDS: Final = 10.0
 """How long a running handler may take to stop before its cancellation is answered all the same."""
 _PAGE: Final = 100
 """Tasks in one answer to `tasks/list`."""
-_BATCH: Final = 500
-"""Rows that are read at once to find them: rows know whose they are, but are not kept in that order."""
 
 
 class LegacyTasks:
@@ -129,17 +127,13 @@ class LegacyTasks:
             if last is None:
                 raise InvalidParams("Invalid params: unknown `cursor`; start again without one")
             after = last.record.created, last.record.id
-        mine: list[TaskRecord] = []
-        while len(mine) <= _PAGE and (batch := await self._batch(after)):
-            after = batch[-1].created, batch[-1].id
-            mine += [record for record in batch if record.principal == principal]
+        mine = await self._store.listing(
+            audience=self._tasks.audience, principal=principal, after=after, limit=_PAGE + 1
+        )
         page: dict[str, Any] = {"tasks": [legacy_task(view(record)) for record in mine[:_PAGE]]}
         if len(mine) > _PAGE:
             page["nextCursor"] = mine[_PAGE - 1].id
         return Complete(page)
-
-    async def _batch(self, after: Place | None) -> Sequence[TaskRecord]:
-        return await self._store.listing(audience=self._tasks.audience, after=after, limit=_BATCH)
 
     async def answer(self, record: TaskRecord, responses: Mapping[str, Any]) -> Outcome:
         """`tasks/input_response`, of the draft."""

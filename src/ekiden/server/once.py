@@ -209,6 +209,10 @@ class RoundClaim(Opaque):
         """What earlier owners committed, in order."""
         return (await self.own()).entries
 
+    def is_sure(self) -> bool:
+        """Whether the claim has certainly not run out."""
+        return self._lease is None or not (self._lease.lost or self._lease.may_have_run_out)
+
     async def commit(self, entries: Mapping[str, Entry]) -> None:
         """Remember a step as it ends, however long the store is away; one who lost the claim ends here."""
         fence = (self.claimed or await self.own()).fence

@@ -21,6 +21,7 @@ from ekiden.server.keys import find_keys
 from ekiden.server.middleware import Middleware
 from ekiden.server.once import Once
 from ekiden.server.registry import Registry, unknown_cache_keys
+from ekiden.server.sealed_store import SealedStore
 from ekiden.server.sealing import RoundLimits, Sealer
 from ekiden.server.sessions import SessionLimits, Sessions
 from ekiden.server.tasks import Tasks
@@ -50,7 +51,8 @@ class Server(Authoring):
     `keys` seal the state of calls that ask: raw secrets, base64 text, or a file of them; without
     any, `EKIDEN_KEYS` or `EKIDEN_KEYS_FILE`. `store` remembers rounds beyond this process:
     `"sqlite:///path"` or a store object; without one, what `EKIDEN_STORE` names. One that was opened
-    from its name is closed when the server stops; an object is its owner's to close. `audience` tells
+    from its name is closed when the server stops; an object is its owner's to close. With `seal_store=True`
+    arguments, answers and results lie in it sealed with the keys. `audience` tells
     servers that share keys apart, by default the name. `principal` says whose request this is; a
     state is good for that one only.
 
@@ -74,6 +76,7 @@ class Server(Authoring):
         page_size: int | None = None,
         keys: Iterable[bytes | str] | Path | None = None,
         store: Ledger | str | None = None,
+        seal_store: bool = False,
         audience: str | None = None,
         principal: Callable[[Request], str | None] | None = None,
         rounds: RoundLimits | None = None,
@@ -106,6 +109,12 @@ class Server(Authoring):
         ring = functools.cache(lambda: find_keys(keys))
         if keys is not None:
             ring()
+        self.shares_tasks = (
+            self._store is not None and self._store.shared and not isinstance(self._store, MemoryStore)
+        )
+        """Whether workers in other processes see this server's tasks."""
+        if seal_store and self._store is not None:
+            self._store = SealedStore(self._store, ring)
         sealer = Sealer(audience or name, ring, self._store, principal, limits, clock)
         once = Once(
             self._store or MemoryStore(shared=False),
@@ -171,15 +180,15 @@ class Server(Authoring):
         """Whether any tool can become a task."""
         return self._registry.has_tasks
 
-    @property
-    def shares_tasks(self) -> bool:
-        """Whether workers in other processes see this server's tasks."""
-        return self._store is not None and self._store.shared and not isinstance(self._store, MemoryStore)
-
     def leave_tasks(self) -> None:
         """Serve only: calls become tasks here, and workers elsewhere run them."""
         if self._flows.tasks is not None:
-            self._flows.tasks.leave()
+            self._flows.tasks.limit(concurrency=0)
+
+    def stop_tasks_within(self, seconds: float) -> None:
+        """How long running steps of tasks have to end when the server stops; before the start."""
+        if self._flows.tasks is not None:
+            self._flows.tasks.limit(grace_seconds=seconds)
 
     def asgi(
         self,
@@ -227,7 +236,8 @@ class Server(Authoring):
         grace: float = 10.0,
         log_level: str = "info",
     ) -> None:
-        """Serve until interrupted. Running calls then have `grace` seconds to finish."""
+        """Serve until interrupted. Running calls then have `grace` seconds, and after them steps of tasks."""
+        self.stop_tasks_within(grace)
         from ekiden.server.serve import new_event_loop, serve_http
         from ekiden.transports.stdio import serve_stdio
 

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from ekiden.errors import ToolError, UsageError
 from ekiden.rounds.journal import Entry, Kind
 from ekiden.rounds.retry import Retry
-from ekiden.rounds.running import NotRecalled
+from ekiden.rounds.running import Ended, NotRecalled
 from ekiden.server.codecs import NotKept, codec_of
 from ekiden.server.failures import rebuilt, remembered, told
 from ekiden.server.handlers import Run
@@ -87,8 +87,8 @@ class FunctionStep:
         run = self._run = Run(function)
         try:
             value = await run.call(*arguments)
-        except GeneratorExit:
-            raise
+        except (GeneratorExit, Ended):
+            raise  # It was thrown away, or has not begun because the claim is lost.
         except BaseException as error:
             is_cut = _is_cut()
             if is_cut and isinstance(error, asyncio.CancelledError):

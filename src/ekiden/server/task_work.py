@@ -7,7 +7,14 @@ from typing import Any
 
 import msgspec
 
-from ekiden.errors import InternalError, InvalidParams, NonDeterminismError, ProtocolError, UsageError
+from ekiden.errors import (
+    InternalError,
+    InvalidParams,
+    NonDeterminismError,
+    ProtocolError,
+    StoreRefused,
+    UsageError,
+)
 from ekiden.rounds.claims import Claims
 from ekiden.rounds.journal import Entry
 from ekiden.rounds.leg import Ended, Suspended
@@ -22,6 +29,7 @@ from ekiden.server.task_manual import ByHand
 from ekiden.server.tools import Tool
 from ekiden.tasks.leg import TaskLeg
 from ekiden.tasks.record import TaskRecord
+from ekiden.tasks.run import Why
 from ekiden.telemetry.legs import traced_leg
 from ekiden.telemetry.spans import is_tracing
 from ekiden.transports.port import Stream
@@ -42,6 +50,8 @@ class CancelledTask(msgspec.Struct, frozen=True):
     arguments: Mapping[str, Any]
     steps: Mapping[str, list[Any]]
     """The values of the steps that were done, by the name of their function, or by their `key=`."""
+    why: Why = "cancelled"
+    """Whether the task was cancelled, its time was over, or it was given up for it lost too many workers."""
 
 
 class ToolWork:
@@ -89,6 +99,9 @@ class ToolWork:
             return Failed(InternalError(f"NonDeterminismError: {error}"))
         except ProtocolError as error:
             return Failed(error)
+        except StoreRefused as error:
+            _log.error("Task %s: a step's value cannot be kept: %s", self._record.id, error)
+            return Failed(InternalError(f"A step has run, but its value cannot be kept: {error}"))
         except ArgumentsInvalid as problem:
             return Failed(InvalidParams(f"Invalid arguments for tool {self._tool.key!r}: {problem}"))
         except Exception:
@@ -101,7 +114,7 @@ class ToolWork:
         try:
             value = await leg.run(self._call(leg, request, stream, by_hand))
             return value if isinstance(value, Suspended | InputRequired) else self._ending.complete(value)
-        except ArgumentsInvalid:
+        except (ArgumentsInvalid, StoreRefused):
             raise
         except BaseException as error:
             return self._ending.failed(error)
@@ -117,11 +130,11 @@ class ToolWork:
             bound[handler.context] = context
         return handler.call(**bound)
 
-    async def tidy(self, entries: Mapping[str, Entry]) -> None:
+    async def tidy(self, entries: Mapping[str, Entry], why: Why) -> None:
         """Run the author's clean-up. It may run again if its worker dies on the way."""
         assert self._tool.on_cancel is not None
         record = self._record
-        cancelled = CancelledTask(record.id, record.tool, record.arguments, _steps(entries))
+        cancelled = CancelledTask(record.id, record.tool, record.arguments, _steps(entries), why)
         await Handler(self._tool.on_cancel).call(cancelled)
 
 

@@ -68,7 +68,9 @@ class Tasks:
     ) -> None:
         self.store = store
         self.limits = limits
-        self.runner = Runner(store, self._find, audience=audience, clock=clock, limits=limits)
+        self.runner = Runner(
+            store, self._find, tools=self._tools, audience=audience, clock=clock, limits=limits
+        )
         self._registry = registry
         self.audience = audience
         self._principal = principal
@@ -89,9 +91,9 @@ class Tasks:
         """How a tool's end becomes an outcome; the dispatcher knows."""
         self._ending = ending
 
-    def leave(self) -> None:
-        """Run no tasks here; before the start."""
-        self.limits = self.runner.limits = msgspec.structs.replace(self.limits, concurrency=0)
+    def limit(self, **changes: float) -> None:
+        """Change the limits; before the start."""
+        self.limits = self.runner.limits = msgspec.structs.replace(self.limits, **changes)
 
     async def start(self, state: Any) -> None:
         """Begin to run tasks, if there are tools for them. `state` is what the lifespan yielded."""
@@ -122,6 +124,10 @@ class Tasks:
         if tool is None or tool.handler.task == "never" or self._ending is None:
             return None
         return ToolWork(tool, record, self._state, self._ending(tool), self.layers)
+
+    def _tools(self) -> list[str]:
+        """The tools whose tasks are run here: an older version of the server leaves newer ones to others."""
+        return [tool.key for tool in self._registry.tools if tool.handler.task != "never"]
 
     # Becoming a task
 
@@ -177,18 +183,19 @@ class Tasks:
 
     async def _keep(self, record: TaskRecord, journal: Mapping[str, Entry]) -> TaskRecord:
         await self.start(self._state)
-        if not self.runner.promise():
+        asked = self.runner.reserve()
+        if asked is None:
             return await self.store.insert(record, journal)
         # Claimed as it is made: that saves a transaction.
-        record.state, record.fence, record.attempts = "running", 1, 1
-        record.due = record.created + self.limits.lease_seconds
+        record.state, record.fence = "running", 1
+        record.due = asked.wall + self.limits.lease_seconds
         held: Held | None = None
         try:
             kept = await self.store.insert(record, journal)
             if kept.id == record.id:
                 held = Held(record, dict(journal))
         finally:
-            self.runner.keep_promise(held)
+            self.runner.settle(held, asked)
         return kept
 
     # The methods

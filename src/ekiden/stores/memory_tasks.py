@@ -1,6 +1,6 @@
 """Tasks in memory: for tests, and for servers whose tasks may die with them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -9,7 +9,7 @@ from ekiden.rounds.journal import Entry
 from ekiden.stores.watching import Watchers
 from ekiden.tasks.record import TaskRecord, decode_record, encode_record
 from ekiden.tasks.states import State
-from ekiden.tasks.store import Place, Signal, TaskStore, Watcher
+from ekiden.tasks.store import Due, Place, Signal, TaskStore, Watcher
 
 __all__ = ["MemoryTasks"]
 
@@ -26,8 +26,8 @@ class MemoryTasks(TaskStore):
         self._rows: dict[str, bytes] = {}
         self._flows: dict[str, str] = {}
         self._journals: dict[str, dict[str, bytes]] = {}
-        self._due: dict[str, tuple[str, float]] = {}
-        """The audience and the due time of tasks that have one."""
+        self._due: dict[str, tuple[str, str, float]] = {}
+        """The audience, the tool and the due time of tasks that have one."""
         self._expires: dict[str, float] = {}
         self._watchers = Watchers()
 
@@ -39,7 +39,7 @@ class MemoryTasks(TaskStore):
         if record.due is None:
             self._due.pop(record.id, None)
         else:
-            self._due[record.id] = (record.audience, record.due)
+            self._due[record.id] = (record.audience, record.tool, record.due)
         self._watchers.tell(Signal(record.id, record.due))
 
     async def insert(self, record: TaskRecord, entries: Mapping[str, Entry]) -> TaskRecord:
@@ -51,7 +51,11 @@ class MemoryTasks(TaskStore):
         return record
 
     async def change(
-        self, task_id: str, make: Callable[[TaskRecord], T], entries: Mapping[str, Entry] | None = None
+        self,
+        task_id: str,
+        make: Callable[[TaskRecord], T],
+        entries: Mapping[str, Entry] | None = None,
+        known: TaskRecord | None = None,
     ) -> tuple[TaskRecord, T] | None:
         """Change a row by a function."""
         if (row := self._rows.get(task_id)) is None:
@@ -66,8 +70,8 @@ class MemoryTasks(TaskStore):
         record = await self.load(task_id)
         if record is None or record.fence != fence or record.state not in ("running", "stopping"):
             return None
-        if record.attempts > 1:
-            record.attempts = 1
+        if record.losses:
+            record.losses = 0
             self._rows[task_id] = encode_record(record)
         self._add(task_id, entries)
         return record.state
@@ -87,16 +91,25 @@ class MemoryTasks(TaskStore):
         """A journal."""
         return {key: _unpack(entry) for key, entry in self._journals.get(task_id, {}).items()}
 
-    async def due(self, audience: str, *, now: float, limit: int) -> list[str]:
+    async def due(self, audience: str, tools: Collection[str], *, now: float, limit: int) -> list[Due]:
         """Tasks that may be claimed."""
         ready = [
-            (due, task_id) for task_id, (whose, due) in self._due.items() if whose == audience and due <= now
+            (due, task_id)
+            for task_id, (whose, tool, due) in self._due.items()
+            if whose == audience and tool in tools and due <= now
         ]
-        return [task_id for _, task_id in sorted(ready)[:limit]]
+        records = [decode_record(self._rows[task_id]) for _, task_id in sorted(ready)]
+        found = [Due(r.id, r.principal, r.due or 0.0, r.state, r.fence, r.losses) for r in records]
+        first: dict[str, Due] = {}
+        for each in found[limit:]:
+            first.setdefault(each.principal, each)
+        among = {each.principal for each in found[:limit]}
+        return [*found[:limit], *(each for each in first.values() if each.principal not in among)]
 
-    async def next_due(self, audience: str) -> float | None:
+    async def next_due(self, audience: str, tools: Collection[str]) -> float | None:
         """When the next may be."""
-        return min((due for whose, due in self._due.values() if whose == audience), default=None)
+        times = (due for whose, tool, due in self._due.values() if whose == audience and tool in tools)
+        return min(times, default=None)
 
     async def extend(self, held: Mapping[str, int], *, until: float) -> set[str]:
         """Extend leases."""
@@ -106,11 +119,11 @@ class MemoryTasks(TaskStore):
             if (
                 record is not None
                 and record.fence == fence
-                and record.state in ("running", "stopping", "tidying")
+                and record.state in ("running", "stopping", "tidying", "failing")
             ):
                 record.due = until
                 self._rows[task_id] = encode_record(record)
-                self._due[task_id] = (record.audience, until)
+                self._due[task_id] = (record.audience, record.tool, until)
                 still.add(task_id)
         return still
 
@@ -135,6 +148,7 @@ class MemoryTasks(TaskStore):
         self,
         *,
         audience: str | None = None,
+        principal: str | None = None,
         state: State | None = None,
         after: Place | None = None,
         limit: int = 100,
@@ -142,7 +156,8 @@ class MemoryTasks(TaskStore):
         """Tasks, the newest first."""
         records = [decode_record(row) for row in self._rows.values()]
         wanted = [r for r in records if audience in (None, r.audience) and state in (None, r.state)]
-        places = {(record.created, record.id): record for record in wanted}
+        mine = [r for r in wanted if principal in (None, r.principal)]
+        places = {(record.created, record.id): record for record in mine}
         return [places[at] for at in sorted(places, reverse=True) if after is None or at < after][:limit]
 
     def watch(self, watcher: Watcher, *, works: bool = False) -> Callable[[], None]:

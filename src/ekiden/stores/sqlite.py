@@ -48,8 +48,8 @@ class SQLiteStore:
         self._file = SQLiteFile(path, busy_seconds=busy_seconds, synchronous=synchronous)
         self.tasks = SQLiteTasks(self._file)
 
-    async def _run(self, work: Callable[..., T], *arguments: Any) -> T:
-        return await self._file.write(lambda connection: work(connection, *arguments))
+    async def _run(self, work: Callable[..., T], *arguments: Any, size: int = 0) -> T:
+        return await self._file.write(lambda connection: work(connection, *arguments), size=size)
 
     def is_new(self, round_id: str) -> bool:
         """Not without looking into the file."""
@@ -89,11 +89,11 @@ class SQLiteStore:
     async def commit(self, round_id: str, fence: int, entries: Mapping[str, Entry]) -> bool:
         """Remember entries."""
         rows = [(round_id, key_to_bytes(key), encode_entry(entry)) for key, entry in entries.items()]
-        return await self._run(_commit, round_id, fence, rows)
+        return await self._run(_commit, round_id, fence, rows, size=sum(len(row[2]) for row in rows))
 
     async def finish(self, round_id: str, fence: int, outcome: bytes) -> bool:
         """Record how the round ended."""
-        return await self._run(_finish, round_id, fence, outcome)
+        return await self._run(_finish, round_id, fence, outcome, size=len(outcome))
 
     async def release(self, round_id: str, fence: int) -> None:
         """Give a claim back."""
@@ -101,7 +101,7 @@ class SQLiteStore:
 
     async def put_journal(self, journal_id: str, data: bytes, *, expires: float) -> None:
         """Keep a journal."""
-        await self._run(_put_journal, journal_id, data, expires)
+        await self._run(_put_journal, journal_id, data, expires, size=len(data))
 
     async def get_journal(self, journal_id: str) -> bytes | None:
         """A journal that was kept."""

@@ -1,8 +1,12 @@
 """The schema of a store in a SQLite file."""
 
+import sqlite3
+from collections.abc import Callable
 from typing import Final
 
-__all__ = ["MIGRATIONS"]
+import msgspec
+
+__all__ = ["FILLS", "MIGRATIONS"]
 
 MIGRATIONS: Final = (
     """
@@ -66,5 +70,45 @@ MIGRATIONS: Final = (
         SELECT round_id, CAST(key AS BLOB), entry FROM unordered_steps ORDER BY round_id, key;
     DROP TABLE unordered_steps;
     """,
+    """
+    ALTER TABLE tasks RENAME COLUMN attempts TO losses;
+    UPDATE tasks SET losses = max(losses - 1, 0);
+    ALTER TABLE tasks ADD COLUMN tool TEXT NOT NULL DEFAULT '';
+    ALTER TABLE tasks ADD COLUMN principal TEXT NOT NULL DEFAULT '';
+    DROP INDEX tasks_due;
+    DROP INDEX tasks_created;
+    CREATE INDEX tasks_due ON tasks (audience, tool, due) WHERE due IS NOT NULL;
+    CREATE INDEX tasks_due_by_principal ON tasks (audience, tool, principal, due) WHERE due IS NOT NULL;
+    CREATE INDEX tasks_open ON tasks (expires)
+        WHERE state NOT IN ('completed', 'failed', 'cancelled', 'tidying', 'failing');
+    CREATE INDEX tasks_created ON tasks (created, id);
+    CREATE INDEX tasks_created_by_principal ON tasks (audience, principal, created, id);
+    """,
 )
 """The statements that lead from each schema version to the next."""
+
+
+class _Owned(msgspec.Struct):
+    """What of a stored record got columns of its own; everything else in it is skipped."""
+
+    tool: str
+    principal: str
+
+
+def _fill_tool_and_principal(connection: sqlite3.Connection) -> None:
+    decode = msgspec.msgpack.Decoder(_Owned).decode
+    last = -1
+    # A few at a time: a file may hold more than fits into memory.
+    while rows := connection.execute(
+        "SELECT rowid, record FROM tasks WHERE rowid > ? ORDER BY rowid LIMIT 100", (last,)
+    ).fetchall():
+        last = rows[-1][0]
+        owned = [(decode(record), rowid) for rowid, record in rows]
+        connection.executemany(
+            "UPDATE tasks SET tool = ?, principal = ? WHERE rowid = ?",
+            [(each.tool, each.principal, rowid) for each, rowid in owned],
+        )
+
+
+FILLS: Final[dict[int, Callable[[sqlite3.Connection], None]]] = {4: _fill_tool_and_principal}
+"""What is done after the statements that lead to a version, in the same transaction: SQL reads no records."""

@@ -35,6 +35,9 @@ _MOST_NAME: Final = 100
 _COARSE: Final = 100_000_000
 """Nanoseconds."""
 
+_KNOWN_SECONDS: Final = 0.01
+"""How long the listeners are taken to be the same: many signals in a row need only one look."""
+
 _TRIES: Final = 5
 """Times that a folder is made which another process removes before there is a socket in it."""
 
@@ -53,6 +56,7 @@ class WakeSocket:
         self._mouth: socket.socket | None = None
         self._others: tuple[str, ...] = ()
         self._seen_at = -1
+        self._looked_at = float("-inf")
         self._leave: Callable[[], object] | None = None
 
     # Hearing
@@ -110,6 +114,10 @@ class WakeSocket:
                 self._send(self._folder.path / name, _encode(signal))
 
     def _listeners(self) -> tuple[str, ...]:
+        now = time.monotonic()
+        if now - self._looked_at < _KNOWN_SECONDS:
+            return self._others
+        self._looked_at = now
         try:
             changed = self._folder.look().st_mtime_ns
             if changed != self._seen_at:

@@ -289,10 +289,14 @@ class TaskLeg(Leg, kw_only=True):
             self._try_at(failed.value[1], step, name, context, branch)
 
     def _try_at(self, until: float, step: Step, name: str, context: Context, branch: int) -> None:
-        self._pauses[_tries(name)] = until
-        self._loop.call_later(max(0.0, until - self.clock()), self._try_again, step, name, context, branch)
+        tries, seconds = _tries(name), max(0.0, until - self.clock())
+        self._pauses[tries] = until
+        alarm = self._loop.call_later(seconds, self._try_again, step, name, context, branch)
+        self._my_turns().alarms[tries] = alarm
 
     def _try_again(self, step: Step, name: str, context: Context, branch: int) -> None:
+        if self._turns is not None:
+            self._turns.alarms.pop(_tries(name), None)
         if not self._over and self._pauses.pop(_tries(name), None) is not None:
             super()._begin_step(step, name, context, branch)
 
@@ -306,7 +310,7 @@ class TaskLeg(Leg, kw_only=True):
         if not again or failures >= step.retry.attempts:
             return entry
         until = self.clock() + step.retry.delay(failures)
-        if name not in self._unwinding:
+        if self._performing[name].unwound is None:
             self._remember(tries, Entry("again", step.digest, [failures, until]))
             if not self._over:
                 self._try_at(until, step, name, copy_context(), self._my_turns().waiting[name].branch)

@@ -23,6 +23,7 @@ __all__ = [
     "claim",
     "expire",
     "finish",
+    "give_up",
     "publish",
     "release",
     "stop",
@@ -64,9 +65,10 @@ def claim(record: TaskRecord, *, now: float, lease: float) -> None:
     before = record.state
     record.state = move(before, "claim")
     record.fence += 1
-    record.attempts += 1
     if before == "stopping":
         _close(record, now)
+    if before not in ("queued", "waiting"):
+        record.losses += 1  # Nobody gave it back; a clean-up has only so many tries, too.
     record.due = now + lease
 
 
@@ -85,7 +87,7 @@ def suspend(record: TaskRecord, fence: int, leaves: Suspension, *, now: float) -
     unseen = any(q.answered and key not in leaves.seen for key, q in record.questions.items())
     record.state = "queued" if unseen else state
     record.due = now if unseen else leaves.wake
-    record.attempts = 0
+    record.losses = 0
 
 
 def _leave(record: TaskRecord, leaves: Suspension, now: float) -> None:
@@ -106,7 +108,6 @@ def release(record: TaskRecord, fence: int, *, now: float, after: float = 0.0) -
     """Hand the task over: any worker may claim it now, or after a while."""
     record.state = _owned(record, fence, "release")
     record.due = now + after
-    record.attempts = max(record.attempts - 1, 0)
 
 
 def finish(record: TaskRecord, fence: int, ending: Ending, *, now: float, message: str | None = None) -> None:
@@ -132,9 +133,24 @@ def stop(record: TaskRecord, fence: int, *, now: float, lease: float, tidy: bool
         record.state = move(record.state, "tidied")
 
 
+def give_up(
+    record: TaskRecord, fence: int, error: bytes, *, now: float, lease: float, tidy: bool, message: str
+) -> None:
+    """Too many workers were lost with it; where there is a clean-up, its runner keeps the claim."""
+    if record.fence == fence and record.state in ("failing", "failed"):
+        return
+    record.state = _owned(record, fence, "give_up")
+    record.error, record.message = error, message
+    _close(record, now)
+    if tidy:
+        record.due = now + lease
+    else:
+        record.state = move(record.state, "tidied")
+
+
 def tidied(record: TaskRecord, fence: int) -> None:
-    """The clean-up after a cancellation is done."""
-    if record.fence == fence and record.state == "cancelled":
+    """The clean-up after a cancellation, an expiry or too many lost workers is done."""
+    if record.fence == fence and record.state in ("cancelled", "failed"):
         return
     record.state = _owned(record, fence, "tidied")
     record.due = None
@@ -172,19 +188,24 @@ def cancel(record: TaskRecord, *, now: float, tidy: bool, message: str | None = 
     return True
 
 
-def expire(record: TaskRecord, error: bytes, *, now: float, message: str) -> bool:
-    """The time to live is over; False if that changes nothing."""
+def expire(record: TaskRecord, error: bytes, *, now: float, message: str, tidy: bool) -> bool:
+    """The time to live is over; False if that changes nothing. `tidy`: it has a clean-up to run."""
     if record.final or record.expires is None or record.expires > now:
         return False
     record.state = move(record.state, "expire")
     record.error, record.message, record.expired = error, message, True
     record.fence += 1
     _close(record, now)
+    if tidy:
+        record.due = now
+    else:
+        record.state = move(record.state, "tidied")
     return True
 
 
 def _close(record: TaskRecord, now: float) -> None:
     record.questions, record.asked = {}, {}
+    record.losses = 0
     record.due = None
     record.updated = now
 

@@ -57,8 +57,8 @@ class TaskRecord(msgspec.Struct, kw_only=True):
     """Grows with every claim: a runner that lost its claim changes nothing any more."""
     due: float | None = None
     """From when on a worker may claim it: the time to wake, or the end of the runner's lease."""
-    attempts: int = 0
-    """Claims since the last progress. A task whose workers keep dying is given up."""
+    losses: int = 0
+    """Workers that it lost in a row without any progress. A task whose workers keep dying is given up."""
     message: str | None = None
     questions: dict[str, Question] = msgspec.field(default_factory=dict[str, Question])
     """By the key of the wire: those that are open, and answers that the handler has not read yet."""
@@ -71,17 +71,21 @@ class TaskRecord(msgspec.Struct, kw_only=True):
     expired: bool = False
     trace: str | None = None
     """The `traceparent` of the request that became the task, where that was traced."""
+    version: int = 0
+    """Grows with every change, where the store uses it: who changes the row says which one he has seen."""
 
     @property
     def final(self) -> bool:
         """Whether nothing will happen to it any more, as far as a client can tell."""
-        return self.state in FINAL or self.state == "tidying"
+        return self.state in FINAL or self.state in ("tidying", "failing")
 
     @property
     def status(self) -> Status:
         """What a client sees."""
         if self.state == "tidying":
             return "cancelled"
+        if self.state == "failing":
+            return "failed"
         if self.state == "completed" or self.state == "failed" or self.state == "cancelled":
             return self.state
         return "working" if self.open_questions() == {} else "input_required"

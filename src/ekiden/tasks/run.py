@@ -4,9 +4,9 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-from ekiden.errors import InternalError, ProtocolError, StoreUnavailable
+from ekiden.errors import InternalError, ProtocolError, StoreRefused, StoreUnavailable
 from ekiden.rounds.journal import Entry, Journal
 from ekiden.rounds.leg import Ended, Suspended
 from ekiden.rounds.outcome import Complete, Failed, Outcome
@@ -17,11 +17,15 @@ from ekiden.tasks.store import Held
 from ekiden.wire.json import UNSPEAKABLE, encode
 
 if TYPE_CHECKING:
-    from ekiden.tasks.runner import Runner
+    from ekiden.tasks.runner import Asked, Runner
 
-__all__ = ["Run", "Work", "ending_of", "spell_error"]
+__all__ = ["Run", "Why", "Work", "ending_of", "spell_error"]
 
 _log = logging.getLogger("ekiden.tasks")
+
+
+Why: TypeAlias = Literal["cancelled", "expired", "given up"]
+"""Why a task did not come to its end."""
 
 
 class Work(Protocol):
@@ -30,29 +34,35 @@ class Work(Protocol):
     title: str
     capabilities: Mapping[str, Any]
     tidies: bool
-    """Whether there is a clean-up for cancelled tasks."""
+    """Whether there is a clean-up for tasks that do not come to their end."""
 
     async def run(self, leg: TaskLeg, say: Callable[[str], None]) -> Outcome | Suspended:
         """Run the handler. `say` takes its status message."""
         ...
 
-    async def tidy(self, entries: Mapping[str, Entry]) -> None:
-        """Clean up after a cancellation."""
+    async def tidy(self, entries: Mapping[str, Entry], why: Why) -> None:
+        """Clean up after a task that did not come to its end."""
         ...
 
 
 class Run:
     """One task while this process holds it. Implements `ekiden.rounds.ledger.RoundMemory` for its leg."""
 
-    def __init__(self, runner: "Runner", held: Held) -> None:
+    def __init__(self, runner: "Runner", held: Held, asked: "Asked") -> None:
         self._runner = runner
         self._store = runner.store
         self._held = held
+        self._asked = asked
+        """When the lease was asked for that we have."""
+        self._known = held.record
+        """The row as it was when it was seen or changed here last."""
+        self.losses = held.record.losses
+        """The workers that it has lost without any progress."""
         self.id = held.record.id
         self.fence = held.fence
         self.task: asyncio.Task[None] | None = None
         self._leg: TaskLeg | None = None
-        self._journal = Journal(held.entries)
+        self._journal = Journal.of(held.entries)
         self._lost = False
         self._look_again = False
         self._looking: asyncio.Task[None] | None = None
@@ -62,6 +72,8 @@ class Run:
         self._told_at = float("-inf")
         self._urgent = asyncio.Event()
         self._quiet = False
+        self.is_ending = False
+        """Whether the handler has come to the end of its leg, and only that is to be committed."""
 
     # Running
 
@@ -71,14 +83,13 @@ class Run:
         work = runner.find(record)
         if work is None:
             _log.warning("Task %s wants tool %r, which is not here; put back", self.id, record.tool)
-            runner.leave_to_others(self.id)
             await self._store.release(
                 self.id, self.fence, now=runner.now(), after=runner.limits.sweep_seconds
             )
-        elif record.state == "tidying":
+        elif record.state in ("tidying", "failing"):
             await self._tidy(work)
-        elif record.attempts > runner.limits.attempts:
-            await self._fail("The task was given up: its workers were lost too often")
+        elif record.losses >= runner.limits.attempts:
+            await self._give_up(work, "The task was given up: its workers were lost too often")
         else:
             await self._run_leg(work)
 
@@ -106,6 +117,8 @@ class Run:
         await self._end(leg, ended, work)
 
     async def _end(self, leg: TaskLeg, ended: Outcome | Suspended, work: Work) -> None:
+        self.is_ending = True
+        self._runner.ending()
         async with leg.saving:
             unsaved = self._journal.save()
             try:
@@ -121,7 +134,7 @@ class Run:
         now, leaves = self._runner.now(), leg.leaves(ended, self._message)
         try:
             await self._runner.insist(
-                lambda: self._store.suspend(self.id, self.fence, leaves, unsaved, now=now)
+                lambda: self._store.suspend(self.id, self.fence, leaves, unsaved, now=now, known=self._known)
             )
         except LostClaim:
             # Cancelled at the moment when the leg came to rest: there is no handler to tell.
@@ -133,17 +146,31 @@ class Run:
     async def _finish(self, ended: Outcome, unsaved: Mapping[str, Entry]) -> None:
         now, ending = self._runner.now(), ending_of(ended)
         message = self._diagnosis(ended.error.message) if isinstance(ended, Failed) else None
-        await self._runner.insist(
-            lambda: self._store.finish(self.id, self.fence, ending, unsaved, now=now, message=message)
-        )
 
-    async def _fail(self, why: str) -> None:
+        async def finish(with_this: Ending) -> None:
+            await self._store.finish(
+                self.id, self.fence, with_this, unsaved, now=now, message=message, known=self._known
+            )
+
+        try:
+            await self._runner.insist(lambda: finish(ending))
+        except StoreRefused as refused:
+            _log.error("The result of task %s cannot be kept: %s", self.id, refused)
+            error = spell_error(InternalError(f"The result cannot be kept: {refused}"))
+            await self._runner.insist(lambda: finish(Ending(error=error)))
+
+    async def _give_up(self, work: Work, why: str) -> None:
         _log.error("Task %s: %s", self.id, why)
-        ending = Ending(error=spell_error(InternalError(why)))
-        now = self._runner.now()
+        error, now = spell_error(InternalError(why)), self._runner.now()
+        lease = self._runner.limits.lease_seconds
         await self._runner.insist(
-            lambda: self._store.finish(self.id, self.fence, ending, now=now, message=why)
+            lambda: self._store.give_up(
+                self.id, self.fence, error, now=now, lease=lease, tidy=work.tidies, message=why
+            )
         )
+        if work.tidies:
+            self._held.record.state = "failing"
+            await self._tidy(work)
 
     def _diagnosis(self, why: str) -> str:
         """The status message of a task that fails: what went wrong, and how far it had come."""
@@ -158,12 +185,23 @@ class Run:
             await self._tidy(work)
 
     async def _tidy(self, work: Work) -> None:
-        if work.tidies and self._held.record.attempts <= self._runner.limits.attempts:
+        if work.tidies and self._tidying_tries <= self._runner.limits.attempts:
             try:
-                await work.tidy(self._journal.entries)
+                await work.tidy(self._journal.entries, self._why)
             except Exception:
                 _log.exception("The clean-up of task %s failed", self.id)
         await self._runner.insist(lambda: self._store.tidied(self.id, self.fence))
+
+    @property
+    def _tidying_tries(self) -> int:
+        record = self._held.record
+        return record.losses if record.final else 0
+
+    @property
+    def _why(self) -> Why:
+        if self._held.record.state != "failing":
+            return "cancelled"
+        return "expired" if self._held.record.expired else "given up"
 
     async def hand_over(self) -> None:
         """The process ends, or the claim is lost: in the first case others may go on at once."""
@@ -182,15 +220,30 @@ class Run:
     # What the leg commits
 
     async def recall(self) -> Mapping[str, Entry]:
-        """Everything is in the journal already."""
+        """Everything is in the journal already. But nothing begins unless the task is ours for certain."""
+        while not self._lost and not self.is_sure():
+            await self._runner.confirm(self)
+        if self._lost:
+            raise _taken_over()
         return {}
+
+    def is_sure(self) -> bool:
+        """Whether the task is ours for certain."""
+        return not self._lost and self._runner.is_sure(self._asked)
+
+    def renewed(self, asked: "Asked") -> None:
+        """The lease counts from then on."""
+        self._asked = asked
 
     async def commit(self, entries: Mapping[str, Entry]) -> None:
         """Commit a step as it ends, with what led to it."""
+        if self._lost:
+            raise _taken_over()
         state = await self._runner.insist(lambda: self._store.append(self.id, self.fence, entries))
         if state is None:
             self._lost = True
-            raise Ended(Failed(InternalError("The task was taken over by another worker")))
+            raise _taken_over()
+        self.losses = self._known.losses = 0
         if state == "stopping" and self._leg is not None:
             self._leg.cancel()
 
@@ -235,6 +288,10 @@ class Run:
             if self.task is not None:
                 self.task.cancel()
 
+    def abandon(self) -> None:
+        """The process ends without having come to the end of a step: that it is cut off is not its record."""
+        self._lost = True
+
     # What others should see meanwhile
 
     def _say(self, message: str) -> None:
@@ -261,8 +318,10 @@ class Run:
                 self._told_at = asyncio.get_running_loop().time()
                 leaves, batch = leg.leaves(message=self._message), self._journal.save()
                 try:
-                    await self._store.publish(self.id, self.fence, leaves, batch, now=self._runner.now())
-                except (LostClaim, StoreUnavailable) as problem:
+                    self._known = await self._store.publish(
+                        self.id, self.fence, leaves, batch, now=self._runner.now(), known=self._known
+                    )
+                except (LostClaim, StoreUnavailable, StoreRefused) as problem:
                     self._journal.unsaved = {**batch, **self._journal.unsaved}
                     _log.info("The news of task %s cannot be told: %s", self.id, problem)
                     return
@@ -285,6 +344,10 @@ class Run:
         self._quiet = True
         if self._telling is not None and (self._leg is None or not self._leg.saving.locked()):
             self._telling.cancel()
+
+
+def _taken_over() -> Ended:
+    return Ended(Failed(InternalError("The task was taken over by another worker")))
 
 
 def ending_of(outcome: Outcome) -> Ending:

@@ -9,13 +9,14 @@ import asyncio
 import contextlib
 import contextvars
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from ekiden.errors import InternalError, StoreUnavailable
 from ekiden.tasks.moves import LostClaim
+from ekiden.tasks.queue import SUSPECT, Queue
 from ekiden.tasks.record import TaskRecord
 from ekiden.tasks.run import Run, Work, spell_error
 from ekiden.tasks.store import Held, Signal, TaskStore
@@ -29,10 +30,28 @@ T = TypeVar("T")
 _SOON: Final = 0.02
 """Seconds before the next look where the last one found something due that could not be had."""
 
+_HELD_BACK_SECONDS: Final = 0.25
+"""Seconds before the next look where something is due that has to wait, such as a second suspect."""
+
 _NAG_SECONDS: Final = 1.0
 """How long a loop has to hear that it is cancelled before it is told again."""
 
-_MOST_FOREIGN: Final = 1000
+_FOUND_AT_ONCE: Final = 200
+"""Due tasks that are looked at before some of them are chosen."""
+_MOST_FOUND: Final = 20_000
+"""The same, where so many have to wait that those behind them would never be seen."""
+_WIDER: Final = 4
+
+_OVERDUE_AT_ONCE: Final = 100
+_MOST_SWEEPS: Final = 1000
+"""How often a sweep looks for more that has expired."""
+
+_SURE_PART: Final = 0.75
+"""The part of its lease for which a worker is sure that it has a task. The rest is for clocks that differ in
+speed, and for the time between the look at the clock and what is done then."""
+
+_LONGEST_WAIT: Final = 1.0
+"""Seconds between two tries while the store is away."""
 
 
 class TaskLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,11 +68,24 @@ class TaskLimits(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int = 50
     """Tasks that one process runs at once. What waits for an answer or a timer runs nowhere."""
     attempts: int = 5
-    """Workers that a task may lose in a row without any progress before it is given up."""
+    """Workers that a task may lose in a row without any progress before it is given up. Once it has lost two,
+    a worker runs no other such task beside it."""
     message_seconds: float = 1.0
     """Progress is written to the store at most this often."""
     sweep_seconds: float = 5.0
     """How often a worker looks by itself, in case a signal was lost."""
+    grace_seconds: float = 10.0
+    """How long running steps may take to end when the process stops. Those that take longer are run again by
+    another worker, when the lease has run out."""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """When a lease was asked for: it counts from before the question, whenever the answer came."""
+
+    loop: float
+    """By a clock that only ever goes on."""
+    wall: float
+    """By the clock of the machine, which also goes on while the machine sleeps."""
 
 
 class Runner:
@@ -64,6 +96,7 @@ class Runner:
         store: TaskStore,
         find: Callable[[TaskRecord], Work | None],
         *,
+        tools: Callable[[], Collection[str]],
         audience: str,
         clock: Callable[[], float],
         limits: TaskLimits,
@@ -71,17 +104,21 @@ class Runner:
         self.store = store
         self.limits = limits
         self._find = find
+        self._tools = tools
         self._audience = audience
         self._clock = clock
         self._runs: dict[str, Run] = {}
-        self._promised = 0
-        self._claiming: set[asyncio.Task[None]] = set()
+        self._reserved = 0
+        self._is_crowded = False
+        """Whether more is due than there is room for: then a new task waits for its turn like all others."""
+        self._queue = Queue(limits.lease_seconds)
+        self._looked_at = _FOUND_AT_ONCE
+        """Due tasks that are looked at now."""
         self._beside: set[asyncio.Task[None]] = set()
         """What runs look up and tell beside their legs."""
-        self._foreign: set[str] = set()
-        """Tasks whose tools are not here; a rolling upgrade has such for a while."""
         self._wake = asyncio.Event()
         self._planned = 0.0
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._loops: list[asyncio.Task[None]] = []
         self._unwatch: Callable[[], None] | None = None
         self._stopping = False
@@ -93,27 +130,35 @@ class Runner:
     async def start(self) -> None:
         """Begin to look for work."""
         self._stopping = False
+        self._loop = asyncio.get_running_loop()
         self._surroundings = contextvars.copy_context()
         self._wake = asyncio.Event()
         self._unwatch = self.store.watch(self._on_signal, works=self.limits.concurrency > 0)
-        self._loops = [asyncio.create_task(self._dispatch()), asyncio.create_task(self._renew())]
+        loops = (self._dispatch, self._sweep_now_and_then, self._renew)
+        self._loops = [asyncio.create_task(loop()) for loop in loops]
 
-    async def stop(self, grace: float = 10.0) -> None:
+    async def stop(self, grace: float | None = None) -> None:
         """Hand everything over: running steps end and are committed, then other workers go on."""
+        seconds = self.limits.grace_seconds if grace is None else grace
+        deadline = asyncio.get_running_loop().time() + seconds
         self._stopping = True
         self._wake.set()
-        ended, self._loops = self._loops, self._loops[1:]
-        await _end(ended[:1], grace)  # No new work; the leases are renewed until the old is done.
-        if self._claiming:
-            await asyncio.wait(set(self._claiming), timeout=grace)  # What is claimed is handed over, too.
+        looking, self._loops = self._loops[:-1], self._loops[-1:]
+        await _end(looking, deadline)
         tasks = [run.task for run in self._runs.values() if run.task is not None]
         for task in tasks:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=grace)
-        if self._beside:
-            await asyncio.wait(set(self._beside), timeout=grace)
-        await _end(ended[1:], grace)  # What they were asking the store is over, too.
+        await _wait(tasks, deadline)  # Their leases are renewed until they have ended.
+        await _wait(self._beside, deadline)
+        for run in self._runs.values():
+            run.abandon()
+            _log.warning(
+                "Task %s has not come to a rest within %g s; another worker runs its last step again, when "
+                "the lease has run out",
+                run.id,
+                seconds,
+            )
+        await _end(self._loops, deadline + _NAG_SECONDS)  # What they were asking the store is over, too.
         self._loops = []
         if self._unwatch is not None:
             self._unwatch()
@@ -121,26 +166,29 @@ class Runner:
 
     @property
     def _room(self) -> int:
-        return self.limits.concurrency - len(self._runs) - self._promised
+        """How many more tasks can be run. Those that only wait for their last commit do not count."""
+        most = self.limits.concurrency
+        running = sum(not run.is_ending for run in self._runs.values())
+        return min(most - running, 2 * most - len(self._runs)) - self._reserved
 
-    def promise(self) -> bool:
-        """Keep room for one more task, if there is any; `keep_promise` when it is known whether it comes."""
-        if not self._loops or self._stopping or self._room <= 0:
-            return False
-        self._promised += 1
-        return True
+    def reserve(self) -> Asked | None:
+        """Keep room for a task that is made now; None if there is none. Then `settle` it."""
+        if not self._loops or self._stopping or self._is_crowded or self._room <= 0:
+            self._is_crowded = self.limits.concurrency > 0
+            return None
+        self._reserved += 1
+        return self.asked()
 
-    def keep_promise(self, held: Held | None) -> None:
+    def settle(self, held: Held | None, asked: Asked) -> None:
         """Run the task for which room was kept, if it came."""
-        self._promised -= 1
+        self._reserved -= 1
         if held is None:
             self._wake.set()
         else:
-            self.adopt(held)
+            self._adopt(held, asked)
 
-    def adopt(self, held: Held) -> None:
-        """Run a task that is claimed already."""
-        run = Run(self, held)
+    def _adopt(self, held: Held, asked: Asked) -> None:
+        run = Run(self, held, asked)
         self._runs[held.record.id] = run
         # Not with the context of the request that happens to become a task: other legs do not have it.
         run.task = asyncio.create_task(self._guard(run), context=self._surroundings.copy())
@@ -165,38 +213,21 @@ class Runner:
         if run is not None:
             run.look_soon()
         elif signal.due is not None and signal.due < self._planned:
-            if signal.due <= self._clock() and signal.task_id not in self._foreign and self.promise():
-                claiming = asyncio.create_task(self._claim(signal.task_id))
-                self._claiming.add(claiming)
-                claiming.add_done_callback(self._claiming.discard)
-            else:
-                self._wake.set()
-
-    async def _claim(self, task_id: str) -> None:
-        """Claim a task that is said to be due, without looking around."""
-        held: Held | None = None
-        try:
-            held = await self.store.claim(task_id, now=self._clock(), lease=self.limits.lease_seconds)
-        except StoreUnavailable as problem:
-            _log.warning("The store cannot be reached: %s", problem)
-        finally:
-            self.keep_promise(held if task_id not in self._runs else None)
+            self._wake.set()
 
     async def _dispatch(self) -> None:
-        swept = float("-inf")
         while not self._stopping:  # What is asked of the store may swallow a cancellation.
             self._wake.clear()
             try:
-                if self._clock() - swept >= self.limits.sweep_seconds:
-                    swept = self._clock()
-                    await self.sweep()
                 delay = await self._fill()
             except StoreUnavailable as problem:
                 _log.warning("The store cannot be reached: %s", problem)
-                delay = min(1.0, self.limits.sweep_seconds)
+                self._queue.interrupted()
+                delay = min(_LONGEST_WAIT, self.limits.sweep_seconds)
             except Exception:
                 _log.exception("Looking for tasks failed")
-                delay = self.limits.sweep_seconds
+                self._queue.interrupted()
+                delay = min(_LONGEST_WAIT, self.limits.sweep_seconds)
             self._planned = self._clock() + delay
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(delay):
@@ -204,59 +235,144 @@ class Runner:
 
     async def _fill(self) -> float:
         """Claim what is due, as far as there is room; seconds until the next look."""
-        now = self._clock()
-        if self._room <= 0:
+        room, tools = self._room, self._tools()
+        if room <= 0 or not tools:
             return self.limits.sweep_seconds  # Whoever ends wakes us.
-        ids = [
-            task_id
-            for task_id in await self.store.due(
-                self._audience, now=now, limit=self._room + len(self._runs) + len(self._foreign)
-            )
-            if task_id not in self._runs and task_id not in self._foreign
-        ]
-        lease = self.limits.lease_seconds
-        ids = ids[: max(self._room, 0)]
-        self._promised += len(ids)
+        asked = self.asked()
+        limit = max(self._looked_at, 2 * room)
+        found = await self.store.due(self._audience, tools, now=asked.wall, limit=limit)
+        others = [each for each in found if each.id not in self._runs]
+        chosen = self._queue.choose(
+            others, room=room, now=asked.wall, time=asked.loop, has_suspect=self._has_suspect
+        )
+        self._is_crowded = len(others) > room
+        if self._look_further(len(found), limit, is_enough=len(chosen) >= room):
+            if chosen:
+                await self._claim(chosen)
+            return 0.0
+        if chosen:
+            had = await self._claim(chosen)
+            if not had or self._is_crowded:
+                return 0.0 if had else _SOON  # There is more, or somebody else was faster.
+        upcoming = await self.store.next_due(self._audience, tools)
+        return self._until(upcoming)
+
+    def _look_further(self, found: int, limit: int, *, is_enough: bool) -> bool:
+        """Whether to look again at once, behind those that have to wait: suspects above all."""
+        if found < min(limit, _FOUND_AT_ONCE):
+            self._looked_at = _FOUND_AT_ONCE
+        if is_enough or found < limit or limit >= _MOST_FOUND:
+            return False
+        self._looked_at = limit * _WIDER
+        return True
+
+    async def _claim(self, chosen: Sequence[str]) -> int:
+        asked, held = self.asked(), list[Held]()
+        self._reserved += len(chosen)
         try:
-            claims = [self.store.claim(task_id, now=now, lease=lease) for task_id in ids]
-            claimed = [held for held in await asyncio.gather(*claims) if held is not None]
+            lease = self.limits.lease_seconds
+            held = await self.store.claim_all(chosen, now=asked.wall, lease=lease)
         finally:
-            self._promised -= len(ids)
-        for held in claimed:
-            self.adopt(held)
-        upcoming = await self.store.next_due(self._audience)
+            self._reserved -= len(chosen)
+            for each in held:
+                self._adopt(each, asked)
+        return len(held)
+
+    @property
+    def _has_suspect(self) -> bool:
+        return any(run.losses >= SUSPECT for run in self._runs.values())
+
+    def _until(self, upcoming: float | None) -> float:
+        """Seconds until the next look. What is due and was not taken is watched, or has to wait."""
         if upcoming is None:
             return self.limits.sweep_seconds
-        soonest = 0.0 if claimed else self.limits.sweep_seconds if self._foreign else _SOON
-        return min(max(upcoming - self._clock(), soonest), self.limits.sweep_seconds)
+        until = upcoming - self._clock()
+        if until <= 0:
+            until = self._queue.look_again(asyncio.get_running_loop().time()) or _HELD_BACK_SECONDS
+        return min(max(until, _SOON), self.limits.sweep_seconds)
+
+    # Keeping the store in order
+
+    async def _sweep_now_and_then(self) -> None:
+        while not self._stopping:
+            try:
+                await self.sweep()
+            except StoreUnavailable as problem:
+                _log.info("What has expired was not looked for: %s", problem)
+            except Exception:
+                _log.exception("Looking for what has expired failed")
+            await asyncio.sleep(self.limits.sweep_seconds)
 
     async def sweep(self) -> None:
         """Fail what has expired, and forget what expired long ago."""
-        now = self._clock()
-        if len(self._foreign) > _MOST_FOREIGN:
-            self._foreign.clear()
-        if ids := await self.store.overdue(now=now, limit=100):
-            error = spell_error(InternalError("The task expired"))
-            await self.store.expire(ids, error, now=now, message="The task's time to live is over.")
-        await self.store.forget(before=now - self.limits.keep_seconds)
+        error = spell_error(InternalError("The task expired"))
+        for _ in range(_MOST_SWEEPS):
+            now = self._clock()
+            ids = await self.store.overdue(now=now, limit=_OVERDUE_AT_ONCE)
+            if ids:
+                message = "The task's time to live is over."
+                await self.store.expire(ids, error, now=now, message=message, tidies=self._tidies)
+            if len(ids) < _OVERDUE_AT_ONCE:
+                break
+        await self.store.forget(before=self._clock() - self.limits.keep_seconds)
+
+    def _tidies(self, record: TaskRecord) -> bool:
+        """Whether a task has a clean-up; one whose tool is not here may have one elsewhere."""
+        work = self._find(record)
+        return work is None or work.tidies
+
+    # Leases
 
     async def _renew(self) -> None:
+        failures = 0
         while True:
-            await asyncio.sleep(self.limits.lease_seconds / 3)
+            wait = self.limits.lease_seconds / 3
+            await asyncio.sleep(min(wait, _LONGEST_WAIT / 4, wait / 4) if failures else wait)
             held = {run.id: run.fence for run in self._runs.values()}
-            if not held:
-                continue
             try:
-                until = self._clock() + self.limits.lease_seconds
-                still = await self.store.extend(held, until=until)
+                await self._renew_all(held)
+                failures = 0
             except StoreUnavailable as problem:
-                _log.warning("Leases cannot be renewed: %s", problem)
-                continue
-            for task_id in held:
-                if (run := self._runs.get(task_id)) is not None and run.fence == held[task_id]:
-                    run.look_soon() if task_id in still else run.lose()
+                failures += 1
+                if failures & (failures - 1) == 0:  # The first, the second, the fourth, ...
+                    _log.warning("Leases cannot be renewed: %s", problem)
+            except Exception:
+                failures += 1
+                if failures & (failures - 1) == 0:
+                    _log.exception("Leases cannot be renewed")
+
+    async def _renew_all(self, held: Mapping[str, int]) -> None:
+        if not held:
+            return
+        asked = self.asked()
+        still = await self.store.extend(held, until=asked.wall + self.limits.lease_seconds)
+        for task_id in held:
+            if (run := self._runs.get(task_id)) is not None and run.fence == held[task_id]:
+                if task_id in still:
+                    run.renewed(asked)
+                    run.look_soon()
+                else:
+                    run.lose()
+
+    def asked(self) -> Asked:
+        """The time, for a lease that is asked for now."""
+        assert self._loop is not None
+        return Asked(self._loop.time(), self._clock())
+
+    def is_sure(self, asked: Asked) -> bool:
+        """Whether a lease that was asked for then has certainly not run out. Any thread may ask."""
+        now = self.asked()
+        return max(now.loop - asked.loop, now.wall - asked.wall) < self.limits.lease_seconds * _SURE_PART
+
+    async def confirm(self, run: "Run") -> None:
+        """Renew one lease, for a run that must know whether it still has its task."""
+        await self.insist(lambda: self._renew_all({run.id: run.fence}))
 
     # For the runs
+
+    def ending(self) -> None:
+        """A leg has ended, and only has to be committed: there is room for another."""
+        self._wake.set()
 
     def beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do something beside a leg. It may end later than that, but not after the runner has stopped."""
@@ -274,24 +390,25 @@ class Runner:
             except StoreUnavailable as problem:
                 _log.warning("A task waits for its store: %s", problem)
                 await asyncio.sleep(pause)
-                pause = min(pause * 2, 5.0)
+                pause = min(pause * 2, _LONGEST_WAIT)
 
     def now(self) -> float:
         """The time."""
         return self._clock()
-
-    def leave_to_others(self, task_id: str) -> None:
-        """Do not claim this task: its tool is not here."""
-        self._foreign.add(task_id)
 
     def find(self, record: TaskRecord) -> Work | None:
         """The tool of a task, if this server has it."""
         return self._find(record)
 
 
-async def _end(tasks: Collection[asyncio.Task[None]], grace: float) -> None:
+async def _wait(tasks: Collection[asyncio.Task[None]], deadline: float) -> None:
+    if tasks:
+        seconds = max(0.0, deadline - asyncio.get_running_loop().time())
+        await asyncio.wait(set(tasks), timeout=seconds)
+
+
+async def _end(tasks: Collection[asyncio.Task[None]], deadline: float) -> None:
     """Cancel tasks until they have heard it: what they wait for may swallow a cancellation."""
-    deadline = asyncio.get_running_loop().time() + grace
     pending = {task for task in tasks if not task.done()}
     while pending and asyncio.get_running_loop().time() < deadline:
         for task in pending:

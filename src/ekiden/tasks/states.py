@@ -16,10 +16,11 @@ from ekiden.errors import EkidenError
 __all__ = ["FINAL", "MOVES", "IllegalMove", "Move", "State", "Status", "move"]
 
 State: TypeAlias = Literal[
-    "queued", "running", "waiting", "stopping", "tidying", "completed", "failed", "cancelled"
+    "queued", "running", "waiting", "stopping", "tidying", "failing", "completed", "failed", "cancelled"
 ]
 """`queued` is due now or at its time; `waiting` for an answer or a timer; `stopping` is running although
-its cancellation was asked for; `tidying` is cancelled, and its clean-up is still to be run."""
+its cancellation was asked for; `tidying` is cancelled, and its clean-up is still to be run; `failing` is
+failed because its time was over or it was given up, and its clean-up is still to be run."""
 
 Status: TypeAlias = Literal["working", "input_required", "completed", "failed", "cancelled"]
 """What a client sees (SEP-2663, Task Status)."""
@@ -34,6 +35,7 @@ Move: TypeAlias = Literal[
     "fail",
     "cancel",
     "stop",
+    "give_up",
     "tidied",
     "expire",
 ]
@@ -68,11 +70,14 @@ MOVES: Final[dict[tuple[State, Move], State]] = {
     ("stopping", "claim"): "tidying",
     ("tidying", "claim"): "tidying",
     ("tidying", "tidied"): "cancelled",
-    # Its time is over.
-    ("queued", "expire"): "failed",
-    ("running", "expire"): "failed",
-    ("waiting", "expire"): "failed",
-    ("stopping", "expire"): "failed",
+    # Its time is over, or its workers die of it.
+    ("queued", "expire"): "failing",
+    ("running", "expire"): "failing",
+    ("waiting", "expire"): "failing",
+    ("stopping", "expire"): "failing",
+    ("running", "give_up"): "failing",
+    ("failing", "claim"): "failing",
+    ("failing", "tidied"): "failed",
 }
 
 

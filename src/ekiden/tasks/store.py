@@ -12,7 +12,8 @@ The promises that every store makes, and that `ekiden.testing.TaskStoreContract`
 """
 
 import abc
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
@@ -23,7 +24,7 @@ from ekiden.tasks.moves import Ending, LostClaim, Suspension
 from ekiden.tasks.record import TaskRecord
 from ekiden.tasks.states import IllegalMove, State
 
-__all__ = ["Glance", "Held", "Place", "Signal", "TaskStore", "Watcher", "is_quiet"]
+__all__ = ["Due", "Glance", "Held", "Place", "Signal", "TaskStore", "Watcher", "is_quiet"]
 
 T = TypeVar("T")
 
@@ -44,6 +45,17 @@ def is_quiet(record: TaskRecord, updated: float) -> bool:
 Watcher: TypeAlias = Callable[[Signal], None]
 Place: TypeAlias = tuple[float, str]
 """Where a task stands among all: when it was created, and its id."""
+
+
+class Due(msgspec.Struct, frozen=True):
+    """A task that may be claimed, as far as it matters for who is next."""
+
+    id: str
+    principal: str
+    due: float
+    state: State
+    fence: int
+    losses: int
 
 
 class Glance(msgspec.Struct):
@@ -76,11 +88,17 @@ class TaskStore(abc.ABC):
 
     @abc.abstractmethod
     async def change(
-        self, task_id: str, make: Callable[[TaskRecord], T], entries: Mapping[str, Entry] | None = None
+        self,
+        task_id: str,
+        make: Callable[[TaskRecord], T],
+        entries: Mapping[str, Entry] | None = None,
+        known: TaskRecord | None = None,
     ) -> tuple[TaskRecord, T] | None:
         """Change a row by a function, and add to its journal; None if there is no such task.
 
-        What the function raises is raised, and then nothing has changed.
+        What the function raises is raised, and then nothing has changed. The function may be called more than
+        once, each time with the row as it is then. `known` is the row as the caller has seen it last: a store
+        may save a look by it.
         """
 
     @abc.abstractmethod
@@ -96,12 +114,15 @@ class TaskStore(abc.ABC):
         """A journal, in the order in which it was written."""
 
     @abc.abstractmethod
-    async def due(self, audience: str, *, now: float, limit: int) -> list[str]:
-        """Tasks that may be claimed, the longest overdue first."""
+    async def due(self, audience: str, tools: Collection[str], *, now: float, limit: int) -> list[Due]:
+        """Tasks of these tools that may be claimed, the longest overdue first.
+
+        Where there are more than `limit`, the first of each principal that is not among these comes behind.
+        """
 
     @abc.abstractmethod
-    async def next_due(self, audience: str) -> float | None:
-        """When the next task may be claimed; in the past if one may be now."""
+    async def next_due(self, audience: str, tools: Collection[str]) -> float | None:
+        """When the next task of these tools may be claimed; in the past if one may be now."""
 
     @abc.abstractmethod
     async def extend(self, held: Mapping[str, int], *, until: float) -> set[str]:
@@ -120,6 +141,7 @@ class TaskStore(abc.ABC):
         self,
         *,
         audience: str | None = None,
+        principal: str | None = None,
         state: State | None = None,
         after: Place | None = None,
         limit: int = 100,
@@ -156,20 +178,39 @@ class TaskStore(abc.ABC):
             return None
         return None if changed is None else Held(changed[0], await self.entries(task_id))
 
+    async def claim_all(self, task_ids: Sequence[str], *, now: float, lease: float) -> list[Held]:
+        """Try to claim several at once; those that were had. None waits for another."""
+        tries = await asyncio.gather(*(self.claim(task_id, now=now, lease=lease) for task_id in task_ids))
+        return [held for held in tries if held is not None]
+
     async def publish(
-        self, task_id: str, fence: int, leaves: Suspension, entries: Mapping[str, Entry], *, now: float
+        self,
+        task_id: str,
+        fence: int,
+        leaves: Suspension,
+        entries: Mapping[str, Entry],
+        *,
+        now: float,
+        known: TaskRecord | None = None,
     ) -> TaskRecord:
         """Put questions while the leg goes on."""
         return await self._held(
-            task_id, lambda record: moves.publish(record, fence, leaves, now=now), entries
+            task_id, lambda record: moves.publish(record, fence, leaves, now=now), entries, known
         )
 
     async def suspend(
-        self, task_id: str, fence: int, leaves: Suspension, entries: Mapping[str, Entry], *, now: float
+        self,
+        task_id: str,
+        fence: int,
+        leaves: Suspension,
+        entries: Mapping[str, Entry],
+        *,
+        now: float,
+        known: TaskRecord | None = None,
     ) -> TaskRecord:
         """End a leg: the task waits."""
         return await self._held(
-            task_id, lambda record: moves.suspend(record, fence, leaves, now=now), entries
+            task_id, lambda record: moves.suspend(record, fence, leaves, now=now), entries, known
         )
 
     async def release(self, task_id: str, fence: int, *, now: float, after: float = 0.0) -> TaskRecord:
@@ -185,10 +226,14 @@ class TaskStore(abc.ABC):
         *,
         now: float,
         message: str | None = None,
+        known: TaskRecord | None = None,
     ) -> TaskRecord:
         """End a task with a result or an error."""
         return await self._held(
-            task_id, lambda record: moves.finish(record, fence, ending, now=now, message=message), entries
+            task_id,
+            lambda record: moves.finish(record, fence, ending, now=now, message=message),
+            entries,
+            known,
         )
 
     async def stop(self, task_id: str, fence: int, *, now: float, lease: float, tidy: bool) -> TaskRecord:
@@ -197,14 +242,29 @@ class TaskStore(abc.ABC):
             task_id, lambda record: moves.stop(record, fence, now=now, lease=lease, tidy=tidy)
         )
 
+    async def give_up(
+        self, task_id: str, fence: int, error: bytes, *, now: float, lease: float, tidy: bool, message: str
+    ) -> TaskRecord:
+        """End a task that lost too many workers."""
+        return await self._held(
+            task_id,
+            lambda record: moves.give_up(
+                record, fence, error, now=now, lease=lease, tidy=tidy, message=message
+            ),
+        )
+
     async def tidied(self, task_id: str, fence: int) -> TaskRecord:
-        """The clean-up of a cancelled task is done."""
+        """The clean-up of a task is done."""
         return await self._held(task_id, lambda record: moves.tidied(record, fence))
 
     async def _held(
-        self, task_id: str, make: Callable[[TaskRecord], None], entries: Mapping[str, Entry] | None = None
+        self,
+        task_id: str,
+        make: Callable[[TaskRecord], None],
+        entries: Mapping[str, Entry] | None = None,
+        known: TaskRecord | None = None,
     ) -> TaskRecord:
-        changed = await self.change(task_id, make, entries)
+        changed = await self.change(task_id, make, entries, known)
         if changed is None:
             raise LostClaim(f"task {task_id} is gone")
         return changed[0]
@@ -221,7 +281,18 @@ class TaskStore(abc.ABC):
         )
         return changed is not None and changed[1]
 
-    async def expire(self, task_ids: Iterable[str], error: bytes, *, now: float, message: str) -> None:
-        """Fail tasks whose time is over."""
-        for task_id in task_ids:
-            await self.change(task_id, lambda record: moves.expire(record, error, now=now, message=message))
+    async def expire(
+        self,
+        task_ids: Iterable[str],
+        error: bytes,
+        *,
+        now: float,
+        message: str,
+        tidies: Callable[[TaskRecord], bool],
+    ) -> None:
+        """Fail tasks whose time is over; `tidies` says which of them have a clean-up to run."""
+
+        def make(record: TaskRecord) -> None:
+            moves.expire(record, error, now=now, message=message, tidy=tidies(record))
+
+        await asyncio.gather(*(self.change(task_id, make) for task_id in task_ids))

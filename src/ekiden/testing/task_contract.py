@@ -44,6 +44,13 @@ def new_record(task_id: str = "task", **fields: Any) -> TaskRecord:
     return TaskRecord(id=task_id, **{**usual, **fields})
 
 
+_TOOLS = ("tool",)
+
+
+async def _due(store: TaskStore, now: float, limit: int) -> list[str]:
+    return [found.id for found in await store.due("server", _TOOLS, now=now, limit=limit)]
+
+
 def _step(value: Any) -> Entry:
     return Entry("step", "digest", value)
 
@@ -115,12 +122,12 @@ class TaskStoreContract(abc.ABC):
             await one.insert(new_record(), {})
 
             def count(record: TaskRecord) -> None:
-                record.attempts += 1
+                record.losses += 1
 
             await asyncio.gather(*((one if n % 2 else other).change("task", count) for n in range(20)))
             kept = await one.load("task")
             assert kept is not None
-            assert kept.attempts == 20
+            assert kept.losses == 20
 
     # Claiming
 
@@ -174,14 +181,51 @@ class TaskStoreContract(abc.ABC):
     async def test_what_is_due_is_found_in_order_and_by_audience(self) -> None:
         """The longest overdue first."""
         async with self.opened() as (one, other):
-            assert await other.next_due("server") is None
+            assert await other.next_due("server", _TOOLS) is None
             for name, due in (("late", 900.0), ("now", 1000.0), ("later", 1200.0), ("never", None)):
                 await one.insert(new_record(name, due=due), {})
             await one.insert(new_record("foreign", due=800.0, audience="another"), {})
-            assert await other.due("server", now=1000.0, limit=10) == ["late", "now"]
-            assert await other.due("server", now=1000.0, limit=1) == ["late"]
-            assert await other.next_due("server") == 900.0
-            assert await other.next_due("another") == 800.0
+            assert await _due(other, 1000.0, 10) == ["late", "now"]
+            assert await _due(other, 1000.0, 1) == ["late"]
+            assert await other.due("server", ("another tool",), now=1000.0, limit=9) == []
+            assert await other.due("server", (), now=1000.0, limit=9) == []
+            assert await other.next_due("server", ("another tool",)) is None
+            assert await other.next_due("server", _TOOLS) == 900.0
+            assert await other.next_due("another", _TOOLS) == 800.0
+
+    async def test_who_waits_behind_a_flood_is_found(self) -> None:
+        """The first of every principal, however many tasks another one has."""
+        async with self.opened() as (one, other):
+            for number in range(20):
+                await one.insert(new_record(f"flood {number}", due=900.0 + number, principal="loud"), {})
+            for name in ("quiet", "shy"):
+                for number in (1, 2):
+                    await one.insert(new_record(f"{name} {number}", due=990.0 + number, principal=name), {})
+            found = await other.due("server", _TOOLS, now=1000.0, limit=5)
+            assert [each.id for each in found[:5]] == [f"flood {number}" for number in range(5)]
+            assert sorted(each.id for each in found[5:]) == ["quiet 1", "shy 1"]
+            assert {each.principal for each in found} == {"loud", "quiet", "shy"}
+            assert (found[0].state, found[0].due, found[0].fence, found[0].losses) == ("queued", 900.0, 0, 0)
+
+    async def test_several_are_claimed_at_once(self) -> None:
+        """Those that can be had: what is gone, held or not due yet keeps nobody else waiting."""
+        async with self.opened() as (one, other):
+            for name in ("a", "b", "c", "later"):
+                await one.insert(new_record(name, due=2000.0 if name == "later" else 1000.0), {})
+            await one.append("a", 0, {"s:0": _step(0)})
+            assert await other.claim("b", now=1000.0, lease=10.0) is not None
+            names = ["a", "b", "c", "later", "gone"]
+            held = await one.claim_all(names, now=1000.0, lease=10.0)
+            assert sorted(each.record.id for each in held) == ["a", "c"]
+            assert all(each.fence == 1 and each.record.state == "running" for each in held)
+            tries = await asyncio.gather(
+                *(
+                    (one if n % 2 else other).claim_all(["a", "b", "c"], now=1010.0, lease=9.0)
+                    for n in range(6)
+                )
+            )
+            won = sorted(each.record.id for claimed in tries for each in claimed)
+            assert won == ["a", "b", "c"]
 
     async def test_progress_is_what_a_worker_that_dies_leaves_behind(self) -> None:
         """Only claims without any are counted."""
@@ -189,11 +233,11 @@ class TaskStoreContract(abc.ABC):
             await self._claimed(one, new_record(ttl=None))
             second = await one.claim("task", now=1010.0, lease=10.0)
             assert second is not None
-            assert second.record.attempts == 2
+            assert second.record.losses == 1
             assert await one.append("task", second.fence, {"s:1": _step(1)}) == "running"
             third = await one.claim("task", now=1020.0, lease=10.0)
             assert third is not None
-            assert third.record.attempts == 2
+            assert third.record.losses == 1
 
     # A leg and its end
 
@@ -242,8 +286,8 @@ class TaskStoreContract(abc.ABC):
             seen = Suspension(seen=frozenset({"a.1"}), wake=1050.0)
             after = await one.suspend("task", again.fence, seen, {}, now=1004.0)
             assert (after.state, after.due) == ("waiting", 1050.0)
-            assert await other.due("server", now=1049.0, limit=1) == []
-            assert await other.due("server", now=1050.0, limit=1) == ["task"]
+            assert await _due(other, 1049.0, 1) == []
+            assert await _due(other, 1050.0, 1) == ["task"]
 
     async def test_a_question_that_was_put_is_not_put_twice(self) -> None:
         """Not even if the leg that put it died and the next one repeats it."""
@@ -278,7 +322,7 @@ class TaskStoreContract(abc.ABC):
             await one.release("task", held.fence, now=1001.0)
             taken = await other.claim("task", now=1001.0, lease=10.0)
             assert taken is not None
-            assert taken.record.attempts == 1
+            assert taken.record.losses == 0
 
     # Cancelling and expiring
 
@@ -295,10 +339,10 @@ class TaskStoreContract(abc.ABC):
             assert tidy is not None
             assert (plain.state, plain.status, plain.questions) == ("cancelled", "cancelled", {})
             assert (tidy.state, tidy.status, tidy.questions) == ("tidying", "cancelled", {})
-            assert await one.due("server", now=1002.0, limit=9) == ["tidy"]
+            assert await _due(one, 1002.0, 9) == ["tidy"]
             held = await one.claim("tidy", now=1002.0, lease=10.0) or held
             await one.tidied("tidy", held.fence)
-            assert await one.due("server", now=9000.0, limit=9) == []
+            assert await _due(one, 9000.0, 9) == []
 
     async def test_a_running_task_is_told_to_stop(self) -> None:
         """It may still complete; if its worker dies instead, it is cancelled all the same."""
@@ -323,7 +367,9 @@ class TaskStoreContract(abc.ABC):
             await one.insert(new_record("endless", ttl=None), {"s:1": _step(1)})
             assert await other.overdue(now=1059.0, limit=9) == []
             assert await other.overdue(now=1060.0, limit=9) == ["runs"]
-            await other.expire(["runs", "done"], b'{"code":1}', now=1060.0, message="over")
+            await other.expire(
+                ["runs", "done"], b'{"code":1}', now=1060.0, message="over", tidies=lambda record: False
+            )
             assert await one.append("runs", held.fence, {"s:1": _step(1)}) is None
             runs, finished = await other.load("runs"), await other.load("done")
             assert runs is not None
@@ -335,6 +381,29 @@ class TaskStoreContract(abc.ABC):
             assert [record.id for record in await one.listing()] == ["endless"]
             assert await one.entries("endless") == {"s:1": _step(1)}
 
+    async def test_what_expires_or_is_given_up_has_its_clean_up_run(self) -> None:
+        """A client sees it fail at once."""
+        async with self.opened() as (one, other):
+            await self._claimed(one, new_record("expires"))
+            held = await self._claimed(one, new_record("dies", ttl=None))
+            await other.expire(
+                ["expires"], b'{"code":1}', now=1060.0, message="over", tidies=lambda record: True
+            )
+            await one.give_up(
+                "dies", held.fence, b'{"code":2}', now=1060.0, lease=10.0, tidy=True, message="died"
+            )
+            for name, due in (("expires", 1060.0), ("dies", 1070.0)):
+                record = await other.load(name)
+                assert record is not None
+                assert (record.state, record.status, record.due) == ("failing", "failed", due)
+                taken = await other.claim(name, now=1070.0, lease=10.0)
+                assert taken is not None
+                await other.tidied(name, taken.fence)
+                assert await one.extend({name: taken.fence}, until=1090.0) == set()
+                record = await one.load(name)
+                assert record is not None
+                assert (record.state, record.due) == ("failed", None)
+
     # Looking on
 
     async def test_the_operator_sees_the_newest_first(self) -> None:
@@ -343,10 +412,13 @@ class TaskStoreContract(abc.ABC):
             for number in range(4):
                 whose = "server" if number else "another"
                 await one.insert(new_record(str(number), created=1000.0 + number, audience=whose), {})
+            await one.insert(new_record("4", created=999.0, principal="alice"), {})
             await one.claim("2", now=1010.0, lease=10.0)
             assert [record.id for record in await other.listing(limit=3)] == ["3", "2", "1"]
             assert [record.id for record in await other.listing(audience="another")] == ["0"]
             assert [record.id for record in await other.listing(state="running")] == ["2"]
+            assert [r.id for r in await other.listing(audience="server", principal="alice")] == ["4"]
+            assert await other.listing(audience="server", principal="bob") == []
 
     async def test_a_look_at_all_tasks_goes_on_where_the_last_one_ended(self) -> None:
         """Tasks of the same moment are told apart by their ids."""

@@ -1,27 +1,31 @@
-"""One Postgres database: its connections, and what it means that it is away.
+"""One Postgres database, and who uses which of its connections.
 
-Connections come from a pool that opens new ones when the server comes back; those who own a round have a
-few of their own. Whatever goes wrong with a connection is `StoreUnavailable`: the transaction did not
-happen, or it is made again with the same effect. The schema is made by `ekiden store migrate`, never by
-the way.
+Most come from a pool that opens new ones when the server comes back. Those who own a round, the statements of
+tasks, and the renewal of leases have a few of their own, so that nobody who waits can take them. What goes
+wrong is `StoreUnavailable`: the transaction did not happen, or it is made again with the same effect. The
+schema is made by `ekiden store migrate`, never by the way.
 """
 
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import psycopg
-from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
+from psycopg_pool import AsyncConnectionPool
 
-from ekiden.errors import StoreUnavailable, UsageError
-from ekiden.stores import postgres_schema
-from ekiden.stores.postgres_lane import FRESH_SECONDS, Lane
-from ekiden.stores.postgres_schema import Connection
+from ekiden.errors import UsageError
+from ekiden.stores.postgres import schema
+from ekiden.stores.postgres.lane import FRESH_SECONDS, Lane
+from ekiden.stores.postgres.schema import Connection
+from ekiden.stores.postgres.session import away, cut_after, prepare_session
 
 __all__ = ["Connection", "PostgresDatabase"]
+
+T = TypeVar("T")
 
 
 class _Used(psycopg.AsyncConnection[Any]):
@@ -42,39 +46,17 @@ class _Pool(AsyncConnectionPool[_Used]):
         await asyncio.shield(super().putconn(conn))
 
 
-async def _configure(connection: _Used) -> None:
-    """A single statement is a transaction of its own, unless one was begun."""
-    await connection.set_autocommit(True)
-
-
-async def _check(connection: _Used) -> None:
+async def _check(connection: _Used, seconds: float) -> None:
     """Before it is given out: a connection that was good a moment ago is not asked again."""
     if time.monotonic() - connection.used_at > FRESH_SECONDS:
-        await AsyncConnectionPool.check_connection(connection)
+        with cut_after(connection, seconds):
+            await AsyncConnectionPool.check_connection(connection)
 
-
-_AWAY: Final = (
-    psycopg.OperationalError,
-    psycopg.InterfaceError,
-    psycopg.errors.ReadOnlySqlTransaction,  # What was the primary is none any more, and another is elsewhere.
-    PoolTimeout,
-    PoolClosed,
-    OSError,
-)
 
 _OWNERS: Final = 2
 """Connections that only the owners of rounds use."""
-
-
-@contextlib.contextmanager
-def _away() -> Generator[None, None, None]:
-    """Say of what goes wrong with a connection that the store is not available."""
-    try:
-        yield
-    except psycopg.errors.ProgramLimitExceeded:
-        raise  # Too large for the database, now and whenever it is tried again.
-    except _AWAY as error:
-        raise StoreUnavailable(f"the database cannot be reached: {error}") from error
+_TASKS: Final = 4
+"""Connections for the statements of tasks, each for many tasks at once."""
 
 
 class PostgresDatabase:
@@ -83,13 +65,14 @@ class PostgresDatabase:
     def __init__(self, url: str, *, most_connections: int = 10, wait_seconds: float = 5.0) -> None:
         self.url = url
         self._most = most_connections
-        self._wait_seconds = wait_seconds
+        self.wait_seconds = wait_seconds
         self._pool: _Pool | None = None
-        self._owners: Lane | None = None
+        self._lanes: dict[str, Lane] = {}
         self._in_line = asyncio.Semaphore()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._opening = asyncio.Lock()
         self._current = False
+        self._asked: set[asyncio.Task[Any]] = set()
 
     async def pool(self) -> _Pool:
         """The connections, opened when first needed."""
@@ -101,12 +84,15 @@ class PostgresDatabase:
                 # Connections belong to a loop; those of one that has ended are beyond closing.
                 self._loop, self._current = loop, False
                 self._pool = await self._open()
-                self._owners = Lane(self.url, most=_OWNERS, wait_seconds=self._wait_seconds)
+                self._lanes = {
+                    name: Lane(self.url, most=most, wait_seconds=self.wait_seconds)
+                    for name, most in (("owners", _OWNERS), ("tasks", _TASKS), ("renewals", 1))
+                }
                 self._in_line = asyncio.Semaphore(max(1, self._most - 2))
             if not self._current:
-                with _away():
+                with away():
                     async with self._pool.connection() as connection:
-                        await postgres_schema.check(connection)
+                        await schema.check(connection)
                 self._current = True
         return self._pool
 
@@ -114,13 +100,13 @@ class PostgresDatabase:
         pool = _Pool(
             self.url,
             connection_class=_Used,
-            configure=_configure,
+            configure=partial(prepare_session, seconds=self.wait_seconds),
             min_size=1,
             max_size=self._most,
-            timeout=self._wait_seconds,
+            timeout=self.wait_seconds,
             reconnect_timeout=1.0,
             open=False,
-            check=_check,
+            check=partial(_check, seconds=self.wait_seconds),
         )
         await pool.open()
         return pool
@@ -128,10 +114,11 @@ class PostgresDatabase:
     @asynccontextmanager
     async def reading(self) -> AsyncGenerator[Connection, None]:
         """A connection for single statements, each a transaction of its own."""
-        with _away():
+        with away():
             pool = await self.pool()
             async with pool.connection() as connection:
-                yield connection
+                with cut_after(connection, self.wait_seconds):
+                    yield connection
                 connection.used_at = time.monotonic()
 
     @asynccontextmanager
@@ -153,29 +140,62 @@ class PostgresDatabase:
     @asynccontextmanager
     async def owning(self) -> AsyncGenerator[Connection, None]:
         """A transaction for an owner, on a connection that none but owners use."""
-        with _away():
-            if self._owners is None or self._loop is not asyncio.get_running_loop():
-                await self.pool()
-            assert self._owners is not None
-            async with self._owners.transaction() as connection:
+        with away():
+            async with (await self._lane("owners")).transaction() as connection:
                 yield connection
 
+    @asynccontextmanager
+    async def writing(self) -> AsyncGenerator[Connection, None]:
+        """A connection for one statement that changes tasks, or looks them up for that."""
+        with away():
+            async with (await self._lane("tasks")).connection() as connection:
+                yield connection
+
+    @asynccontextmanager
+    async def renewing(self) -> AsyncGenerator[Connection, None]:
+        """A connection that only the renewal of leases uses."""
+        with away():
+            async with (await self._lane("renewals")).connection() as connection:
+                yield connection
+
+    async def _lane(self, name: str) -> Lane:
+        if not self._lanes or self._loop is not asyncio.get_running_loop():
+            await self.pool()
+        return self._lanes[name]
+
+    async def to_its_end(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await what is asked of the database; if the caller is cancelled, it goes on without him.
+
+        To cancel a statement would cost the database more than to let it end, and may take as long.
+        """
+        task = asyncio.create_task(work)
+        self._asked.add(task)
+        task.add_done_callback(self._answered)
+        return await asyncio.shield(task)
+
+    def _answered(self, task: asyncio.Task[Any]) -> None:
+        self._asked.discard(task)
+        if not task.cancelled():
+            task.exception()  # Whoever asked may have gone: that it failed is no news to anybody.
+
     async def migrate(self) -> None:
-        """Make the tables, ours and the queue's, or bring them up to date."""
+        """Make the tables, or bring them up to date."""
         try:
             connection = await psycopg.AsyncConnection.connect(self.url, autocommit=True)
         except psycopg.Error as error:
             raise UsageError(f"the database cannot be reached: {error}") from error
         async with connection, connection.transaction():
-            await postgres_schema.migrate(connection)
+            await schema.migrate(connection)
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections, when what is being asked has been answered."""
+        if self._asked and self._loop is asyncio.get_running_loop():
+            await asyncio.wait(set(self._asked), timeout=2 * self.wait_seconds)
         pool, self._pool = self._pool, None
-        owners, self._owners = self._owners, None
+        lanes, self._lanes = self._lanes, {}
         if self._loop is asyncio.get_running_loop():
-            if owners is not None:
-                await owners.close()
+            for lane in lanes.values():
+                await lane.close()
             if pool is not None:
                 with contextlib.suppress(psycopg.Error):
                     await pool.close()

@@ -1,8 +1,4 @@
-"""A store in Postgres: for servers and workers on many machines.
-
-Needs the extra `ekiden[postgres]`, and `ekiden store migrate postgresql://...` once. Here is the ledger of
-rounds; tasks are in `postgres_tasks`.
-"""
+"""The ledger of rounds in Postgres. Tasks are in `tasks`."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -23,8 +19,8 @@ from ekiden.rounds.ledger import (
     encode_entry,
 )
 from ekiden.stores.keys_of_entries import key_digest, key_from_bytes, key_to_bytes
-from ekiden.stores.postgres_database import Connection, PostgresDatabase
-from ekiden.stores.postgres_tasks import PostgresTasks
+from ekiden.stores.postgres.database import Connection, PostgresDatabase
+from ekiden.stores.postgres.tasks import PostgresTasks
 
 __all__ = ["PostgresStore"]
 
@@ -32,11 +28,31 @@ _IS_OWNED: Final = "id = %s AND fence = %s AND outcome IS NULL AND leased_until 
 """Whether a round is still its owner's. No value of a caller is part of it."""
 assert RELEASED == 0
 
+_PURGE_AT_ONCE: Final = 1000
+_MOST_PURGES: Final = 100
+"""A caller waits meanwhile, so a purge ends. In the time until the next one a process makes fewer rounds."""
+_PURGE_ROUNDS: Final = """
+    WITH old AS (
+        SELECT id FROM ekiden_rounds
+        WHERE expires < %(now)s AND (outcome IS NOT NULL OR leased_until < %(abandoned)s)
+        ORDER BY expires LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+    )
+    DELETE FROM ekiden_rounds WHERE id IN (SELECT id FROM old)
+"""
+_PURGE_JOURNALS: Final = """
+    WITH old AS (
+        SELECT id FROM ekiden_journals WHERE expires < %(now)s
+        ORDER BY expires LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+    )
+    DELETE FROM ekiden_journals WHERE id IN (SELECT id FROM old)
+"""
+
 
 class PostgresStore:
     """Implements `ekiden.rounds.ledger.Ledger`; `tasks` implements `ekiden.tasks.store.TaskStore`.
 
-    It uses up to `most_connections`, one to hear of changes, and two more for the owners of rounds.
+    It uses up to `most_connections`, two more for the owners of rounds, and for tasks up to six: four for
+    what changes them, one to renew leases, one to hear of changes.
     """
 
     shared = True
@@ -155,13 +171,14 @@ class PostgresStore:
             return None if row is None else bytes(row[0])
 
     async def purge(self, *, now: float) -> None:
-        """Forget what has expired."""
-        async with self._database.in_line() as connection:
-            await connection.execute(
-                "DELETE FROM ekiden_rounds WHERE expires < %s AND (outcome IS NOT NULL OR leased_until < %s)",
-                (now, now - ABANDONED_SECONDS),
-            )
-            await connection.execute("DELETE FROM ekiden_journals WHERE expires < %s", (now,))
+        """Forget what has expired, some at a time: a statement that takes too long is undone."""
+        values = {"now": now, "abandoned": now - ABANDONED_SECONDS, "limit": _PURGE_AT_ONCE}
+        for query in (_PURGE_ROUNDS, _PURGE_JOURNALS):
+            for _ in range(_MOST_PURGES):
+                async with self._database.in_line() as connection:
+                    removed = (await connection.execute(query, values)).rowcount
+                if removed < _PURGE_AT_ONCE:
+                    break
 
     async def close(self) -> None:
         """Close the connections."""

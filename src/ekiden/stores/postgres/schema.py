@@ -1,14 +1,12 @@
-"""The schema of a store in Postgres: ours, and that of the queue which wakes workers."""
+"""The schema of a store in Postgres."""
 
-import re
-from importlib import metadata
-from pathlib import Path
 from typing import Any, Final, LiteralString, TypeAlias
 
 import psycopg
-from procrastinate.schema import SchemaManager
 
 from ekiden.errors import UsageError
+from ekiden.stores.keys_of_entries import key_to_bytes
+from ekiden.tasks.record import decode_record
 
 __all__ = ["Connection", "check", "migrate"]
 
@@ -76,8 +74,38 @@ _MIGRATIONS: Final[tuple[LiteralString, ...]] = (
         FROM ekiden_unordered_steps ORDER BY round_id, key;
     DROP TABLE ekiden_unordered_steps;
     """,
+    """
+    ALTER TABLE ekiden_tasks RENAME COLUMN attempts TO losses;
+    ALTER TABLE ekiden_tasks
+        ADD COLUMN version bigint NOT NULL DEFAULT 0,
+        ADD COLUMN tool text NOT NULL DEFAULT '',
+        ADD COLUMN principal bytea NOT NULL DEFAULT '';
+    DROP INDEX ekiden_tasks_due, ekiden_tasks_created;
+    CREATE INDEX ekiden_tasks_due ON ekiden_tasks (audience, tool, due) WHERE due IS NOT NULL;
+    CREATE INDEX ekiden_tasks_whose_due ON ekiden_tasks (audience, principal, due) WHERE due IS NOT NULL;
+    CREATE INDEX ekiden_tasks_newest ON ekiden_tasks (created, id);
+    CREATE INDEX ekiden_tasks_mine ON ekiden_tasks (audience, principal, created, id);
+    CREATE INDEX ekiden_tasks_overdue ON ekiden_tasks (expires)
+        WHERE state NOT IN ('completed', 'failed', 'cancelled', 'tidying', 'failing');
+    ALTER TABLE ekiden_task_entries RENAME TO ekiden_text_entries;
+    CREATE TABLE ekiden_task_entries (
+        number bigint GENERATED ALWAYS AS IDENTITY,
+        task_id text NOT NULL,
+        digest bytea NOT NULL,
+        key bytea NOT NULL,
+        entry bytea NOT NULL,
+        PRIMARY KEY (task_id, digest)
+    );
+    INSERT INTO ekiden_task_entries (task_id, digest, key, entry)
+        SELECT task_id, sha256(convert_to(key, 'UTF8')), convert_to(key, 'UTF8'), entry
+        FROM ekiden_text_entries ORDER BY number;
+    DROP TABLE ekiden_text_entries;
+    """,
 )
 """The statements that lead from each schema version to the next."""
+
+_WHOSE: Final = 3
+"""The schema version since which tasks have their tool and their principal in columns."""
 
 _LOCK: Final = 0x656B6964656E
 """The advisory lock of who migrates."""
@@ -95,21 +123,36 @@ async def check(connection: Connection) -> None:
 
 
 async def migrate(connection: Connection) -> None:
-    """Make the tables, ours and the queue's, or bring them up to date."""
+    """Make the tables, or bring them up to date."""
     await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-    await connection.execute(
-        "CREATE TABLE IF NOT EXISTS ekiden_schema (version integer NOT NULL, queue text NOT NULL)"
-    )
+    await connection.execute("CREATE TABLE IF NOT EXISTS ekiden_schema (version integer NOT NULL)")
+    await connection.execute("ALTER TABLE ekiden_schema DROP COLUMN IF EXISTS queue")
     version = await _version(connection)
     if version > len(_MIGRATIONS):
         raise UsageError(f"the store was written by a newer ekiden (schema {version})")
     for script in _MIGRATIONS[version:]:
         await connection.execute(script)
-    await _migrate_queue(connection)
+    if 0 < version < _WHOSE:
+        await _say_whose(connection)
     await connection.execute("DELETE FROM ekiden_schema")
-    await connection.execute(
-        "INSERT INTO ekiden_schema VALUES (%s, %s)", (len(_MIGRATIONS), _queue_version())
-    )
+    await connection.execute("INSERT INTO ekiden_schema VALUES (%s)", (len(_MIGRATIONS),))
+
+
+async def _say_whose(connection: Connection) -> None:
+    """Fill the columns for the tool and the principal of each task out of its record."""
+    last = ""
+    while True:
+        found = await connection.execute(
+            "SELECT id, record FROM ekiden_tasks WHERE id > %s ORDER BY id LIMIT 1000", (last,)
+        )
+        records = [(task_id, decode_record(record)) for task_id, record in await found.fetchall()]
+        if not records:
+            return
+        await connection.cursor().executemany(
+            "UPDATE ekiden_tasks SET tool = %s, principal = %s WHERE id = %s",
+            [(record.tool, key_to_bytes(record.principal), task_id) for task_id, record in records],
+        )
+        last = records[-1][0]
 
 
 async def _version(connection: Connection) -> int:
@@ -118,28 +161,3 @@ async def _version(connection: Connection) -> int:
         return 0
     row = await (await connection.execute("SELECT version FROM ekiden_schema")).fetchone()
     return 0 if row is None else int(row[0])
-
-
-def _queue_version() -> str:
-    return metadata.version("procrastinate")
-
-
-async def _migrate_queue(connection: Connection) -> None:
-    """The tables of procrastinate: all of them, or what its newer version adds."""
-    row = await (await connection.execute("SELECT to_regclass('procrastinate_jobs')")).fetchone()
-    if row is None or row[0] is None:
-        await connection.execute(SchemaManager.get_schema())
-        return
-    row = await (await connection.execute("SELECT queue FROM ekiden_schema")).fetchone()
-    known = _numbers(row[0] if row is not None else _queue_version())
-    for script in _queue_migrations(known):
-        await connection.execute(script)
-
-
-def _queue_migrations(known: tuple[int, ...]) -> list[bytes]:
-    scripts = sorted(Path(SchemaManager.get_migrations_path()).glob("*.sql"))
-    return [path.read_bytes() for path in scripts if _numbers(path.name.partition("_")[0]) > known]
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])

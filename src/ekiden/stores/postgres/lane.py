@@ -1,4 +1,4 @@
-"""A few connections to Postgres for those who own something: nobody who waits can take them.
+"""A few connections to Postgres for one purpose: nobody else can take them.
 
 Unlike a pool, a lane opens a connection in the moment in which it is wanted, so that an owner renews his
 lease as soon as the database is back, before anybody takes it from him.
@@ -14,7 +14,8 @@ from typing import Any, Final
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from ekiden.stores.postgres_schema import Connection
+from ekiden.stores.postgres.schema import Connection
+from ekiden.stores.postgres.session import connect, cut_after
 
 __all__ = ["FRESH_SECONDS", "Lane"]
 
@@ -33,29 +34,33 @@ class Lane:
         self._is_closed = False
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncGenerator[Connection, None]:
-        """A connection in a transaction; those who want one wait in line for it."""
+    async def connection(self) -> AsyncGenerator[Connection, None]:
+        """A connection for single statements; those who want one wait in line for it."""
         async with self._room:
             connection = await self._ready()
             try:
-                async with connection.transaction():
+                with cut_after(connection, self._wait_seconds):
                     yield connection
             finally:
                 await self._put_back(connection)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncGenerator[Connection, None]:
+        """A connection in a transaction."""
+        async with self.connection() as connection, connection.transaction():
+            yield connection
 
     async def _ready(self) -> psycopg.AsyncConnection[Any]:
         while self._idle:
             used_at, connection = self._idle.pop()
             if time.monotonic() - used_at < FRESH_SECONDS or await self._is_good(connection):
                 return connection
-        async with asyncio.timeout(
-            self._wait_seconds
-        ):  # `TimeoutError` is an `OSError`: the database is away.
-            return await psycopg.AsyncConnection[Any].connect(self._url, autocommit=True)
+        return await connect(self._url, self._wait_seconds)
 
     async def _is_good(self, connection: psycopg.AsyncConnection[Any]) -> bool:
         try:
-            await connection.execute("SELECT 1")
+            with cut_after(connection, self._wait_seconds):
+                await connection.execute("SELECT 1")
         except psycopg.Error:
             await _close(connection)
             return False

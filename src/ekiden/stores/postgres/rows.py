@@ -1,0 +1,268 @@
+"""The statements for tasks. Each is one transaction by itself, for as many rows as its arrays name.
+
+A worker that stops in the middle of anything leaves no transaction open, so it holds nobody up: what is read
+is decided on in this process, and written only if the row still is of the version that was read. Rows that
+somebody else writes at this very moment are skipped, never waited for; whoever misses one looks again.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, LiteralString
+
+import msgspec
+
+from ekiden.rounds.journal import Entry
+from ekiden.stores.keys_of_entries import key_digest, key_from_bytes, key_to_bytes
+from ekiden.tasks.record import TaskRecord, decode_record, encode_record
+from ekiden.tasks.store import Due, Signal
+
+__all__ = [
+    "APPEND",
+    "BY_FLOW",
+    "BY_ID",
+    "CHANGE",
+    "DUE",
+    "ENTRIES",
+    "EXTEND",
+    "FORGET",
+    "HELD",
+    "INSERT",
+    "NEWEST",
+    "NEXT_DUE",
+    "OTHERS_DUE",
+    "OVERDUE",
+    "Append",
+    "Write",
+    "due_of",
+    "entries_by_task",
+    "entry_columns",
+    "record_of",
+    "row_columns",
+]
+
+_COLUMNS: Final[LiteralString] = "record, state, fence, losses, due, version"
+
+BY_ID: Final[LiteralString] = f"SELECT {_COLUMNS}, id FROM ekiden_tasks WHERE id = ANY(%s)"  # noqa: S608
+BY_FLOW: Final[LiteralString] = f"SELECT {_COLUMNS}, flow FROM ekiden_tasks WHERE flow = ANY(%s)"  # noqa: S608
+ENTRIES: Final[LiteralString] = (
+    "SELECT task_id, key, entry FROM ekiden_task_entries WHERE task_id = ANY(%s) ORDER BY number"
+)
+
+_NEW_ENTRIES: Final[LiteralString] = """
+    SELECT task_id, digest, key, entry
+    FROM unnest(%(entry_task)b::text[], %(entry_digest)b::bytea[], %(entry_key)b::bytea[], %(entry)b::bytea[])
+        WITH ORDINALITY AS new(task_id, digest, key, entry, place)
+"""
+_TELL: Final[LiteralString] = """
+    (SELECT count(pg_notify('ekiden_tasks', payload)) FROM unnest(%(news)b::text[]) AS payload)
+"""
+
+INSERT: Final[LiteralString] = f"""
+    WITH made AS (
+        INSERT INTO ekiden_tasks
+            (id, flow, audience, tool, principal, created, state, fence, losses, due, expires, record)
+        SELECT * FROM unnest(
+            %(id)b::text[], %(flow)b::text[], %(audience)b::text[], %(tool)b::text[], %(principal)b::bytea[],
+            %(created)b::float8[], %(state)b::text[], %(fence)b::bigint[], %(losses)b::bigint[],
+            %(due)b::float8[], %(expires)b::float8[], %(record)b::bytea[])
+        ON CONFLICT (flow) DO NOTHING RETURNING id
+    ), added AS (
+        INSERT INTO ekiden_task_entries (task_id, digest, key, entry)
+        {_NEW_ENTRIES} WHERE task_id IN (SELECT id FROM made) ORDER BY place
+    )
+    SELECT array(SELECT id FROM made), {_TELL}
+"""  # noqa: S608
+
+CHANGE: Final[LiteralString] = f"""
+    WITH wanted AS (
+        SELECT * FROM unnest(
+            %(id)b::text[], %(version)b::bigint[], %(state)b::text[], %(fence)b::bigint[],
+            %(losses)b::bigint[], %(due)b::float8[], %(expires)b::float8[], %(record)b::bytea[])
+            AS wanted(id, version, state, fence, losses, due, expires, record)
+    ), ours AS (
+        SELECT task.id FROM wanted JOIN ekiden_tasks AS task USING (id)
+        WHERE task.version = wanted.version FOR NO KEY UPDATE OF task SKIP LOCKED
+    ), changed AS (
+        UPDATE ekiden_tasks AS task
+        SET state = wanted.state, fence = wanted.fence, losses = wanted.losses, due = wanted.due,
+            expires = wanted.expires, record = wanted.record, version = wanted.version + 1
+        FROM wanted WHERE task.id = wanted.id AND task.id IN (SELECT id FROM ours) RETURNING task.id
+    ), added AS (
+        INSERT INTO ekiden_task_entries (task_id, digest, key, entry)
+        {_NEW_ENTRIES} WHERE task_id IN (SELECT id FROM changed) ORDER BY place
+        ON CONFLICT (task_id, digest) DO UPDATE SET entry = EXCLUDED.entry, number = DEFAULT
+    )
+    SELECT array(SELECT id FROM changed), {_TELL}
+"""  # noqa: S608
+
+APPEND: Final[LiteralString] = f"""
+    WITH ours AS (
+        SELECT task.id, task.state, task.losses
+        FROM unnest(%(id)b::text[], %(fence)b::bigint[]) AS wanted(id, fence)
+            JOIN ekiden_tasks AS task USING (id)
+        WHERE task.fence = wanted.fence AND task.state IN ('running', 'stopping')
+        FOR NO KEY UPDATE OF task SKIP LOCKED
+    ), progress AS (
+        UPDATE ekiden_tasks SET losses = 0, version = version + 1
+        WHERE id IN (SELECT id FROM ours WHERE losses > 0)
+    ), added AS (
+        INSERT INTO ekiden_task_entries (task_id, digest, key, entry)
+        {_NEW_ENTRIES} WHERE task_id IN (SELECT id FROM ours) ORDER BY place
+        ON CONFLICT (task_id, digest) DO UPDATE SET entry = EXCLUDED.entry, number = DEFAULT
+    )
+    SELECT id, state FROM ours
+"""  # noqa: S608
+
+_MINE: Final[LiteralString] = """
+    FROM unnest(%(id)b::text[], %(fence)b::bigint[]) AS wanted(id, fence) JOIN ekiden_tasks AS task USING (id)
+    WHERE task.fence = wanted.fence AND task.state IN ('running', 'stopping', 'tidying', 'failing')
+"""
+HELD: Final[LiteralString] = f"SELECT task.id {_MINE}"
+EXTEND: Final[LiteralString] = f"""
+    WITH ours AS (SELECT task.id {_MINE} FOR NO KEY UPDATE OF task SKIP LOCKED)
+    UPDATE ekiden_tasks SET due = %(until)s, version = version + 1
+    WHERE id IN (SELECT id FROM ours) RETURNING id
+"""  # noqa: S608
+
+_DUE: Final[LiteralString] = "task.id, task.principal, task.due, task.state, task.fence, task.losses"
+DUE: Final[LiteralString] = f"""
+    SELECT found.* FROM unnest(%(tools)s::text[]) AS known(tool) CROSS JOIN LATERAL (
+        SELECT {_DUE} FROM ekiden_tasks AS task
+        WHERE task.audience = %(audience)s AND task.tool = known.tool AND task.due <= %(now)s
+        ORDER BY task.due LIMIT %(limit)s
+    ) AS found ORDER BY found.due LIMIT %(limit)s
+"""  # noqa: S608
+OTHERS_DUE: Final[LiteralString] = f"""
+    WITH RECURSIVE whose AS (
+        (SELECT principal FROM ekiden_tasks
+         WHERE audience = %(audience)s AND due IS NOT NULL AND principal >= %(start)s
+         ORDER BY principal LIMIT 1)
+        UNION ALL
+        SELECT (SELECT principal FROM ekiden_tasks AS task
+                WHERE task.audience = %(audience)s AND task.due IS NOT NULL
+                    AND task.principal > whose.principal
+                ORDER BY task.principal LIMIT 1)
+        FROM whose WHERE whose.principal IS NOT NULL
+    )
+    SELECT found.*, whose.principal
+    FROM (SELECT principal FROM whose WHERE principal IS NOT NULL LIMIT %(most)s) AS whose
+    LEFT JOIN LATERAL (
+        SELECT {_DUE} FROM ekiden_tasks AS task
+        WHERE task.audience = %(audience)s AND task.principal = whose.principal AND task.due <= %(now)s
+            AND task.tool = ANY(%(tools)s)
+        ORDER BY task.due LIMIT 1
+    ) AS found ON true ORDER BY whose.principal
+"""  # noqa: S608
+NEXT_DUE: Final[LiteralString] = """
+    SELECT min(found.due) FROM unnest(%(tools)s::text[]) AS known(tool) CROSS JOIN LATERAL (
+        SELECT task.due FROM ekiden_tasks AS task
+        WHERE task.audience = %(audience)s AND task.tool = known.tool AND task.due IS NOT NULL
+        ORDER BY task.due LIMIT 1
+    ) AS found
+"""
+OVERDUE: Final[LiteralString] = """
+    SELECT id FROM ekiden_tasks
+    WHERE expires <= %s AND state NOT IN ('completed', 'failed', 'cancelled', 'tidying', 'failing')
+    ORDER BY expires LIMIT %s
+"""
+FORGET: Final[LiteralString] = """
+    WITH old AS (
+        SELECT id FROM ekiden_tasks WHERE expires < %(before)s ORDER BY expires LIMIT %(limit)s
+        FOR UPDATE SKIP LOCKED
+    ), emptied AS (
+        DELETE FROM ekiden_task_entries WHERE task_id IN (SELECT id FROM old)
+    )
+    DELETE FROM ekiden_tasks WHERE id IN (SELECT id FROM old)
+"""
+_NEWEST: Final[LiteralString] = f"SELECT {_COLUMNS} FROM ekiden_tasks"  # noqa: S608
+NEWEST: Final[dict[str, LiteralString]] = {
+    "all": f"""{_NEWEST} WHERE (created, id) < (%(created)s, %(id)s)
+        AND (%(audience)s::text IS NULL OR audience = %(audience)s)
+        AND (%(state)s::text IS NULL OR state = %(state)s)
+        ORDER BY created DESC, id DESC LIMIT %(limit)s""",
+    "mine": f"""{_NEWEST} WHERE audience = %(audience)s AND principal = %(principal)s
+        AND (created, id) < (%(created)s, %(id)s)
+        AND (%(state)s::text IS NULL OR state = %(state)s)
+        ORDER BY created DESC, id DESC LIMIT %(limit)s""",
+}
+"""Tasks from a place on, the newest first: everybody's, or those of one principal of one audience."""
+
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(Entry).decode
+
+
+def record_of(row: Sequence[Any]) -> TaskRecord:
+    """A row as a record: what has a column of its own may be newer there."""
+    record = decode_record(row[0])
+    record.state, record.fence, record.losses, record.due, record.version = row[1:6]
+    return record
+
+
+class Write:
+    """A row as it is to be, with the version that was read, and what its journal gets."""
+
+    __slots__ = ("data", "entries", "record", "signal", "size")
+
+    def __init__(self, record: TaskRecord, entries: Mapping[str, Entry], signal: Signal | None) -> None:
+        self.record = record
+        self.data = encode_record(record)
+        self.entries = [(record.id, key_to_bytes(key), _pack(entry)) for key, entry in entries.items()]
+        self.signal = signal
+        """Whom it concerns."""
+        self.size = len(self.data) + sum(len(entry) for _, _, entry in self.entries)
+
+
+def row_columns(writes: Sequence[Write]) -> dict[str, Any]:
+    """Rows and entries as the arrays of a statement."""
+    records = [write.record for write in writes]
+    return {
+        "id": [record.id for record in records],
+        "version": [record.version for record in records],
+        "flow": [record.flow for record in records],
+        "audience": [record.audience for record in records],
+        "tool": [record.tool for record in records],
+        "principal": [key_to_bytes(record.principal) for record in records],
+        "created": [float(record.created) for record in records],
+        "state": [record.state for record in records],
+        "fence": [record.fence for record in records],
+        "losses": [record.losses for record in records],
+        "due": [None if record.due is None else float(record.due) for record in records],
+        "expires": [None if record.expires is None else float(record.expires) for record in records],
+        "record": [write.data for write in writes],
+        **entry_columns(entry for write in writes for entry in write.entries),
+    }
+
+
+def entry_columns(entries: Iterable[tuple[str, bytes, bytes]]) -> dict[str, list[Any]]:
+    """Entries, each with the id of its task and its key, as the arrays of a statement."""
+    rows = list(entries)
+    return {
+        "entry_task": [task_id for task_id, _, _ in rows],
+        "entry_digest": [key_digest(key) for _, key, _ in rows],
+        "entry_key": [key for _, key, _ in rows],
+        "entry": [entry for _, _, entry in rows],
+    }
+
+
+class Append:
+    """What the journal of a task gets that is held with a fence."""
+
+    __slots__ = ("entries", "fence", "size", "task_id")
+
+    def __init__(self, task_id: str, fence: int, entries: Mapping[str, Entry]) -> None:
+        self.task_id = task_id
+        self.fence = fence
+        self.entries = [(task_id, key_to_bytes(key), _pack(entry)) for key, entry in entries.items()]
+        self.size = sum(len(entry) for _, _, entry in self.entries)
+
+
+def entries_by_task(rows: Iterable[Any]) -> dict[str, dict[str, Entry]]:
+    """Journals, each in the order in which it was written."""
+    found: dict[str, dict[str, Entry]] = {}
+    for task_id, key, entry in rows:
+        found.setdefault(task_id, {})[key_from_bytes(key)] = _unpack(entry)
+    return found
+
+
+def due_of(row: Sequence[Any]) -> Due:
+    """A row of `DUE`."""
+    return Due(row[0], key_from_bytes(row[1]), *row[2:6])

@@ -1,0 +1,100 @@
+"""Every statement that tasks in a SQLite file need. A test holds each of them to an index."""
+
+from typing import Final
+
+from ekiden.tasks.states import State
+from ekiden.tasks.store import Place
+
+__all__ = [
+    "ADD_ENTRY",
+    "BY_FLOW",
+    "BY_ID",
+    "CHANGE",
+    "CHANGE_EXPIRY",
+    "CLAIM",
+    "DUE",
+    "ENTRIES",
+    "EXTEND",
+    "FORGET",
+    "FORGET_ENTRIES",
+    "HELD",
+    "INSERT",
+    "NEWEST",
+    "NEWEST_OF_PRINCIPAL",
+    "NEXT_DUE",
+    "NEXT_PRINCIPAL",
+    "OLD",
+    "OVERDUE",
+    "PROGRESS",
+    "SMALL_BY_ID",
+    "newest",
+]
+
+# One row
+
+INSERT: Final = """
+    INSERT INTO tasks
+        (id, flow, audience, tool, principal, state, fence, losses, due, expires, created, record)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (flow) DO NOTHING
+"""
+BY_ID: Final = "SELECT record, state, fence, losses, due FROM tasks WHERE id = ?"
+SMALL_BY_ID: Final = """
+    SELECT CASE WHEN length(record) <= ? THEN record END, state, fence, losses, due FROM tasks WHERE id = ?
+"""
+"""The record only if it is small: SQLite knows how long a blob is without reading it."""
+BY_FLOW: Final = "SELECT record, state, fence, losses, due FROM tasks WHERE flow = ?"
+CHANGE: Final = "UPDATE tasks SET state = ?, fence = ?, losses = ?, due = ?, record = ? WHERE id = ?"
+CHANGE_EXPIRY: Final = "UPDATE tasks SET expires = ? WHERE id = ?"
+CLAIM: Final = "UPDATE tasks SET state = ?, fence = ?, losses = ?, due = ? WHERE id = ?"
+EXTEND: Final = """
+    UPDATE tasks SET due = ?
+    WHERE id = ? AND fence = ? AND state IN ('running', 'stopping', 'tidying', 'failing')
+"""
+HELD: Final = """
+    SELECT state, losses FROM tasks WHERE id = ? AND fence = ? AND state IN ('running', 'stopping')
+"""
+PROGRESS: Final = "UPDATE tasks SET losses = 0 WHERE id = ?"
+FORGET: Final = "DELETE FROM tasks WHERE id = ?"
+
+# Its journal
+
+ADD_ENTRY: Final = "INSERT OR REPLACE INTO task_entries (task_id, key, entry) VALUES (?, ?, ?)"
+ENTRIES: Final = "SELECT key, entry FROM task_entries WHERE task_id = ? ORDER BY number"
+FORGET_ENTRIES: Final = "DELETE FROM task_entries WHERE task_id = ?"
+
+# Looking for tasks
+
+DUE: Final = """
+    SELECT id, principal, due, state, fence, losses FROM tasks
+    WHERE audience = ? AND tool = ? AND due <= ? ORDER BY due LIMIT ?
+"""
+NEXT_PRINCIPAL: Final = """
+    SELECT id, principal, due, state, fence, losses FROM tasks
+    WHERE audience = ? AND tool = ? AND principal >= ? AND due IS NOT NULL ORDER BY principal, due LIMIT 1
+"""
+NEXT_DUE: Final = """
+    SELECT due FROM tasks WHERE audience = ? AND tool = ? AND due IS NOT NULL ORDER BY due LIMIT 1
+"""
+OVERDUE: Final = """
+    SELECT id FROM tasks
+    WHERE expires <= ? AND state NOT IN ('completed', 'failed', 'cancelled', 'tidying', 'failing')
+    ORDER BY expires LIMIT ?
+"""
+OLD: Final = "SELECT id FROM tasks WHERE expires < ? ORDER BY expires LIMIT ?"
+
+_PAGE: Final = """
+    (created, id) < (?4, ?5) AND (?1 IS NULL OR audience = ?1) AND (?2 IS NULL OR principal = ?2)
+    AND (?3 IS NULL OR state = ?3) ORDER BY created DESC, id DESC LIMIT ?6
+"""
+_FOUND: Final = "SELECT record, state, fence, losses, due FROM tasks WHERE"
+NEWEST: Final = f"{_FOUND} {_PAGE}"
+NEWEST_OF_PRINCIPAL: Final = f"{_FOUND} audience = ?1 AND principal = ?2 AND {_PAGE}"
+
+
+def newest(
+    audience: str | None, principal: str | None, state: State | None, after: Place | None, limit: int
+) -> tuple[str, tuple[object, ...]]:
+    """The statement for a page of tasks, the newest first, that reads the fewest rows; and its values."""
+    created, task_id = after or (float("inf"), "")
+    values = (audience, principal, state, created, task_id, limit)
+    return (NEWEST if audience is None or principal is None else NEWEST_OF_PRINCIPAL), values

@@ -1,0 +1,52 @@
+"""`tasks/list` for clients with a handshake: only the rows of who asks are read."""
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from ekiden.rounds.outcome import Complete
+from ekiden.server.legacy_tasks import LegacyTasks
+from ekiden.stores.memory_tasks import MemoryTasks
+from ekiden.tasks.record import TaskRecord
+from ekiden.tasks.store import Glance
+from ekiden.testing.task_contract import new_record
+
+
+class CountingTasks(MemoryTasks):
+    """Counts the rows that were given out."""
+
+    given = 0
+
+    async def listing(self, **which: Any) -> Sequence[TaskRecord]:
+        found = await super().listing(**which)
+        self.given += len(found)
+        return found
+
+
+async def test_a_list_reads_no_foreign_rows() -> None:
+    store = CountingTasks()
+
+    async def visible(task_id: str, principal: str) -> Glance | None:
+        return await store.glance(task_id)
+
+    for number in range(300):
+        await store.insert(new_record(f"foreign {number}", principal="bob"), {})
+    for number in range(150):
+        record = new_record(f"mine {number:03}", principal="alice", created=1000.0 + number)
+        await store.insert(record, {})
+    tasks: Any = SimpleNamespace(store=store, audience="server", visible=visible)
+    legacy = LegacyTasks(tasks)
+
+    async def page(principal: str, cursor: str | None = None) -> Any:
+        outcome = await legacy.list(principal, cursor)
+        assert isinstance(outcome, Complete)
+        return outcome.result
+
+    assert await page("carol") == {"tasks": []}
+    assert store.given == 0
+    first = await page("alice")
+    assert (len(first["tasks"]), first["nextCursor"]) == (100, "mine 050")
+    last = await page("alice", "mine 050")
+    assert [task["taskId"] for task in last["tasks"]] == [f"mine {n:03}" for n in range(49, -1, -1)]
+    assert "nextCursor" not in last
+    assert store.given == 101 + 50
