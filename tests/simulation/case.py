@@ -196,6 +196,10 @@ def _never_began(task: asyncio.Task[Any]) -> bool:
 # Around it
 
 
+_NESTED = 100
+"""`finally` blocks around one another that wait for something, at most."""
+
+
 class _Notes(logging.Handler):
     def __init__(self, notes: list[str]) -> None:
         super().__init__()
@@ -242,6 +246,13 @@ def _sweep_up(loop: VirtualLoop) -> None:
         warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
         for task in asyncio.all_tasks(loop):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
-            with suppress(BaseException):
-                task.get_coro().close()  # type: ignore[union-attr]
+            _close(task.get_coro())
     loop.close()
+
+
+def _close(coro: Any) -> None:
+    """Close a coroutine for good: each `finally` block in it that awaits something takes another try."""
+    for _ in range(_NESTED):
+        with suppress(BaseException):
+            coro.close()
+            break
