@@ -3,11 +3,11 @@
 import asyncio
 import json
 import sys
-import tempfile
 import time
 from pathlib import Path
 from statistics import median
 
+from bench.disk import passing_folder
 from bench.raw_commits import VALUE, raw
 from ekiden.rounds.journal import Entry
 from ekiden.stores.sqlite import SQLiteStore
@@ -31,8 +31,8 @@ async def ours(folder: Path, count: int) -> float:
 def main() -> None:
     pairs: list[tuple[float, float]] = []
     for _ in range(int(sys.argv[1])):
-        with tempfile.TemporaryDirectory(dir=".cache") as folder:
-            pairs.append((asyncio.run(ours(Path(folder), 300)), median(raw(Path(folder), 300))))
+        with passing_folder() as folder:
+            pairs.append((asyncio.run(ours(folder, 300)), median(raw(folder, 300))))
     print(json.dumps({"ours": [one for one, _ in pairs], "raw": [other for _, other in pairs]}))
 
 

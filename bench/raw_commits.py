@@ -8,9 +8,10 @@ Prints JSON: commits per second.
 import json
 import sqlite3
 import sys
-import tempfile
 import time
 from pathlib import Path
+
+from bench.disk import passing_folder
 
 VALUE = "x" * 1000
 
@@ -33,8 +34,8 @@ def raw(folder: Path, count: int) -> list[float]:
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory(dir=".cache") as folder:
-        taken = raw(Path(folder), int(sys.argv[1]))
+    with passing_folder() as folder:
+        taken = raw(folder, int(sys.argv[1]))
     print(json.dumps({"per_second": len(taken) / sum(taken)}))
 
 

@@ -7,8 +7,6 @@ application on the uvicorn of the others, and not as `Server.run` does. With `--
 
 import asyncio
 import signal
-import tempfile
-from pathlib import Path
 from typing import Final
 
 import uvloop
@@ -17,6 +15,7 @@ from pydantic import BaseModel
 from bench.apps.serving import arguments, serve
 from bench.apps.task_tools import add_task_tools, give
 from bench.apps.tools import tools
+from bench.disk import new_folder
 from ekiden import CallNext, Context, Outcome, Request, Server
 
 KEYS: Final = [b"the key of a benchmark is no secret at all"]
@@ -70,8 +69,7 @@ def main() -> None:
     options = parser.parse_args()
     store = options.store
     if store == "temporary":
-        Path(".cache").mkdir(exist_ok=True)
-        store = f"sqlite:///{tempfile.mkdtemp(dir='.cache')}/tasks.db"
+        store = f"sqlite:///{new_folder()}/tasks.db"
     server = Server("bench", version="1", keys=KEYS, store=store)
     for tool in tools(options.tools, (confirm, survey)):
         server.add_tool(tool)

@@ -1,12 +1,12 @@
 """Where tasks are kept while they are measured: a SQLite file, a Postgres, and the Redis of a peer."""
 
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from bench.disk import passing_folder
 from bench.failure import BenchFailure
 from bench.servers import CONTESTANTS, ROOT, free_port, stop
 from scripts.postgres import Postgres, running_postgres
@@ -17,8 +17,7 @@ _SECONDS: Final = 60
 @contextmanager
 def sqlite_file() -> Iterator[str]:
     """The URL of a file that does not exist yet, on the disk of the repository."""
-    (ROOT / ".cache").mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=ROOT / ".cache") as folder:
+    with passing_folder() as folder:
         yield f"sqlite:///{folder}/tasks.db"
 
 
