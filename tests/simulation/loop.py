@@ -69,6 +69,8 @@ class VirtualLoop(base_events.BaseEventLoop):
         self.is_dead: Callable[[Any], bool] | None = None
         """Whose callbacks are never called again; None while nobody has died."""
         self._buried: list[Any] = []
+        self._made: list[asyncio.Task[Any]] = []
+        """Every task. One that nobody holds would be closed whenever the collector comes by."""
         self.problems: list[str] = []
         """What would have been logged as never retrieved, or raised in a callback."""
         self._owner = owner
@@ -164,7 +166,8 @@ class VirtualLoop(base_events.BaseEventLoop):
         return getattr(task, "owner", None)
 
     def task_made(self, task: asyncio.Task[Any], context: contextvars.Context | None) -> None:
-        """Note who made a task: Python 3.11 does not tell its context."""
+        """Keep a task, and who made it: Python 3.11 does not tell its context."""
+        self._made.append(task)
         task.owner = self._owner.get(None) if context is None else context.get(self._owner)  # type: ignore[attr-defined]
 
 
