@@ -118,7 +118,7 @@ class Run:
 
     async def _end(self, leg: TaskLeg, ended: Outcome | Suspended, work: Work) -> None:
         self.is_ending = True
-        self._runner.ending()
+        self._runner.made_room()
         async with leg.saving:
             unsaved = self._journal.save()
             try:

@@ -111,6 +111,8 @@ class Runner:
         self._reserved = 0
         self._is_crowded = False
         """Whether more is due than there is room for: then a new task waits for its turn like all others."""
+        self._left_some = False
+        """Whether something was due at the last look that could not be taken: then who ends makes room."""
         self._queue = Queue(limits.lease_seconds)
         self._looked_at = _FOUND_AT_ONCE
         """Due tasks that are looked at now."""
@@ -204,7 +206,7 @@ class Runner:
             _log.exception("A leg of task %s failed; its lease will lapse", run.id)
         finally:
             self._runs.pop(run.id, None)
-            self._wake.set()
+            self.made_room()
 
     # Looking for work
 
@@ -212,7 +214,7 @@ class Runner:
         run = self._runs.get(signal.task_id)
         if run is not None:
             run.look_soon()
-        elif signal.due is not None and signal.due < self._planned:
+        if signal.due is not None and signal.due < self._planned:
             self._wake.set()
 
     async def _dispatch(self) -> None:
@@ -236,6 +238,7 @@ class Runner:
     async def _fill(self) -> float:
         """Claim what is due, as far as there is room; seconds until the next look."""
         room, tools = self._room, self._tools()
+        self._left_some = True
         if room <= 0 or not tools:
             return self.limits.sweep_seconds  # Whoever ends wakes us.
         asked = self.asked()
@@ -255,6 +258,7 @@ class Runner:
             if not had or self._is_crowded:
                 return 0.0 if had else _SOON  # There is more, or somebody else was faster.
         upcoming = await self.store.next_due(self._audience, tools)
+        self._left_some = upcoming is not None and upcoming <= self._clock()
         return self._until(upcoming)
 
     def _look_further(self, found: int, limit: int, *, is_enough: bool) -> bool:
@@ -370,9 +374,10 @@ class Runner:
 
     # For the runs
 
-    def ending(self) -> None:
-        """A leg has ended, and only has to be committed: there is room for another."""
-        self._wake.set()
+    def made_room(self) -> None:
+        """A leg has ended, or only has to be committed: there is room for another, if one waits for it."""
+        if self._left_some or self._is_crowded:
+            self._wake.set()
 
     def beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do something beside a leg. It may end later than that, but not after the runner has stopped."""
