@@ -1,4 +1,4 @@
-"""DBOS: workflows of one step, run in this process on a Postgres, so many at a time.
+"""DBOS: workflows of one step, run in this process on a Postgres or a SQLite file, so many at a time.
 
     python -m bench.clients.dbos_workflows DATABASE_URL COUNT ATONCE
 
