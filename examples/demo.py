@@ -21,10 +21,10 @@ from rich.table import Table
 
 from ekiden import Client, PendingCall
 from ekiden.cli.answers import Script, question_text
-from ekiden.cli.asking import Responder
-from ekiden.cli.prompting import Terminal
-from ekiden.cli.screen import Screen
-from ekiden.server.keys import new_key
+from ekiden.cli.terminal.asking import Responder
+from ekiden.cli.terminal.prompting import Terminal
+from ekiden.cli.terminal.screen import Screen
+from ekiden.server.sealing.keys import new_key
 
 ANSWERS: dict[str, Any] = {"Seats in": {"seats": 2}, "Pay": {"pay": True}}
 SERVER = Path(__file__).parent / "relay.py"

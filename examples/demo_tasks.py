@@ -20,7 +20,7 @@ from typing import Any
 from mcp_types import ElicitRequestFormParams, ElicitResult
 
 from ekiden import Client, PendingCall, TaskHandle, TaskSnapshot
-from ekiden.server.keys import new_key
+from ekiden.server.sealing.keys import new_key
 
 ROOT = Path(__file__).parent.parent
 SERVER = Path(__file__).parent / "returns.py"

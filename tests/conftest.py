@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ekiden.client import eras
+from ekiden.client.sessions import eras
 
 pytest_plugins = ["pytester"]
 

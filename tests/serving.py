@@ -21,8 +21,8 @@ import httpx2
 import uvicorn
 
 from ekiden import Server
-from ekiden.transports.asgi import StreamableHTTP
-from ekiden.transports.http1 import Connections
+from ekiden.transports.server.asgi import StreamableHTTP
+from ekiden.transports.server.http1.connection import Connections
 
 PATIENCE = 10.0
 """Seconds after which anything that has not happened is taken never to happen."""

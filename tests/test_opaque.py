@@ -9,9 +9,9 @@ from rich.pretty import Pretty
 
 from ekiden.rounds.journal import Entry, Journal
 from ekiden.rounds.leg import Leg
-from ekiden.server.once import Once, RoundClaim
+from ekiden.server.rounds.once import Once, RoundClaim
 from ekiden.stores.memory import MemoryStore
-from ekiden.transports.reply import Reply
+from ekiden.transports.server.reply import Reply
 
 SECRET = "swordfish"
 

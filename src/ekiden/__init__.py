@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         TooManyRounds,
     )
     from ekiden.client.target import ClientLimits
-    from ekiden.client.tasks import TaskHandle, TaskSnapshot
+    from ekiden.client.tasks.handle import TaskHandle, TaskSnapshot
     from ekiden.errors import (
         EkidenError,
         InvalidParams,
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     )
     from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome, Task
     from ekiden.rounds.retry import Retry
-    from ekiden.server.catalog import Cache
     from ekiden.server.context import Context
-    from ekiden.server.forms import Accepted, Answer, Cancelled, Declined
-    from ekiden.server.manual import InputRequired
+    from ekiden.server.legacy.keeper import SessionLimits
     from ekiden.server.middleware import CallNext, Middleware
-    from ekiden.server.sealing import RoundLimits
+    from ekiden.server.questions.forms import Accepted, Answer, Cancelled, Declined
+    from ekiden.server.questions.input_required import InputRequired
+    from ekiden.server.registration.catalog import Cache
+    from ekiden.server.sealing.tokens import RoundLimits
     from ekiden.server.server import Server
-    from ekiden.server.session_port import SessionLimits
-    from ekiden.server.task_work import CancelledTask
+    from ekiden.server.tasks.handler import CancelledTask
     from ekiden.tasks.runner import TaskLimits
-    from ekiden.transports.asgi import Limits
+    from ekiden.transports.server.asgi import Limits
     from ekiden.wire.modern import Request
 
 __all__ = [
@@ -99,8 +99,8 @@ __all__ = [
 _HOMES = {
     "CallCancelled": "ekiden.client.failures",
     "CallTimeout": "ekiden.client.failures",
-    "TaskHandle": "ekiden.client.tasks",
-    "TaskSnapshot": "ekiden.client.tasks",
+    "TaskHandle": "ekiden.client.tasks.handle",
+    "TaskSnapshot": "ekiden.client.tasks.handle",
     "CannotAnswer": "ekiden.client.failures",
     "Client": "ekiden.client.client",
     "ClientLimits": "ekiden.client.target",
@@ -108,25 +108,25 @@ _HOMES = {
     "PendingCall": "ekiden.client.calls",
     "ServerError": "ekiden.client.failures",
     "TooManyRounds": "ekiden.client.failures",
-    "Accepted": "ekiden.server.forms",
-    "Answer": "ekiden.server.forms",
-    "Cancelled": "ekiden.server.forms",
-    "Declined": "ekiden.server.forms",
-    "InputRequired": "ekiden.server.manual",
+    "Accepted": "ekiden.server.questions.forms",
+    "Answer": "ekiden.server.questions.forms",
+    "Cancelled": "ekiden.server.questions.forms",
+    "Declined": "ekiden.server.questions.forms",
+    "InputRequired": "ekiden.server.questions.input_required",
     "Interim": "ekiden.rounds.outcome",
-    "RoundLimits": "ekiden.server.sealing",
-    "Cache": "ekiden.server.catalog",
+    "RoundLimits": "ekiden.server.sealing.tokens",
+    "Cache": "ekiden.server.registration.catalog",
     "CallNext": "ekiden.server.middleware",
     "Complete": "ekiden.rounds.outcome",
     "Context": "ekiden.server.context",
     "Failed": "ekiden.rounds.outcome",
-    "Limits": "ekiden.transports.asgi",
+    "Limits": "ekiden.transports.server.asgi",
     "Middleware": "ekiden.server.middleware",
     "Outcome": "ekiden.rounds.outcome",
     "Request": "ekiden.wire.modern",
     "Server": "ekiden.server.server",
-    "SessionLimits": "ekiden.server.session_port",
-    "CancelledTask": "ekiden.server.task_work",
+    "SessionLimits": "ekiden.server.legacy.keeper",
+    "CancelledTask": "ekiden.server.tasks.handler",
     "Task": "ekiden.rounds.outcome",
     "TaskLimits": "ekiden.tasks.runner",
     "Retry": "ekiden.rounds.retry",

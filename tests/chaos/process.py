@@ -19,11 +19,11 @@ _forks.set_forkserver_preload(
     [
         __name__,
         "ekiden.cli.commands",
-        "ekiden.cli.running",
-        "ekiden.cli.working",
+        "ekiden.cli.run",
+        "ekiden.cli.task_worker",
         "ekiden.server.serve",
         "ekiden.stores.postgres",
-        "ekiden.stores.sqlite",
+        "ekiden.stores.sqlite.store",
         "tests.chaos.clients",  # A fork imports the module that was run, and so what that imports.
         "tests.chaos.judge",
         "uvloop",

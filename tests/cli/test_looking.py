@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ekiden import Context, Server
-from ekiden.server.keys import new_key
+from ekiden.server.sealing.keys import new_key
 from ekiden.testing import ScriptedClient
 
 from .driving import PATIENCE, SHOP, ekiden

@@ -15,7 +15,7 @@ import pytest
 from mcp_types import CallToolResult
 
 from ekiden import Client, PendingCall
-from ekiden.server.keys import new_key
+from ekiden.server.sealing.keys import new_key
 
 from .driving import EKIDEN, PATIENCE, SHOP, Running, ekiden, environment, eventually, free_port, running
 

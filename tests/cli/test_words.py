@@ -8,10 +8,10 @@ import pytest
 
 from ekiden.cli.answers import read_script
 from ekiden.cli.arguments import Mistyped, parse_arguments, split_pair, typed
-from ekiden.cli.fields import Field
-from ekiden.cli.forms import Forms
-from ekiden.cli.prompting import Terminal
-from ekiden.cli.screen import Screen, harmless
+from ekiden.cli.terminal.fields import Field
+from ekiden.cli.terminal.forms import Forms
+from ekiden.cli.terminal.prompting import Terminal
+from ekiden.cli.terminal.screen import Screen, harmless
 from ekiden.errors import UsageError
 
 

@@ -21,7 +21,7 @@ from ekiden import (
     ServerError,
     TooManyRounds,
 )
-from ekiden.transports.http import HttpClient
+from ekiden.transports.client.http import HttpClient
 from tests.serving import served
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"

@@ -13,7 +13,7 @@ from mcp_types import (
 )
 
 from ekiden import CannotAnswer, Client, InvalidResult, Server, ServerError
-from ekiden.client import eras
+from ekiden.client.sessions import eras
 from tests.serving import PATIENCE, served, soon
 
 from .old import VERSION, OldServer

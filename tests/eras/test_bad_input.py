@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from ekiden import Client, Server, SessionLimits
-from ekiden.server.sessions import Session
-from ekiden.transports.events import EventStream
-from ekiden.transports.exchange import Exchange
+from ekiden.server.legacy.sessions import Session
+from ekiden.transports.server.legacy.events import EventStream
+from ekiden.transports.server.legacy.posted import Exchange
 from ekiden.wire.jsonrpc import parse
 from tests.serving import request as modern_request
 from tests.serving import served, soon

@@ -189,7 +189,7 @@ async def test_a_client_that_has_opted_in_still_finds_a_server_of_2026(monkeypat
         return "1"
 
     # A server without the old handshake.
-    monkeypatch.setattr("ekiden.transports.conversation.is_modern", lambda params: True)
+    monkeypatch.setattr("ekiden.transports.server.conversation.is_modern", lambda params: True)
     async with Client(server, experimental_protocol_version=DRAFT) as client:
         assert client.session.version == "2026-07-28"
         assert said(await client.call_tool("one")) == "1"

@@ -12,7 +12,7 @@ import pytest
 from mcp_types import ElicitRequestFormParams, ElicitResult
 
 from ekiden import CallTimeout, Client, ClientLimits, InvalidResult, TransportError
-from ekiden.transports import process
+from ekiden.transports.client import process
 from tests.serving import PATIENCE, soon
 
 SERVER = """

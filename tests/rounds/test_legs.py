@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from ekiden import Context, Server
 from ekiden.testing import ScriptedClient
-from ekiden.transports.eager import Started
+from ekiden.transports.server.eager import Started
 from tests.serving import ask, call_tool, soon
 
 KEYS = [b"a key of thirty-two bytes or more."]

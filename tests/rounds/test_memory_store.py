@@ -5,8 +5,8 @@ import pytest
 from ekiden.errors import StoreUnavailable
 from ekiden.rounds.journal import Entry
 from ekiden.rounds.ledger import Claimed, Recorded
-from ekiden.stores import memory
 from ekiden.stores.memory import MemoryStore
+from ekiden.stores.memory import store as memory
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ekiden import Cache, Server, UsageError
 from ekiden.errors import InvalidParams
-from ekiden.server.catalog import Catalog
+from ekiden.server.registration.catalog import Catalog
 from tests.serving import error_of, result_of
 
 

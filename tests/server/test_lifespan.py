@@ -8,7 +8,7 @@ import pytest
 
 from ekiden import Client, Context, Server
 from ekiden.testing import ScriptedClient
-from ekiden.transports.port import Endpoint
+from ekiden.transports.server.port import Endpoint
 from ekiden.wire.jsonrpc import parse
 from ekiden.wire.modern import accept
 from tests.serving import PATIENCE, call_tool, request, soon

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ekiden.server.nonces import SIZE, next_nonce
+from ekiden.server.sealing.nonces import SIZE, next_nonce
 
 
 def test_no_nonce_is_given_out_twice() -> None:

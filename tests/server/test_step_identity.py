@@ -20,7 +20,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, SecretBytes, SecretStr
 
 from ekiden import Context, Server, UsageError
-from ekiden.server.steps import FunctionStep
+from ekiden.server.steps.step import FunctionStep
 from ekiden.testing import ScriptedClient
 
 

@@ -25,7 +25,7 @@ from typing_extensions import TypedDict
 
 from ekiden import Context, Server, StepFailed, ToolError, UsageError
 from ekiden.rounds.journal import Entry
-from ekiden.server.steps import FunctionStep
+from ekiden.server.steps.step import FunctionStep
 from ekiden.testing import ScriptedClient
 
 
@@ -456,7 +456,7 @@ async def test_a_class_that_is_gone_is_stood_in_for_by_the_listed_one() -> None:
 _ELSEWHERE = """
 import sys, msgspec
 from ekiden.rounds.journal import Entry
-from ekiden.server.steps import FunctionStep
+from ekiden.server.steps.step import FunctionStep
 def work(): pass
 entry = msgspec.msgpack.decode(bytes.fromhex(sys.argv[1]), type=Entry)
 try:

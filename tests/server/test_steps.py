@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ekiden import Retry, StepFailed
-from ekiden.server.steps import FunctionStep
+from ekiden.server.steps.step import FunctionStep
 
 
 async def began(event: threading.Event) -> None:

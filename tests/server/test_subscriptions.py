@@ -8,7 +8,7 @@ from ekiden import Server
 from ekiden.errors import InternalError
 from ekiden.server import subscriptions
 from ekiden.server.subscriptions import Change, Filter, Hub, Subscription
-from ekiden.transports.memory import MemoryChannel
+from ekiden.transports.server.memory import MemoryChannel
 from tests.serving import PATIENCE, error_of, notification, request, soon
 
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ekiden.server.templates import UriTemplate
+from ekiden.server.registration.templates import UriTemplate
 
 
 def match(template: str, uri: str) -> dict[str, str] | None:

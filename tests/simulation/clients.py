@@ -4,7 +4,7 @@ import asyncio
 import json
 from typing import Any
 
-from ekiden.transports.memory import MemoryChannel
+from ekiden.transports.server.memory import MemoryChannel
 from tests.simulation.answers import NONSENSE, answer_to, unfit
 from tests.simulation.world import WORKER, Attempt, Worker, World
 

@@ -10,11 +10,11 @@ import pytest
 
 from ekiden.rounds.journal import Entry
 from ekiden.rounds.ledger import Claimed, Ledger, encode_entry
-from ekiden.stores import sqlite_schema
 from ekiden.stores.memory import MemoryStore
 from ekiden.stores.postgres import PostgresStore
 from ekiden.stores.postgres import schema as postgres_schema
 from ekiden.stores.sqlite import SQLiteStore
+from ekiden.stores.sqlite import schema as sqlite_schema
 from ekiden.testing import LedgerContract
 from scripts.postgres import Postgres
 

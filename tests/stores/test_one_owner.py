@@ -14,7 +14,7 @@ from ekiden import Context, RoundLimits, Server, StoreUnavailable
 from ekiden.rounds.journal import Entry
 from ekiden.rounds.leg import Ended
 from ekiden.rounds.outcome import Complete, Failed
-from ekiden.server.once import Once, RoundClaim
+from ekiden.server.rounds.once import Once, RoundClaim
 from ekiden.stores.memory import MemoryStore
 from ekiden.stores.postgres import PostgresStore
 from ekiden.stores.sqlite import SQLiteStore

@@ -12,8 +12,8 @@ import pytest
 from ekiden import Context, StoreRefused
 from ekiden.rounds.journal import Entry
 from ekiden.rounds.ledger import Claimed, Ledger
-from ekiden.server.keys import KeyRing
-from ekiden.server.sealed_store import SealedStore
+from ekiden.server.sealing.keys import KeyRing
+from ekiden.server.sealing.store import SealedStore
 from ekiden.stores.memory import MemoryStore
 from ekiden.stores.sqlite import SQLiteStore
 from ekiden.tasks.store import TaskStore

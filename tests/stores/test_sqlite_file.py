@@ -13,8 +13,8 @@ import pytest
 
 from ekiden.errors import StoreUnavailable
 from ekiden.rounds.ledger import Claimed
-from ekiden.stores import sqlite_file
 from ekiden.stores.sqlite import SQLiteStore
+from ekiden.stores.sqlite import file as sqlite_file
 
 
 async def test_a_store_is_closed_while_others_write_to_it(tmp_path: Path) -> None:

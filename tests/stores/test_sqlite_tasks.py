@@ -11,8 +11,11 @@ import msgspec
 import pytest
 
 from ekiden.rounds.journal import Entry
-from ekiden.stores import sqlite_due, sqlite_schema, sqlite_task_statements, sqlite_tasks
 from ekiden.stores.sqlite import SQLiteStore
+from ekiden.stores.sqlite import due as sqlite_due
+from ekiden.stores.sqlite import schema as sqlite_schema
+from ekiden.stores.sqlite import statements as sqlite_task_statements
+from ekiden.stores.sqlite import tasks as sqlite_tasks
 from ekiden.tasks.record import TaskRecord, encode_record
 from ekiden.testing.task_contract import new_record
 

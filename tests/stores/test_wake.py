@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from ekiden.stores import sqlite_wake
 from ekiden.stores.sqlite import SQLiteStore
-from ekiden.stores.sqlite_wake import WakeSocket
+from ekiden.stores.sqlite import wake as sqlite_wake
+from ekiden.stores.sqlite.wake import WakeSocket
 from ekiden.tasks.store import Signal
 
 _SIGNAL = Signal("a task", None)
@@ -88,7 +88,7 @@ def test_who_comes_back_is_heard_again(place: tuple[str, Path]) -> None:
 
 def test_the_sockets_of_the_dead_do_not_keep_the_folder(place: tuple[str, Path]) -> None:
     path, folder = place
-    program = "import os, sys; from ekiden.stores.sqlite_wake import WakeSocket\n"
+    program = "import os, sys; from ekiden.stores.sqlite.wake import WakeSocket\n"
     program += "wake = WakeSocket(sys.argv[1]); wake.listen(print); os._exit(0)"
     temporary = {**os.environ, "TMPDIR": tempfile.gettempdir()}
     subprocess.run([sys.executable, "-c", program, path], check=True, timeout=60, env=temporary)
@@ -100,7 +100,7 @@ def test_the_sockets_of_the_dead_do_not_keep_the_folder(place: tuple[str, Path])
 
 def test_a_process_that_ends_without_closing_its_store_leaves_nothing(place: tuple[str, Path]) -> None:
     path, folder = place
-    program = "import sys; from ekiden.stores.sqlite_wake import WakeSocket\n"
+    program = "import sys; from ekiden.stores.sqlite.wake import WakeSocket\n"
     program += "wake = WakeSocket(sys.argv[1]); wake.listen(print)"
     temporary = {**os.environ, "TMPDIR": tempfile.gettempdir()}
     subprocess.run([sys.executable, "-c", program, path], check=True, timeout=60, env=temporary)

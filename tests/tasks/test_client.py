@@ -22,8 +22,8 @@ from ekiden import (
     TaskSnapshot,
     UsageError,
 )
-from ekiden.client import tasks as client_tasks
 from ekiden.client.answering import Answerer
+from ekiden.client.tasks import handle as client_tasks
 from ekiden.rounds.outcome import Complete
 from ekiden.stores.memory import MemoryStore
 from tests.acceptance.driving import served

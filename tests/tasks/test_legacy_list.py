@@ -5,8 +5,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from ekiden.rounds.outcome import Complete
-from ekiden.server.legacy_tasks import LegacyTasks
-from ekiden.stores.memory_tasks import MemoryTasks
+from ekiden.server.tasks.legacy import LegacyTasks
+from ekiden.stores.memory.tasks import MemoryTasks
 from ekiden.tasks.record import TaskRecord
 from ekiden.tasks.store import Glance
 from ekiden.testing.task_contract import new_record

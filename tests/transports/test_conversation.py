@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ekiden import Context, Server, ToolError
-from ekiden.transports.memory import MemoryChannel
+from ekiden.transports.server.memory import MemoryChannel
 from tests.serving import PATIENCE, call, exchange, notification, request, soon
 
 

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from ekiden.transports.eager import Started, begin, into_task
+from ekiden.transports.server.eager import Started, begin, into_task
 
 PATIENCE = 5
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ekiden.transports.guard import LOCALHOST, Guard
+from ekiden.transports.server.guard import LOCALHOST, Guard
 
 
 @pytest.mark.parametrize(

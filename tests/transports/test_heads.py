@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ekiden.transports.heads import Heads
-from ekiden.transports.reply import Incoming
+from ekiden.transports.server.http1.heads import Heads
+from ekiden.transports.server.reply import Incoming
 
 LIMIT = 1000
 FIELDS = ("Host: 127.0.0.1", "Mcp-Method: tools/call", "Mcp-Name: greet", "Content-Type: application/json")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ekiden import CallNext, Context, Limits, Outcome, Request, Server
-from ekiden.transports.http1 import Connection
+from ekiden.transports.server.http1.connection import Connection
 from tests.serving import call, headers_for, raw_client, request, served, soon
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ekiden.transports.relay import UnixRelay
-from ekiden.transports.reply import Incoming
+from ekiden.transports.server.legacy.relay import UnixRelay
+from ekiden.transports.server.reply import Incoming
 from tests.serving import soon
 
 OWNER = "0badf00d"

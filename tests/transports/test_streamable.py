@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from ekiden import TransportError
-from ekiden.transports.link import Outgoing
-from ekiden.transports.streamable import StreamableLink
+from ekiden.transports.client.link import Outgoing
+from ekiden.transports.client.streamable import StreamableLink
 
 BROKEN_OFF = b"id: 1\nretry: 0\ndata: \n\n"
 

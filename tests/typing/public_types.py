@@ -27,8 +27,8 @@ from ekiden import (
     TaskHandle,
     ToolError,
 )
-from ekiden.transports.asgi import StreamableHTTP
-from ekiden.transports.memory import MemoryChannel
+from ekiden.transports.server.asgi import StreamableHTTP
+from ekiden.transports.server.memory import MemoryChannel
 from ekiden.wire.meta import RequestMeta
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ekiden.server.keys import new_key
+from ekiden.server.sealing.keys import new_key
 
 from .calls import Call, post
 from .cluster import Cluster, cluster

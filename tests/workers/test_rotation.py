@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 
-from ekiden.server.keys import new_key
+from ekiden.server.sealing.keys import new_key
 
 from .calls import Call, post
 from .cluster import Cluster, Worker

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from itertools import pairwise
 
-from ekiden.server.keys import new_key
+from ekiden.server.sealing.keys import new_key
 
 from .calls import Call, post, questions
 from .cluster import Cluster, Worker

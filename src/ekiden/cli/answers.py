@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ekiden.cli.arguments import Mistyped, read_json, split_pair, typed
-from ekiden.cli.fields import fields_of
+from ekiden.cli.terminal.fields import fields_of
 from ekiden.errors import UsageError
 from ekiden.rounds.asks import ELICIT, SAMPLE
 from ekiden.wire.json import is_array, is_object

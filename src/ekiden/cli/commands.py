@@ -77,8 +77,8 @@ def run(
     ] = False,
 ) -> None:
     """Serve the server of a Python file."""
-    from ekiden.cli.running import Job, RunOptions
-    from ekiden.cli.running import run as run_server
+    from ekiden.cli.run import Job, RunOptions
+    from ekiden.cli.run import run as run_server
 
     job = Job(
         spec=server,
@@ -128,8 +128,8 @@ def call(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tell of every round.")] = False,
 ) -> None:
     """Call a tool. What it asks is asked at the terminal."""
-    from ekiden.cli.calling import CallOptions
-    from ekiden.cli.calling import call as call_tool
+    from ekiden.cli.call import CallOptions
+    from ekiden.cli.call import call as call_tool
     from ekiden.cli.targets import Connection
 
     options = CallOptions(
@@ -172,7 +172,7 @@ def _list(
     era: str,
     as_json: bool,
 ) -> None:
-    from ekiden.cli.listing import show_list
+    from ekiden.cli.list import show_list
     from ekiden.cli.targets import Connection
 
     show_list(what, Connection(target=target, headers=header or [], era=era), as_json=as_json)
@@ -192,7 +192,7 @@ def worker(
     log_level: Annotated[LogLevel, typer.Option(help="What is logged to stderr.")] = "warning",
 ) -> None:
     """Run the tasks of a server, and serve nobody."""
-    from ekiden.cli.working import work
+    from ekiden.cli.task_worker import work
 
     work(server, store, keys_file, grace, log_level)
 
@@ -235,7 +235,7 @@ def _stores() -> None:
 @keys.command("new")
 def new() -> None:
     """Make a key, fit for EKIDEN_KEYS and key files."""
-    from ekiden.server.keys import new_key
+    from ekiden.server.sealing.keys import new_key
 
     typer.echo(new_key())
 
@@ -255,6 +255,6 @@ def token(
     json: Json = False,
 ) -> None:
     """Open a requestState with the keys of its server, and show what it says."""
-    from ekiden.cli.tokens import show_token
+    from ekiden.cli.token import show_token
 
     show_token(source, keys_file, show_values=show_values, as_json=json)

@@ -21,7 +21,7 @@ def has_keys() -> bool:
 def check_keys() -> None:
     """Find out now, not at the first question, that a key cannot be used."""
     if has_keys():
-        from ekiden.server.keys import find_keys
+        from ekiden.server.sealing.keys import find_keys
 
         find_keys(None)
 
@@ -30,7 +30,7 @@ def provide_key() -> bool:
     """Have a key in the environment, for this process and all that it starts; whether one was made."""
     if has_keys():
         return False
-    from ekiden.server.keys import new_key
+    from ekiden.server.sealing.keys import new_key
 
     os.environ["EKIDEN_KEYS"] = new_key()
     return True

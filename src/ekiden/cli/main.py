@@ -46,7 +46,7 @@ def _run() -> None:
 
 
 def _fail(message: str, code: int) -> None:
-    from ekiden.cli.screen import say
+    from ekiden.cli.terminal.screen import say
 
     say(message)
     sys.exit(code)

@@ -15,7 +15,7 @@ from ekiden.cli.loading import load_server, split_spec
 from ekiden.errors import UsageError
 
 if TYPE_CHECKING:
-    from ekiden.cli.asking import Responder
+    from ekiden.cli.terminal.asking import Responder
     from ekiden.client.client import Client
 
 __all__ = ["Connection", "opened"]

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 import msgspec
 
-from ekiden.cli.results import rows_table
-from ekiden.cli.screen import Screen, harmless, say
 from ekiden.cli.targets import Connection, opened
+from ekiden.cli.terminal.results import rows_table
+from ekiden.cli.terminal.screen import Screen, harmless, say
 from ekiden.errors import UsageError
 
 if TYPE_CHECKING:
-    from ekiden.client.tasks import TaskSnapshot
+    from ekiden.client.tasks.handle import TaskSnapshot
     from ekiden.tasks.record import TaskRecord
     from ekiden.tasks.states import State
     from ekiden.tasks.store import TaskStore

@@ -18,9 +18,9 @@ from ekiden.client.deadlines import within
 from ekiden.client.driving import Call, Driver, Progress
 from ekiden.client.lists import read_list
 from ekiden.client.results import read_structured, typed
-from ekiden.client.session import Ask, Session
+from ekiden.client.sessions.session import Ask, Session
 from ekiden.client.target import ClientLimits, Target, is_url
-from ekiden.client.tasks import TaskHandle, TaskSnapshot, read_handle
+from ekiden.client.tasks.handle import TaskHandle, TaskSnapshot, read_handle
 from ekiden.client.tools import KnownTools
 from ekiden.errors import UsageError
 from ekiden.wire import versions

@@ -10,17 +10,17 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ekiden.client import eras
 from ekiden.client.answering import Answerer
 from ekiden.client.cache import ResultCache
 from ekiden.client.failures import InvalidResult
-from ekiden.client.legacy import LegacySession
-from ekiden.client.modern import ModernSession
-from ekiden.client.session import Ask, EraChanged, Session
+from ekiden.client.sessions import eras
+from ekiden.client.sessions.legacy import LegacySession
+from ekiden.client.sessions.modern import ModernSession
+from ekiden.client.sessions.session import Ask, EraChanged, Session
 from ekiden.client.target import ClientLimits, connect, is_url, origin_of
-from ekiden.client.tasks import with_tasks
+from ekiden.client.tasks.handle import with_tasks
 from ekiden.errors import TransportError, UsageError
-from ekiden.transports.link import HttpRefused, Link
+from ekiden.transports.client.link import HttpRefused, Link
 
 __all__ = ["Connection"]
 

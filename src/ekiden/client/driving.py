@@ -13,11 +13,11 @@ from ekiden.client.answering import Answerer
 from ekiden.client.calls import PendingCall, read_pending, respond
 from ekiden.client.connection import Connection
 from ekiden.client.failures import ServerError
-from ekiden.client.legacy_tasks import LegacyTaskHandle, offers_tasks, read_legacy_snapshot, wants_task
 from ekiden.client.results import typed
-from ekiden.client.session import Ask, Hooks
+from ekiden.client.sessions.session import Ask, Hooks
 from ekiden.client.target import ClientLimits
-from ekiden.client.tasks import TaskHandle, TaskTalk, read_snapshot
+from ekiden.client.tasks.handle import TaskHandle, TaskTalk, read_snapshot
+from ekiden.client.tasks.legacy import LegacyTaskHandle, offers_tasks, read_legacy_snapshot, wants_task
 from ekiden.client.tools import KnownTools
 from ekiden.errors import HeaderMismatch, MethodNotFound
 from ekiden.wire.json import is_object

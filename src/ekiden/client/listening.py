@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, Final
 
 from ekiden.client.connection import Connection
-from ekiden.client.session import Ask, Hooks
+from ekiden.client.sessions.session import Ask, Hooks
 from ekiden.errors import EkidenError, TransportError
 
 __all__ = ["changes"]

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ekiden.client.failures import InvalidResult
-from ekiden.client.session import Ask
+from ekiden.client.sessions.session import Ask
 from ekiden.wire.json import is_array
 
 __all__ = ["read_list"]

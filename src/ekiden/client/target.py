@@ -12,16 +12,16 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ekiden.errors import UsageError
-from ekiden.transports.channel import ChannelLink
-from ekiden.transports.http import HttpClient
-from ekiden.transports.http_port import HttpPort
-from ekiden.transports.httpx import HttpxClient
-from ekiden.transports.link import Link
-from ekiden.transports.memory import MemoryChannel
-from ekiden.transports.memory import connect as connect_memory
-from ekiden.transports.port import Endpoint
-from ekiden.transports.process import ProcessLink
-from ekiden.transports.streamable import StreamableLink
+from ekiden.transports.client.channel import ChannelLink
+from ekiden.transports.client.http import HttpClient
+from ekiden.transports.client.http_port import HttpPort
+from ekiden.transports.client.link import Link
+from ekiden.transports.client.over_httpx import HttpxClient
+from ekiden.transports.client.process import ProcessLink
+from ekiden.transports.client.streamable import StreamableLink
+from ekiden.transports.server.memory import MemoryChannel
+from ekiden.transports.server.memory import connect as connect_memory
+from ekiden.transports.server.port import Endpoint
 
 __all__ = ["ClientLimits", "Target", "connect", "origin_of"]
 

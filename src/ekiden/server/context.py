@@ -21,11 +21,11 @@ from ekiden.rounds.interpreter import Interpreter
 from ekiden.rounds.leg import current_step
 from ekiden.rounds.pushing import Push
 from ekiden.rounds.retry import Retry
-from ekiden.server import questions
-from ekiden.server.forms import Answer, form_for
-from ekiden.server.manual import read_response
-from ekiden.server.steps import FunctionStep
-from ekiden.transports.port import Stream
+from ekiden.server.questions import questions
+from ekiden.server.questions.forms import Answer, form_for
+from ekiden.server.questions.input_required import read_response
+from ekiden.server.steps.step import FunctionStep
+from ekiden.transports.server.port import Stream
 from ekiden.wire.meta import LOG_LEVELS, RequestMeta
 from ekiden.wire.modern import Request
 

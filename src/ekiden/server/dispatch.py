@@ -23,9 +23,14 @@ from ekiden.errors import (
 )
 from ekiden.rounds.asks import declares
 from ekiden.rounds.outcome import Complete, Failed, Outcome
-from ekiden.server.catalog import Catalog
-from ekiden.server.completions import completion_result, read_reference
-from ekiden.server.endings import (
+from ekiden.server.handlers import Handler
+from ekiden.server.legacy.sessions import session_answers
+from ekiden.server.questions.input_required import InputRequired
+from ekiden.server.registration.catalog import Catalog
+from ekiden.server.registration.completions import completion_result, read_reference
+from ekiden.server.registration.registry import Registry
+from ekiden.server.registration.resources import Resource
+from ekiden.server.registration.results import (
     Ending,
     PlainEnding,
     ToolEnding,
@@ -33,23 +38,18 @@ from ekiden.server.endings import (
     tool_error,
     tool_failure,
 )
-from ekiden.server.flow import Call, Flows, Given
-from ekiden.server.handlers import Handler
-from ekiden.server.manual import InputRequired
-from ekiden.server.registry import Registry
-from ekiden.server.resources import Resource
+from ekiden.server.registration.signatures import HintedParameters
+from ekiden.server.rounds.rounds import Call, Flows, Given
 from ekiden.server.schemas import ArgumentsInvalid
-from ekiden.server.sessions import session_answers
-from ekiden.server.signatures import HintedParameters
 from ekiden.server.subscriptions import read_filter
-from ekiden.transports.port import Stream
+from ekiden.transports.server.port import Stream
 from ekiden.wire import versions
 from ekiden.wire.headers import check_mirrored_params
 from ekiden.wire.meta import SUBSCRIPTION_ID
 from ekiden.wire.modern import Request
 
 if TYPE_CHECKING:
-    from ekiden.server.tasks import Tasks
+    from ekiden.server.tasks.tasks import Tasks
 
 __all__ = ["Answer", "Dispatcher"]
 

@@ -9,13 +9,13 @@ from typing import Any
 from ekiden.errors import InternalError
 from ekiden.rounds.outcome import Failed, Outcome
 from ekiden.server.dispatch import Dispatcher
-from ekiden.server.flow import Flows
+from ekiden.server.legacy.sessions import Sessions
 from ekiden.server.lifespan import Lifespan
 from ekiden.server.middleware import Middleware, Run, around
-from ekiden.server.registry import Registry
-from ekiden.server.sessions import Sessions
+from ekiden.server.registration.registry import Registry
+from ekiden.server.rounds.rounds import Flows
 from ekiden.telemetry.spans import is_tracing, traced
-from ekiden.transports.port import Stream
+from ekiden.transports.server.port import Stream
 from ekiden.wire.modern import Modern, Request
 
 __all__ = ["ServerEndpoint"]
@@ -24,7 +24,7 @@ _log = logging.getLogger("ekiden.server")
 
 
 class ServerEndpoint:
-    """Implements `ekiden.transports.port.Endpoint`."""
+    """Implements `ekiden.transports.server.port.Endpoint`."""
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from ekiden.errors import InternalError, ProtocolError
 from ekiden.rounds.outcome import Failed, Outcome
-from ekiden.transports.port import Stream
+from ekiden.transports.server.port import Stream
 from ekiden.wire.modern import Request
 
 __all__ = ["CallNext", "Middleware", "Run", "around"]

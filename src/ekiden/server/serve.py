@@ -9,9 +9,9 @@ from typing import Any
 import uvicorn
 
 from ekiden.errors import UsageError
-from ekiden.transports.asgi import StreamableHTTP
-from ekiden.transports.http1 import Connections
-from ekiden.transports.relay import UnixRelay
+from ekiden.transports.server.asgi import StreamableHTTP
+from ekiden.transports.server.http1.connection import Connections
+from ekiden.transports.server.legacy.relay import UnixRelay
 
 __all__ = ["serve_http"]
 

@@ -13,25 +13,25 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from ekiden.errors import UsageError
 from ekiden.rounds.ledger import Ledger
 from ekiden.rounds.leg import Leg
-from ekiden.server.authoring import Authoring
-from ekiden.server.catalog import Cache
 from ekiden.server.endpoint import ServerEndpoint
-from ekiden.server.flow import Flows
-from ekiden.server.keys import find_keys
+from ekiden.server.legacy.sessions import SessionLimits, Sessions
 from ekiden.server.middleware import Middleware
-from ekiden.server.once import Once
-from ekiden.server.registry import Registry, unknown_cache_keys
-from ekiden.server.sealed_store import SealedStore
-from ekiden.server.sealing import RoundLimits, Sealer
-from ekiden.server.sessions import SessionLimits, Sessions
-from ekiden.server.tasks import Tasks
-from ekiden.server.tools import described
+from ekiden.server.registration.catalog import Cache
+from ekiden.server.registration.decorators import Authoring
+from ekiden.server.registration.registry import Registry, unknown_cache_keys
+from ekiden.server.registration.tools import described
+from ekiden.server.rounds.once import Once
+from ekiden.server.rounds.rounds import Flows
+from ekiden.server.sealing.keys import find_keys
+from ekiden.server.sealing.store import SealedStore
+from ekiden.server.sealing.tokens import RoundLimits, Sealer
+from ekiden.server.tasks.tasks import Tasks
 from ekiden.stores import open_store
 from ekiden.stores.memory import MemoryStore
 from ekiden.tasks.runner import TaskLimits
-from ekiden.transports.asgi import Limits, StreamableHTTP
-from ekiden.transports.guard import LOCALHOST, Guard
-from ekiden.transports.memory import MemoryChannel, connect
+from ekiden.transports.server.asgi import Limits, StreamableHTTP
+from ekiden.transports.server.guard import LOCALHOST, Guard
+from ekiden.transports.server.memory import MemoryChannel, connect
 from ekiden.wire import versions
 from ekiden.wire.modern import Request
 
@@ -239,7 +239,7 @@ class Server(Authoring):
         """Serve until interrupted. Running calls then have `grace` seconds, and after them steps of tasks."""
         self.stop_tasks_within(grace)
         from ekiden.server.serve import new_event_loop, serve_http
-        from ekiden.transports.stdio import serve_stdio
+        from ekiden.transports.server.stdio import serve_stdio
 
         # Ctrl-C has ended the server in good order by the time it surfaces here.
         with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=new_event_loop) as runner:

@@ -17,11 +17,11 @@ def open_store(url: str) -> Ledger:
     `sqlite:///relative.db`, `sqlite:////absolute.db`, `postgresql://user@host/database` or `memory:`.
     """
     if url.startswith("sqlite:///") and len(url) > len("sqlite:///"):
-        from ekiden.stores.sqlite import SQLiteStore
+        from ekiden.stores.sqlite.store import SQLiteStore
 
         return SQLiteStore(Path(url.removeprefix("sqlite:///")))
     if url == "memory:":
-        from ekiden.stores.memory import MemoryStore
+        from ekiden.stores.memory.store import MemoryStore
 
         return MemoryStore()
     if url.startswith(("postgresql://", "postgres://")):

@@ -9,7 +9,7 @@ import msgspec
 from ekiden.errors import ProtocolError
 from ekiden.server.server import Server
 from ekiden.testing.answers import Script, respond
-from ekiden.transports.memory import MemoryChannel
+from ekiden.transports.server.memory import MemoryChannel
 from ekiden.wire import versions
 from ekiden.wire.json import is_object
 from ekiden.wire.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION

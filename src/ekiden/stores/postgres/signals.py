@@ -17,7 +17,7 @@ import psycopg
 from ekiden.errors import StoreUnavailable
 from ekiden.stores.postgres.database import PostgresDatabase
 from ekiden.stores.postgres.session import away, connect, cut_after
-from ekiden.stores.watching import Watchers
+from ekiden.stores.watchers import Watchers
 from ekiden.tasks.record import TaskRecord
 from ekiden.tasks.store import Signal, Watcher
 

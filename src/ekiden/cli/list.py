@@ -1,0 +1,119 @@
+"""`ekiden tools`, `prompts` and `resources`: what a server has, as a table or as JSON."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+from ekiden.cli.targets import Connection, opened
+from ekiden.cli.terminal.results import rows_table
+from ekiden.cli.terminal.screen import Screen
+from ekiden.errors import MethodNotFound, ProtocolError
+from ekiden.wire.json import is_array, is_object
+
+if TYPE_CHECKING:
+    from ekiden.client.client import Client
+
+__all__ = ["show_list"]
+
+What = Literal["tools", "prompts", "resources"]
+
+
+def show_list(what: What, connection: Connection, *, as_json: bool) -> None:
+    """List one kind of thing."""
+    screen = Screen()
+    found = asyncio.run(_fetch(what, connection))
+    if as_json:
+        screen.json(found if what == "resources" else found[what])
+        return
+    if not any(found.values()):
+        screen.note(f"The server has no {what}.")
+        return
+    columns, rows = _ROWS[what](found)
+    screen.out.print(rows_table(columns, rows))
+
+
+async def _fetch(what: What, connection: Connection) -> dict[str, list[dict[str, Any]]]:
+    async with opened(connection) as client:
+        if what == "tools":
+            return {"tools": await _dumped(client.list_tools)}
+        if what == "prompts":
+            return {"prompts": await _dumped(client.list_prompts)}
+        return await _fetch_resources(client)
+
+
+async def _fetch_resources(client: "Client") -> dict[str, list[dict[str, Any]]]:
+    return {
+        "resources": await _dumped(client.list_resources),
+        "resourceTemplates": await _dumped(client.list_resource_templates),
+    }
+
+
+async def _dumped(fetch: Callable[[], Awaitable[list[Any]]]) -> list[dict[str, Any]]:
+    """A list as the wire spells it; a server that does not know the method has none."""
+    try:
+        listed = await fetch()
+    except ProtocolError as error:
+        if error.code == MethodNotFound.default_code:
+            return []
+        raise
+    return [item.model_dump(mode="json", by_alias=True, exclude_unset=True) for item in listed]
+
+
+Rows = tuple[list[str], list[list[Any]]]
+
+
+def _tool_rows(found: dict[str, list[dict[str, Any]]]) -> Rows:
+    rows = [[tool["name"], _signature(tool["inputSchema"]), _about(tool)] for tool in found["tools"]]
+    return ["Tool", "Arguments", "What it does"], rows
+
+
+def _signature(schema: dict[str, Any]) -> str:
+    """The arguments as they are written in a call; those in brackets may be left out."""
+    required = schema.get("required", [])
+    properties: dict[str, Any] = schema.get("properties") or {}
+    words = [f"{name}={_kind(about)}" for name, about in properties.items()]
+    return " ".join(
+        word if name in required else f"[{word}]" for name, word in zip(properties, words, strict=True)
+    )
+
+
+def _kind(schema: Any) -> str:
+    if not is_object(schema):
+        return "any"
+    named: Any = schema.get("type") or [_kind(branch) for branch in schema.get("anyOf", ())]
+    kinds: list[Any] = named if is_array(named) else [named]
+    return "|".join(map(str, kinds)) or "any"
+
+
+def _prompt_rows(found: dict[str, list[dict[str, Any]]]) -> Rows:
+    rows: list[list[Any]] = []
+    for prompt in found["prompts"]:
+        arguments: list[dict[str, Any]] = prompt.get("arguments") or []
+        words = [
+            argument["name"] if argument.get("required") else f"[{argument['name']}]"
+            for argument in arguments
+        ]
+        rows.append([prompt["name"], " ".join(words), _about(prompt)])
+    return ["Prompt", "Arguments", "What it is"], rows
+
+
+def _resource_rows(found: dict[str, list[dict[str, Any]]]) -> Rows:
+    listed = [*found["resources"], *found["resourceTemplates"]]
+    rows = [
+        [item.get("uri") or item.get("uriTemplate"), item.get("mimeType", ""), _about(item)]
+        for item in listed
+    ]
+    return ["Resource", "Type", "What it is"], rows
+
+
+def _about(item: dict[str, Any]) -> str:
+    """The first paragraph of the description, or else the title."""
+    text = str(item.get("description") or item.get("title") or "")
+    return " ".join(text.strip().partition("\n\n")[0].split())
+
+
+_ROWS: dict[str, Callable[[dict[str, list[dict[str, Any]]]], Rows]] = {
+    "tools": _tool_rows,
+    "prompts": _prompt_rows,
+    "resources": _resource_rows,
+}

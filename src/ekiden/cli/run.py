@@ -1,0 +1,217 @@
+"""`ekiden run`: serve the server of a file, in this process or in several workers."""
+
+import asyncio
+import contextlib
+import errno
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from ekiden.cli.keys import check_keys, provide_key, use_keys_file
+from ekiden.cli.loading import load_server
+from ekiden.cli.terminal.screen import say
+from ekiden.errors import EkidenError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ekiden.server.server import Server
+    from ekiden.transports.server.legacy.relay import UnixRelay
+
+__all__ = ["Job", "RunOptions", "run", "serve", "set_up_logging"]
+
+_BACKLOG: Final = 2048
+"""Connections that may wait to be accepted: as uvicorn's own."""
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """What to serve over HTTP, and how; workers get it as an argument."""
+
+    spec: str
+    path: str = "/mcp"
+    allow_hosts: list[str] = []
+    allow_origins: list[str] = []
+    grace: float = 10.0
+    log_level: str = "warning"
+    stateless_2025: bool = False
+    tasks: bool = True
+    """Whether whoever serves also runs tasks."""
+
+
+class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What `ekiden run` was told."""
+
+    job: Job
+    stdio: bool
+    host: str
+    port: int
+    workers: int
+    store: str | None
+    reload: bool
+    keys_file: Path | None
+
+
+def run(options: RunOptions) -> None:
+    """Serve until interrupted."""
+    _check(options)
+    use_keys_file(options.keys_file)
+    check_keys()
+    if options.store is not None:
+        _check_store(options)
+        os.environ["EKIDEN_STORE"] = options.store
+    set_up_logging(options.job.log_level)
+    if options.stdio:
+        return _serve_stdio(load_server(options.job.spec), options.job.grace)
+    with contextlib.ExitStack() as stack:
+        listeners = listen(options.host, options.port, options.workers)
+        for listener in listeners:
+            stack.enter_context(listener)
+        _warn_of_hosts(options)
+        if options.workers > 1 or options.reload:
+            return _serve_with_workers(options, listeners)
+        server = load_server(options.job.spec)
+        served = f"{server.name} is served at {_url(options, listeners[0])}"
+        return serve(server, options.job, listeners[0], lambda: say(served))
+
+
+def _check(options: RunOptions) -> None:
+    if options.stdio and (options.workers > 1 or options.reload):
+        raise UsageError("--stdio serves one client in one process: leave --workers and --reload out")
+    if (options.workers > 1 or options.reload) and sys.platform == "win32":
+        raise UsageError(
+            "--workers and --reload hand a socket on, which Windows cannot: serve in one process"
+        )
+
+
+def _check_store(options: RunOptions) -> None:
+    from ekiden.stores import open_store
+
+    open_store(options.store or "")
+    if options.store == "memory:" and options.workers > 1:
+        raise UsageError("--store memory: is of one process: workers need sqlite:///path")
+
+
+# Serving
+
+
+def listen(host: str, port: int, count: int) -> list[socket.socket]:
+    """Sockets that listen, before anything is loaded: a port that is taken is told at once.
+
+    Where the kernel spreads connections over several sockets of one port, each worker has its own. A
+    single one would be served by whichever worker is first to wake, which is nearly always the same.
+    """
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        first = _bound(family, address)
+        if count == 1 or not sys.platform.startswith("linux"):
+            return [_listening(first)]
+        address = first.getsockname()
+        first.close()  # It was bound alone, so nobody else listens here.
+        return [_listening(_bound(family, address, shared=True)) for _ in range(count)]
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise UsageError(f"port {port} of {host} is taken; choose another with --port") from error
+        raise UsageError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+
+
+def _bound(family: int, address: Any, *, shared: bool = False) -> socket.socket:
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if sys.platform != "win32":
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        bound.bind(address)
+    except OSError:
+        bound.close()
+        raise
+    return bound
+
+
+def _listening(bound: socket.socket) -> socket.socket:
+    bound.listen(_BACKLOG)
+    return bound
+
+
+def serve(
+    server: "Server",
+    job: Job,
+    listener: socket.socket,
+    on_ready: "Callable[[], None]",
+    relay: "UnixRelay | None" = None,
+) -> None:
+    """Serve over HTTP until a signal. `relay` leads to the other workers, if there are any."""
+    from ekiden.server.serve import new_event_loop, serve_http
+    from ekiden.transports.server.guard import LOCALHOST
+
+    if job.stateless_2025:
+        server.endpoint.sessions.stateless = True
+    if not job.tasks:
+        server.leave_tasks()
+    server.stop_tasks_within(job.grace)
+    application = server.asgi(
+        path=job.path,
+        allowed_hosts=[*LOCALHOST, *job.allow_hosts],
+        allowed_origins=job.allow_origins or None,
+    )
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        host, port = listener.getsockname()[:2]
+        serving = serve_http(
+            application,
+            host=host,
+            port=port,
+            grace=job.grace,
+            log_level=job.log_level,
+            sockets=[listener],
+            on_ready=on_ready,
+            relay=relay,
+        )
+        try:
+            runner.run(serving)
+        except SystemExit:  # How uvicorn says that the lifespan failed; the reason is in the log.
+            raise EkidenError(f"{server.name} could not start: its lifespan failed") from None
+
+
+def _serve_stdio(server: "Server", grace: float) -> None:
+    from ekiden.server.serve import new_event_loop
+    from ekiden.transports.server.stdio import serve_stdio
+
+    server.stop_tasks_within(grace)
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(serve_stdio(server.endpoint, grace=grace))
+
+
+def _serve_with_workers(options: RunOptions, listeners: list[socket.socket]) -> None:
+    from ekiden.cli.supervisor import Supervisor
+
+    made_key = provide_key()
+    url = _url(options, listeners[0])
+
+    def on_ready(name: str) -> None:
+        workers = f"{options.workers} workers" if options.workers > 1 else "one worker"
+        say(f"{name} is served at {url} by {workers} of process {os.getpid()}")
+        if made_key:
+            say("no keys are set: calls that are open when this ends are lost; see `ekiden keys new`")
+
+    Supervisor(options.job, listeners, options.workers, reload=options.reload, on_ready=on_ready).run()
+
+
+def set_up_logging(level: str) -> None:
+    """What ekiden and the user's code log goes to stderr; what they print does not change."""
+    import logging
+
+    logging.basicConfig(level=level.upper(), format="%(levelname)s %(name)s: %(message)s")
+
+
+def _url(options: RunOptions, listener: socket.socket) -> str:
+    host = f"[{options.host}]" if ":" in options.host else options.host
+    return f"http://{host}:{listener.getsockname()[1]}{options.job.path}"
+
+
+def _warn_of_hosts(options: RunOptions) -> None:
+    if options.host not in ("127.0.0.1", "::1", "localhost") and not options.job.allow_hosts:
+        say("only localhost may be called; name others with --allow-host NAME, or --allow-host '*'")

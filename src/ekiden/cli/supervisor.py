@@ -1,0 +1,269 @@
+"""Several workers behind one port, and the process that watches over them.
+
+The parent listens and never accepts; the workers inherit its sockets. So no connection is refused while a
+worker is replaced: it waits for the next one. Each worker has a line to the parent: on it the worker says
+that it is ready, and by its end the worker learns that the parent is gone.
+"""
+
+import asyncio
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from ekiden.cli.loading import split_spec
+from ekiden.cli.reloading import Watch
+from ekiden.cli.run import Job
+from ekiden.cli.terminal.screen import say
+from ekiden.errors import EkidenError, UsageError
+
+__all__ = ["Report", "Supervisor", "Task"]
+
+_STEADY_SECONDS: Final = 10.0
+"""A worker that lived this long was well: its end says nothing about the next one."""
+_FIRST_DELAY: Final = 0.1
+_LONGEST_DELAY: Final = 5.0
+"""Restarts begin soon and become rare: a worker that cannot live must not eat a core. Connections wait."""
+_LONGEST_FOLDER: Final = 80
+"""Of the 104 or 108 bytes that the path of a unix socket may have."""
+_AFTER_GRACE: Final = 3.0
+"""What a worker may take beyond its grace before it is killed."""
+
+
+class Task(msgspec.Struct):
+    """What a worker is told."""
+
+    job: Job
+    listener: int
+    """The descriptor of the socket."""
+    line: int
+    """The descriptor of its line to the parent."""
+    folder: str
+    """Where the workers find each other."""
+    name: str
+    """What the others call it."""
+
+
+class Report(msgspec.Struct):
+    """What a worker says: that it serves, or why it cannot."""
+
+    name: str = ""
+    failure: str | None = None
+    usage: bool = False
+    """Whether it is for the user to change something."""
+
+
+class NotStarted(Exception):
+    """The first worker could not start, so no other can."""
+
+    def __init__(self, report: Report) -> None:
+        super().__init__(report.failure)
+        self.error = (UsageError if report.usage else EkidenError)(report.failure)
+
+
+class Worker:
+    """One process and the line to it."""
+
+    def __init__(self, process: asyncio.subprocess.Process, line: socket.socket) -> None:
+        self._process = process
+        self._line = line
+        self.pid = process.pid
+        self.born = time.monotonic()
+
+    @classmethod
+    async def start(cls, job: Job, listener: socket.socket, folder: str) -> "Worker":
+        """Start a process. It is of a group of its own: Ctrl-C reaches it through the parent only."""
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        name = secrets.token_hex(4)  # A new one for every process: sessions end with theirs.
+        told = Task(job, listener.fileno(), theirs.fileno(), folder, name)
+        task = msgspec.json.encode(told).decode()
+        with theirs:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-m", "ekiden.cli.worker_process", task),
+                pass_fds=(listener.fileno(), theirs.fileno()),
+                stdin=asyncio.subprocess.DEVNULL,
+                process_group=0,
+            )
+        return cls(process, ours)
+
+    async def report(self) -> Report:
+        """What the worker says first; if it ends without a word, that."""
+        said = b""
+        while not said.endswith(b"\n"):
+            chunk = await asyncio.get_running_loop().sock_recv(self._line, 65536)
+            if not chunk:
+                return Report(failure=f"the first worker {await self.ended()} before it served")
+            said += chunk
+        return msgspec.json.decode(said, type=Report)
+
+    async def ended(self) -> str:
+        """Wait for the end, and tell it."""
+        code = await self._process.wait()
+        return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+
+    async def stop(self, grace: float) -> None:
+        """End the process in order, or else by force."""
+        # Running calls have their grace, and after them the steps of running tasks.
+        for number, seconds in ((signal.SIGTERM, 2 * grace + _AFTER_GRACE), (signal.SIGKILL, None)):
+            self.send(number)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._process.wait()
+                    break
+        self._line.close()
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal, if it still runs."""
+        if self._process.returncode is None:
+            # Not by the process object, which would look for its end first, and take it from asyncio.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+
+@contextlib.contextmanager
+def _meeting_place() -> Generator[str, None, None]:
+    """A folder for the workers' sockets that nobody else can enter. The name of a socket must be short."""
+    folder = tempfile.mkdtemp(prefix="ekiden-")
+    if len(folder) > _LONGEST_FOLDER:
+        Path(folder).rmdir()
+        folder = tempfile.mkdtemp(prefix="ekiden-", dir="/tmp")
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class Supervisor:
+    """Keeps a number of workers running until a signal comes."""
+
+    def __init__(
+        self,
+        job: Job,
+        listeners: list[socket.socket],
+        count: int,
+        *,
+        reload: bool,
+        on_ready: Callable[[str], None],
+    ) -> None:
+        self._job = job
+        self._listeners = listeners
+        self._count = count
+        self._watch = Watch(split_spec(job.spec)[0]) if reload else None
+        self._on_ready = on_ready
+        self._folder = ""
+        self._alive: set[Worker] = set()
+        self._signals: list[signal.Signals] = []
+        self._stop = asyncio.Event()
+        self._proven = asyncio.Event()
+        """Set when the first worker serves: then the others are worth starting."""
+
+    def run(self) -> None:
+        """Serve until SIGINT or SIGTERM; then end as that signal ends a process."""
+        with _meeting_place() as self._folder, asyncio.Runner() as runner:
+            runner.run(self._run())
+        if self._signals[0] is signal.SIGINT:
+            raise KeyboardInterrupt
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGTERM)
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._signalled, number)
+        while not self._stop.is_set():
+            try:
+                await self._until_stopped()
+            except NotStarted as error:
+                if self._watch is None:
+                    raise error.error from None
+                say(f"{error}; waiting for a change")
+                await self._news()
+
+    def _signalled(self, number: signal.Signals) -> None:
+        """The first signal ends all in order, the next one at once."""
+        self._signals.append(number)
+        self._stop.set()
+        if len(self._signals) > 1:
+            for worker in self._alive:
+                worker.send(signal.SIGKILL)
+
+    async def _until_stopped(self) -> None:
+        """Keep all workers until a signal, or with `reload` until a file changes."""
+        self._proven.clear()
+        if self._watch is not None:
+            self._watch.look()
+        keeping = [asyncio.ensure_future(self._keep(number)) for number in range(self._count)]
+        news = asyncio.ensure_future(self._news())
+        await asyncio.wait({news, *keeping}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (news, *keeping):
+            task.cancel()
+        ends = await asyncio.gather(*keeping, return_exceptions=True)
+        for end in ends:
+            if isinstance(end, Exception):
+                raise end
+
+    async def _news(self) -> None:
+        """Wait for a signal or a change."""
+        waits: list[asyncio.Task[Any]] = [asyncio.ensure_future(self._stop.wait())]
+        if self._watch is not None:
+            waits.append(asyncio.ensure_future(self._change(self._watch)))
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    async def _change(self, watch: Watch) -> None:
+        say(f"{(await watch.changed()).name} changed; the workers are replaced")
+
+    async def _keep(self, number: int) -> None:
+        """Keep one worker running, whatever happens to it."""
+        if number > 0:
+            await self._proven.wait()
+        listener = self._listeners[number % len(self._listeners)]
+        deaths = 0
+        while True:
+            worker = await self._started(listener)
+            try:
+                end = await self._life_of(worker)
+            finally:
+                await worker.stop(self._job.grace)
+                self._alive.discard(worker)
+            if self._stop.is_set():
+                return  # A signal may reach a worker first, while it is not yet of its own group.
+            deaths = 1 if time.monotonic() - worker.born > _STEADY_SECONDS else deaths + 1
+            delay = min(_LONGEST_DELAY, _FIRST_DELAY * 2 ** (deaths - 1))
+            say(f"worker {worker.pid} {end}; another one starts in {delay:g} s")
+            await asyncio.sleep(delay)
+
+    async def _started(self, listener: socket.socket) -> Worker:
+        """A new worker. One that is half started is not left alone: it starts, then it is stopped."""
+        starting = asyncio.ensure_future(Worker.start(self._job, listener, self._folder))
+        try:
+            worker = await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await (await starting).stop(self._job.grace)
+            raise
+        self._alive.add(worker)
+        return worker
+
+    async def _life_of(self, worker: Worker) -> str:
+        """Watch a worker to its end, and tell it."""
+        report = await worker.report()
+        if report.failure is None and not self._proven.is_set():
+            self._proven.set()
+            self._on_ready(report.name)
+        elif report.failure is not None and not self._proven.is_set():
+            raise NotStarted(report)
+        return await worker.ended()

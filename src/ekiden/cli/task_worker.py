@@ -1,0 +1,47 @@
+"""`ekiden worker`: the tasks of a server, run apart from whoever serves its clients."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ekiden.cli.keys import use_keys_file
+from ekiden.cli.loading import load_server
+from ekiden.cli.run import set_up_logging
+from ekiden.cli.terminal.screen import say
+from ekiden.errors import UsageError
+
+if TYPE_CHECKING:
+    from ekiden.server.server import Server
+
+__all__ = ["work"]
+
+
+def work(spec: str, store: str | None, keys_file: Path | None, grace: float | None, log_level: str) -> None:
+    """Run tasks until a signal; then hand over what runs."""
+    use_keys_file(keys_file)
+    if store is not None:
+        os.environ["EKIDEN_STORE"] = store
+    set_up_logging(log_level)
+    server = load_server(spec)
+    if not server.has_tasks:
+        raise UsageError(f"{server.name} has no tool that can become a task: @server.tool(task=...)")
+    if not server.shares_tasks:
+        raise UsageError("a worker needs a store that others share: sqlite:///FILE or postgresql://...")
+    if grace is not None:
+        server.stop_tasks_within(grace)
+    from ekiden.server.serve import new_event_loop
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(_work(server))
+
+
+async def _work(server: "Server") -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    async with server.running():
+        say(f"the tasks of {server.name} are run by process {os.getpid()}")
+        await stop.wait()

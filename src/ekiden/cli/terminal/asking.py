@@ -1,0 +1,155 @@
+"""Who answers what a server asks: the answers given beforehand, then the user, else nobody.
+
+Questions of one round are put to the user one after another. Where nobody can answer, the call fails with
+the question, its key, and how to give the answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from ekiden.cli.answers import MODEL, Script, question_text
+from ekiden.cli.terminal.fields import fields_of
+from ekiden.cli.terminal.forms import Forms
+from ekiden.cli.terminal.prompting import Terminal
+from ekiden.cli.terminal.screen import Screen
+from ekiden.errors import UsageError
+from ekiden.rounds.asks import ELICIT, LIST_ROOTS, SAMPLE
+from ekiden.wire.json import is_object
+
+if TYPE_CHECKING:
+    from mcp_types import (
+        CreateMessageRequestParams,
+        CreateMessageResult,
+        ElicitRequestFormParams,
+        ElicitRequestURLParams,
+        ElicitResult,
+    )
+
+__all__ = ["Responder"]
+
+_ATTEMPT: Final = re.compile(r"\.[1-9][0-9]*$")
+"""In a task, ekiden adds to a question's key which attempt at it this is."""
+
+
+class Responder:
+    """Answers for one call."""
+
+    def __init__(self, script: Script, screen: Screen, roots: Sequence[str]) -> None:
+        self._script = script
+        self._screen = screen
+        self._roots = list(roots)
+        self._terminal = Terminal()
+        self._forms = Forms(screen, self._terminal)
+        self._one_at_a_time = asyncio.Lock()
+        self.server = "The server"
+        """Who asks, in words."""
+        self.call: asyncio.Task[Any] | None = None
+        """The task of the call, which ends when an answer is lacking."""
+        self.failure: UsageError | None = None
+
+    async def respond_all(self, requests: Mapping[str, Any]) -> dict[str, Any]:
+        """The responses of one round; what cannot be answered is found before anybody is asked."""
+        _check(requests)
+        given = {key: self._given(key, request) for key, request in requests.items()}
+        lacking = {key: requests[key] for key, response in given.items() if response is None}
+        if lacking and not self._terminal.is_there():
+            raise _unanswered(lacking)
+        return {
+            key: response if response is not None else await self._ask(requests[key])
+            for key, response in given.items()
+        }
+
+    def _given(self, key: str | None, request: Mapping[str, Any]) -> dict[str, Any] | None:
+        response = self._script.respond(key, request)
+        if response is None and key is not None and (attempt := _ATTEMPT.search(key)) is not None:
+            response = self._script.respond(key[: attempt.start()], request)
+        if response is None and request.get("method") == LIST_ROOTS:
+            return {"roots": [{"uri": root} for root in self._roots]}
+        return response
+
+    async def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        async with self._one_at_a_time:
+            self._screen.clear()
+            params: dict[str, Any] = request.get("params") or {}
+            if request.get("method") == ELICIT and params.get("mode", "form") == "url":
+                return await self._forms.visit(self.server, params)
+            if request.get("method") == ELICIT:
+                return await self._forms.fill_in(self.server, params)
+            text = await self._forms.write(self.server, question_text(request))
+            return {"role": "assistant", "model": MODEL, "content": {"type": "text", "text": text}}
+
+    # For servers before 2026, which ask while they answer
+
+    async def elicit(self, params: ElicitRequestFormParams | ElicitRequestURLParams) -> ElicitResult:
+        """Answer a pushed form or page."""
+        from mcp_types import ElicitResult
+
+        return ElicitResult.model_validate(await self._respond(ELICIT, params))
+
+    async def sample(self, params: CreateMessageRequestParams) -> CreateMessageResult:
+        """Answer for the model."""
+        from mcp_types import CreateMessageResult
+
+        return CreateMessageResult.model_validate(await self._respond(SAMPLE, params))
+
+    async def roots(self) -> list[str]:
+        """The roots."""
+        given = self._given(None, {"method": LIST_ROOTS}) or {}
+        return [root["uri"] for root in given["roots"]]
+
+    async def _respond(self, method: str, params: Any) -> dict[str, Any]:
+        request = {
+            "method": method,
+            "params": params.model_dump(mode="json", by_alias=True, exclude_unset=True),
+        }
+        try:
+            given = self._given(None, request)
+            if given is None and not self._terminal.is_there():
+                raise _unanswered({"": request})
+            return given if given is not None else await self._ask(request)
+        except UsageError as error:
+            self.failure = error
+            assert self.call is not None
+            self.call.cancel()
+            await asyncio.Event().wait()  # Until the call takes this with it.
+            raise
+
+
+def _check(requests: Mapping[str, Any]) -> None:
+    """Refuse asks that are none, before they reach the screen."""
+    from ekiden.client.answering import MOST_ASKS
+    from ekiden.client.failures import InvalidResult
+
+    if len(requests) > MOST_ASKS:
+        raise InvalidResult(
+            f"The server asks {len(requests)} things at once; at most {MOST_ASKS} are allowed"
+        )
+    for key, request in requests.items():
+        params: Any = (request.get("params") or {}) if is_object(request) else None
+        if not is_object(params) or not is_object(params.get("requestedSchema", {})):
+            raise InvalidResult(f"The server's ask {key!r} is malformed")
+        if request.get("method") not in (ELICIT, SAMPLE, LIST_ROOTS):
+            raise InvalidResult(f"The server asks something unknown: {request.get('method')!r}")
+
+
+def _unanswered(requests: Mapping[str, Any]) -> UsageError:
+    questions = "; ".join(_described(key, request) for key, request in requests.items())
+    return UsageError(
+        f"no answer is given to {questions}, and there is no terminal to ask at. "
+        "Give it with --answer 'KEY=VALUE' or --answers FILE.json, by key or by a part of the message"
+    )
+
+
+def _described(key: str, request: Mapping[str, Any]) -> str:
+    params: dict[str, Any] = request.get("params") or {}
+    named = f" (key {key!r}" if key else " ("
+    fields = [
+        f"{field.name}: {field.schema.get('type', 'any')}"
+        for field in fields_of(params.get("requestedSchema") or {})
+    ]
+    about = ", ".join(fields) if fields else str(params.get("url") or request.get("method"))
+    return f"{question_text(request)!r}{named}{'; ' if key else ''}{about})"

@@ -1,0 +1,182 @@
+"""Forms at the terminal (client: Elicitation): who asks, field by field, a look at all of it, then send.
+
+Esc leads to a menu from every field: go on, decline, or cancel. Nothing is sent before the user says so.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from ekiden.cli.arguments import Mistyped
+from ekiden.cli.terminal.fields import Field, fields_of
+from ekiden.cli.terminal.prompting import Choice, Left, Terminal
+from ekiden.cli.terminal.screen import Screen, harmless
+
+__all__ = ["Forms"]
+
+_EMPTY: Final = "(leave empty)"
+_NO: Final[list[Choice]] = [
+    ("decline", "Decline: tell the server no"),
+    ("cancel", "Cancel: dismiss the question"),
+]
+
+
+class Forms:
+    """Shows what a server asks of the user, and brings back the answer."""
+
+    def __init__(self, screen: Screen, terminal: Terminal) -> None:
+        self._screen = screen
+        self._terminal = terminal
+
+    # Forms
+
+    async def fill_in(self, server: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """An `ElicitResult` for a form."""
+        self._headline(server, params, "Esc: decline or cancel")
+        fields = fields_of(params.get("requestedSchema") or {})
+        content: dict[str, Any] = {}
+        at = 0
+        while True:
+            try:
+                while at < len(fields):
+                    await self._fill(fields[at], content)
+                    at += 1
+                action = await self._review(server, fields, content)
+            except Left:
+                action = await self._leave()
+            if action == "accept":
+                return {"action": "accept", "content": content}
+            if action in ("decline", "cancel"):
+                return {"action": action}
+            at = 0 if action == "change" else at
+
+    def _headline(self, server: str, params: Mapping[str, Any], hint: str) -> None:
+        self._screen.note()
+        self._screen.note(f"{server} asks:", style="bold")
+        self._screen.note(str(params.get("message", "")))
+        self._screen.note(hint, style="dim")
+
+    async def _review(self, server: str, fields: list[Field], content: dict[str, Any]) -> str:
+        for field in fields:
+            shown = _shown(content[field.name]) if field.name in content else "(empty)"
+            self._screen.note(f"  {harmless(field.name)}: {shown}")
+        change: list[Choice] = [("change", "Change something")] if fields else []
+        picked: str = await self._terminal.pick(
+            f"Send this to {server}?", [("accept", "Send"), *change, *_NO]
+        )
+        return picked
+
+    async def _leave(self) -> str:
+        try:
+            picked: str = await self._terminal.pick("What now?", [("go on", "Go on with the form"), *_NO])
+        except Left:
+            return "go on"
+        return picked
+
+    async def _fill(self, field: Field, content: dict[str, Any]) -> None:
+        """Ask for one field. What was given before, or the server's default, is suggested."""
+        suggested = content.get(field.name, field.default)
+        value = await self._ask(field, suggested)
+        content.pop(field.name, None)
+        if value is not None:
+            content[field.name] = value
+
+    async def _ask(self, field: Field, suggested: Any) -> Any:
+        """The value of a field, or None if it is left empty."""
+        blank: list[Choice] = [] if field.required else [(None, _EMPTY)]
+        if field.kind == "choices":
+            return await self._ask_many(field, [] if suggested is None else suggested)
+        if field.kind == "choice":
+            return await self._terminal.pick(field.label, [*field.choices, *blank], suggested)
+        if field.kind == "boolean" and field.required:
+            return await self._terminal.confirm(field.label, default=suggested is True)
+        if field.kind == "boolean":
+            return await self._terminal.pick(field.label, [(True, "Yes"), (False, "No"), *blank], suggested)
+        return await self._ask_text(field, suggested)
+
+    async def _ask_many(self, field: Field, chosen: list[Any]) -> Any:
+        while True:
+            chosen = await self._terminal.pick_many(field.label, field.choices, chosen)
+            if not chosen and not field.required:
+                return None
+            if (problem := field.problem(chosen)) is None:
+                return chosen
+            # Not in questionary's own way: it is silent where the terminal does not tell its height.
+            self._screen.note(f"{field.name} {problem}", style="red")
+
+    async def _ask_text(self, field: Field, suggested: Any) -> Any:
+        def problem(text: str) -> str | None:
+            if not text.strip():
+                return "This is required (Esc: decline or cancel)" if field.required else None
+            try:
+                field.read(text)
+            except Mistyped as error:
+                return f"{field.name} {error}"
+            return None
+
+        label = field.label if field.required else f"{field.label} [optional]"
+        default = "" if suggested is None else harmless(suggested)
+        text = await self._terminal.text(label, default, problem)
+        return field.read(text) if text.strip() else None
+
+    # Pages
+
+    async def visit(self, server: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """An `ElicitResult` for a page: nothing is opened unless the user says so."""
+        import webbrowser
+
+        url = str(params.get("url", ""))
+        self._headline(server, params, f"It wants you to open a page of {_host(url)}:")
+        self._screen.note(url)
+        if not url.startswith(("http://", "https://")):
+            self._screen.note("This is not a web page; the answer is no.", style="red")
+            return {"action": "decline"}
+        choices: list[Choice] = [
+            ("open", f"Open {_host(url)} in the browser"),
+            ("accept", "I open it myself"),
+            *_NO,
+        ]
+        action = await self._choose("Open it?", choices)
+        if action == "open":
+            if not webbrowser.open(url):
+                self._screen.note("There is no browser here: open the address above yourself.")
+            action = await self._choose("Go on when you are done there.", [("accept", "Go on"), *_NO])
+        return {"action": action}
+
+    async def _choose(self, message: str, choices: list[Choice]) -> str:
+        """A choice in which Esc is a cancel."""
+        try:
+            picked: str = await self._terminal.pick(message, choices)
+        except Left:
+            return "cancel"
+        return picked
+
+    # Models
+
+    async def write(self, server: str, message: str) -> str:
+        """What the model would say: the user writes it."""
+        self._headline(server, {"message": message}, "It asks your model; you write what the model says.")
+        while True:
+            try:
+                return await self._terminal.text(
+                    "Reply", "", lambda text: None if text else "Write something"
+                )
+            except Left:
+                self._screen.note("A model cannot decline: write a reply, or end the call with Ctrl-C.")
+
+
+def _host(url: str) -> str:
+    """Who a page belongs to, with letters that look like others spelled out."""
+    try:
+        host = urlsplit(url).hostname or "nobody"
+        return host.encode("idna").decode()
+    except ValueError:
+        return "an invalid host"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(harmless(item) for item in value)  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType]
+    return harmless(value)

@@ -1,0 +1,140 @@
+"""Results of tools, for people: text as text, rows as a table, pictures and sounds as files."""
+
+import base64
+import binascii
+import contextlib
+import mimetypes
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from ekiden.cli.terminal.screen import Screen, harmless
+from ekiden.errors import EkidenError, ParseError
+from ekiden.wire.json import decode, is_array, is_object
+
+__all__ = ["rows_table", "show_result"]
+
+_ENDINGS: Final = {"audio/wav": ".wav", "audio/x-wav": ".wav", "audio/mpeg": ".mp3", "image/webp": ".webp"}
+"""Where the system's table has none, or one that nobody uses."""
+_MOST_NAMES: Final = 10_000
+
+
+def show_result(screen: Screen, result: dict[str, Any], tool: str, folder: Path) -> None:
+    """Show a `CallToolResult` as the wire spells it."""
+    structured = result.get("structuredContent")
+    shown = structured is not None and not result.get("isError")
+    if result.get("isError"):
+        screen.err.print("The tool failed:", style="bold red")
+    elif shown:
+        _show_data(screen, _unwrapped(structured))
+    for block in result.get("content", ()):
+        if not shown or not _repeats(block, structured):
+            _show_block(screen, block, tool, folder)
+
+
+def _unwrapped(structured: Any) -> Any:
+    """The data: before 2026 it had to be an object, so servers wrap a list or a text in one."""
+    if is_object(structured) and list(structured) == ["result"]:
+        return structured["result"]
+    return structured
+
+
+def _repeats(block: dict[str, Any], structured: Any) -> bool:
+    """Whether a block is only the data once more, for clients that know text alone."""
+    text = block.get("text")
+    if not isinstance(text, str):
+        return False
+    values: list[Any] = [text]
+    with contextlib.suppress(ParseError):
+        values.append(decode(text.encode()))
+    return structured in values or _unwrapped(structured) in values
+
+
+def _show_block(screen: Screen, block: dict[str, Any], tool: str, folder: Path) -> None:
+    kind = block.get("type")
+    if kind == "text":
+        screen.text(block["text"])
+    elif kind in ("image", "audio"):
+        _save(screen, block["data"], block.get("mimeType", ""), tool, folder)
+    elif kind == "resource_link":
+        screen.text(f"{block.get('title') or block.get('name')}: {block.get('uri')}")
+    elif kind == "resource" and "text" in block["resource"]:
+        screen.text(block["resource"]["text"])
+    elif kind == "resource":
+        _save(screen, block["resource"]["blob"], block["resource"].get("mimeType", ""), tool, folder)
+    else:
+        screen.json(block)
+
+
+# Data
+
+
+def _show_data(screen: Screen, value: Any) -> None:
+    rows = _rows(value)
+    if rows:
+        screen.out.print(rows_table(list(rows[0]), [list(row.values()) for row in rows]))
+    elif is_object(value) and value and not any(is_object(v) or is_array(v) for v in value.values()):
+        screen.out.print(rows_table([], [[key, item] for key, item in value.items()]))
+    elif isinstance(value, str):
+        screen.text(value)
+    else:
+        screen.json(value)
+
+
+def _rows(value: Any) -> list[dict[str, Any]]:
+    """A list of objects, all with the same columns; else nothing."""
+    if not is_array(value) or not value or not all(is_object(row) for row in value):
+        return []
+    columns = list(dict.fromkeys(column for row in value for column in row))
+    return [{column: row.get(column, "") for column in columns} for row in value] if columns else []
+
+
+def rows_table(columns: list[str], rows: list[list[Any]]) -> Any:
+    """A table for a terminal; without names of columns, just the rows."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE, show_header=bool(columns), pad_edge=False)
+    for column in columns:
+        table.add_column(Text(harmless(column)), overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_cell(value)) for value in row))
+    return table
+
+
+def _cell(value: Any) -> str:
+    if value is None or isinstance(value, bool) or is_object(value) or is_array(value):
+        return harmless(msgspec.json.encode(value).decode())
+    return harmless(value)
+
+
+# Files
+
+
+def _save(screen: Screen, data: str, mime_type: str, tool: str, folder: Path) -> None:
+    """Save a picture or a sound under a name that is free, and tell the name."""
+    try:
+        content = base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        raise EkidenError(f"the tool's {mime_type or 'file'} is not base64") from None
+    kind = mime_type.partition(";")[0].strip().lower()
+    ending = _ENDINGS.get(kind) or mimetypes.guess_extension(kind) or ".bin"
+    stem = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in tool)
+    path = _write_new(folder, stem, ending, content)
+    screen.text(f"saved {path} ({kind or 'unknown type'}, {len(content)} bytes)")
+
+
+def _write_new(folder: Path, stem: str, ending: str, content: bytes) -> Path:
+    for number in range(1, _MOST_NAMES):
+        path = folder / f"{stem}-{number}{ending}"
+        try:
+            with path.open("xb") as file:
+                file.write(content)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise EkidenError(f"cannot save to {folder}: {error.strerror}") from error
+        return path
+    raise EkidenError(f"{folder} is full of files named {stem}")

@@ -1,0 +1,235 @@
+"""Talking to a server of 2025: a handshake, a session, and a server that asks while it answers.
+
+The same callbacks answer what it asks. An interim result, which did not exist then, is refused.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ekiden.client.answering import MOST_ASKS, Answerer
+from ekiden.client.failures import CannotAnswer, InvalidResult, ServerError, error_from
+from ekiden.client.sessions.session import Ask, Era, EraChanged, Hooks
+from ekiden.errors import EkidenError, InternalError, MethodNotFound, TransportError
+from ekiden.rounds.asks import ELICIT, LIST_ROOTS, SAMPLE
+from ekiden.transports.client.channel import ChannelLink
+from ekiden.transports.client.link import HttpRefused, Link, Outgoing
+from ekiden.transports.client.streamable import StreamableLink
+from ekiden.wire import jsonrpc, versions
+from ekiden.wire.draft import is_incomplete
+from ekiden.wire.json import encode, is_array, is_object
+from ekiden.wire.jsonrpc import RequestId
+from ekiden.wire.meta import PROGRESS_TOKEN
+
+__all__ = ["LegacySession"]
+
+_log = logging.getLogger("ekiden.client")
+
+_URL_REQUIRED: Final = -32042
+_URL_ROUNDS: Final = 10
+_LOST: Final = frozenset({-32000, -32001, -32600})
+"""How a request is refused whose session is gone. Any other refusal may be that of a modern server."""
+_GOODBYE_SECONDS: Final = 2.0
+"""How long a word of parting may take: nobody waits for the answer to it."""
+
+
+class LegacySession:
+    """Implements `ekiden.client.sessions.session.Session`."""
+
+    era: Era = "legacy"
+
+    def __init__(
+        self,
+        link: Link,
+        answerer: Answerer,
+        client_info: Mapping[str, Any],
+        *,
+        log_level: str | None = None,
+        on_notification: Callable[[dict[str, Any]], None] | None = None,
+        draft: bool = False,
+    ) -> None:
+        self._link = link
+        self._answerer = answerer
+        self._client_info = dict(client_info)
+        self._log_level = log_level
+        self._on_notification = on_notification
+        self._ids = itertools.count(1)
+        self._answering: dict[RequestId, asyncio.Task[None]] = {}
+        self.version = versions.DRAFT if draft else versions.LEGACY[0]
+        self._spoken = (*versions.LEGACY, versions.DRAFT) if draft else versions.LEGACY
+        self.server_info: dict[str, Any] = {}
+        self.capabilities: dict[str, Any] = {}
+        self.instructions: str | None = None
+
+    async def open(self) -> None:
+        """Shake hands."""
+        result = await self._exchange(
+            "initialize",
+            {
+                "protocolVersion": self.version,
+                "capabilities": self._answerer.capabilities,
+                "clientInfo": self._client_info,
+            },
+            Hooks(),
+        )
+        self.version = str(result.get("protocolVersion"))
+        if self.version not in self._spoken:
+            raise InvalidResult(f"The server speaks version {self.version!r}, which this client does not")
+        info, capabilities, instructions = (
+            result.get(name) for name in ("serverInfo", "capabilities", "instructions")
+        )
+        self.server_info = info if is_object(info) else {}
+        self.capabilities = capabilities if is_object(capabilities) else {}
+        self.instructions = instructions if isinstance(instructions, str) else None
+        if isinstance(self._link, StreamableLink) and self.version not in versions.WITH_BATCHES:
+            self._link.session_headers["MCP-Protocol-Version"] = self.version
+        await self._link.send(encode({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+        if isinstance(self._link, StreamableLink):
+            await self._link.listen(_Listener(self, Hooks()))
+        elif isinstance(self._link, ChannelLink):
+            self._link.listener = _Listener(self, Hooks())
+        if self._log_level is not None and "logging" in self.capabilities:
+            await self._exchange("logging/setLevel", {"level": self._log_level}, Hooks())
+
+    async def request(self, ask: Ask) -> dict[str, Any]:
+        """Send a request; if a page must be visited first (-32042), that is asked for, and it is repeated."""
+        for _ in range(_URL_ROUNDS):
+            try:
+                result = await self._exchange(ask.method, ask.params, ask.hooks)
+            except ServerError as error:
+                if error.code != _URL_REQUIRED or not await self._visit(error):
+                    raise
+                continue
+            if is_incomplete(result) and self.version == versions.DRAFT:
+                return {**result, "resultType": "input_required"}
+            if is_incomplete(result) or result.get("resultType") == "input_required":
+                raise InvalidResult(f"A server of {self.version} must not send interim results, but did")
+            return result
+        raise InvalidResult(f"The server wanted a page visited {_URL_ROUNDS} times")
+
+    async def _exchange(self, method: str, params: Mapping[str, Any], hooks: Hooks) -> dict[str, Any]:
+        request_id = next(self._ids)
+        sent = dict(params)
+        if hooks.progress is not None:
+            sent["_meta"] = {**(sent.get("_meta") or {}), PROGRESS_TOKEN: request_id}
+        outgoing = Outgoing(request_id, method, jsonrpc.request(request_id, method, sent))
+        try:
+            message = await self._link.request(outgoing, _Listener(self, hooks))
+        except HttpRefused as refused:
+            if refused.status in (400, 404):
+                raise EraChanged(refused, was_lost=True) from None
+            raise
+        except asyncio.CancelledError:
+            if isinstance(self._link, StreamableLink) and method != "initialize":
+                await self._cancel(self._link, request_id)
+            raise
+        if "error" in message:
+            error = error_from(message)
+            if message.get("status") in (400, 404):
+                raise EraChanged(error, was_lost=error.code in _LOST)
+            raise error
+        result = message.get("result")
+        if not is_object(result):
+            raise InvalidResult("The server's result is no object")
+        return result
+
+    async def _cancel(self, link: StreamableLink, request_id: int) -> None:
+        """Tell the server: in 2025 the end of a stream said nothing about its request."""
+        try:
+            async with asyncio.timeout(_GOODBYE_SECONDS):
+                await link.send(jsonrpc.notification("notifications/cancelled", {"requestId": request_id}))
+        except (TransportError, TimeoutError):
+            _log.debug("The server could not be told that request %r is cancelled", request_id)
+
+    async def _visit(self, error: ServerError) -> bool:
+        """Have the user open the pages that an error names; whether all were agreed to."""
+        pages: Any = error.data.get("elicitations") if is_object(error.data) else None
+        if not is_array(pages) or not pages:
+            return False
+        for number, page in enumerate(pages):
+            answer = await self._answerer.answer(f"page {number + 1}", {"method": ELICIT, "params": page})
+            if answer.get("action") != "accept":
+                return False
+        return True
+
+    def hear(self, message: dict[str, Any]) -> None:
+        """A notification that belongs to no request."""
+        if self._on_notification is not None:
+            self._on_notification(message)
+
+    def answer(self, message: dict[str, Any]) -> None:
+        """Answer what the server asks, beside everything else."""
+        request_id = message["id"]
+        if request_id in self._answering:
+            return  # A stream that is resumed may say it twice.
+        if len(self._answering) >= MOST_ASKS:
+            _log.warning("The server asks more than %d things at once; %r is dropped", MOST_ASKS, request_id)
+            return
+        task = asyncio.get_running_loop().create_task(self._answer(message))
+        self._answering[request_id] = task
+        task.add_done_callback(lambda _: self._answering.pop(request_id, None))
+
+    def drop(self, params: Mapping[str, Any]) -> None:
+        """The server no longer wants the answer to something that it asked."""
+        request_id = params.get("requestId")
+        if isinstance(request_id, int | str) and request_id in self._answering:
+            self._answering[request_id].cancel()
+
+    async def _answer(self, message: dict[str, Any]) -> None:
+        request_id, method = message["id"], message["method"]
+        try:
+            if method == "ping":
+                reply = jsonrpc.result_response(request_id, b"{}")
+            elif method in (ELICIT, SAMPLE, LIST_ROOTS):
+                result = await self._answerer.answer(str(request_id), message)
+                reply = jsonrpc.result_response(request_id, encode(result))
+            else:
+                reply = jsonrpc.error_response(request_id, MethodNotFound(f"Method not found: {method}"))
+        except CannotAnswer as error:
+            reply = jsonrpc.error_response(request_id, MethodNotFound(str(error)))
+        except Exception as error:
+            _log.exception("A callback failed to answer %s", method)
+            text = str(error) if isinstance(error, EkidenError) else "The client's callback failed"
+            reply = jsonrpc.error_response(request_id, InternalError(text))
+        try:
+            await self._link.send(reply)
+        except TransportError as error:
+            _log.warning("The answer to %s could not be sent: %s", method, error)
+
+    async def close(self) -> None:
+        """End the session."""
+        for task in self._answering.values():
+            task.cancel()
+        if isinstance(self._link, StreamableLink):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_GOODBYE_SECONDS):
+                    await self._link.end_session()
+
+    async def leave(self) -> None:
+        """Let go of the session; what it asked is not answered any more."""
+        for task in self._answering.values():
+            task.cancel()
+        if isinstance(self._link, StreamableLink):
+            self._link.forget_session()
+
+
+class _Listener:
+    def __init__(self, session: LegacySession, hooks: Hooks) -> None:
+        self._session = session
+        self._hooks = hooks
+
+    def on_notification(self, message: dict[str, Any]) -> None:
+        if message["method"] == "notifications/cancelled":
+            self._session.drop(message.get("params") or {})
+        elif message["method"] == "notifications/progress" and self._hooks.progress is not None:
+            self._hooks.progress(message.get("params") or {})
+        elif self._hooks.notification is not None:
+            self._hooks.notification(message)
+        else:
+            self._session.hear(message)
+
+    async def on_request(self, message: dict[str, Any]) -> None:
+        self._session.answer(message)

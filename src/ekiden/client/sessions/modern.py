@@ -1,0 +1,136 @@
+"""Talking to a server of 2026-07-28: every request says everything about itself."""
+
+import itertools
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ekiden.client.failures import InvalidResult, error_from
+from ekiden.client.sessions.session import Ask, Era, EraChanged, Hooks
+from ekiden.errors import TransportError
+from ekiden.transports.client.link import HttpRefused, Link, Outgoing
+from ekiden.wire import jsonrpc, versions
+from ekiden.wire.headers import encode_value
+from ekiden.wire.json import Raw, encode, is_array, is_object
+from ekiden.wire.meta import (
+    CLIENT_CAPABILITIES,
+    CLIENT_INFO,
+    LOG_LEVEL,
+    PROGRESS_TOKEN,
+    PROTOCOL_VERSION,
+    SERVER_INFO,
+)
+
+__all__ = ["MODERN_ERRORS", "ModernSession"]
+
+MODERN_ERRORS: Final = frozenset({-32020, -32021, -32022})
+"""Error codes that only a modern server sends."""
+
+_OLD_ERRORS: Final = frozenset({-32000, -32001, -32600})
+"""How servers of 2025 refuse a request that comes without their session, or with a version that they lack."""
+
+
+class _Listener:
+    def __init__(self, hooks: Hooks) -> None:
+        self._hooks = hooks
+
+    def on_notification(self, message: dict[str, Any]) -> None:
+        if message["method"] == "notifications/progress" and self._hooks.progress is not None:
+            self._hooks.progress(message.get("params") or {})
+        if self._hooks.notification is not None:
+            self._hooks.notification(message)
+
+    async def on_request(self, message: dict[str, Any]) -> None:
+        raise TransportError(
+            f"A server of {versions.MODERN} must not send requests, but sent {message['method']}"
+        )
+
+
+class ModernSession:
+    """Implements `ekiden.client.sessions.session.Session`."""
+
+    era: Era = "modern"
+
+    def __init__(
+        self,
+        link: Link,
+        capabilities: Mapping[str, Any],
+        client_info: Mapping[str, Any],
+        *,
+        log_level: str | None = None,
+    ) -> None:
+        self._link = link
+        self.version = versions.MODERN
+        self._ids = itertools.count(1)
+        self._meta: dict[str, Any] = {
+            PROTOCOL_VERSION: self.version,
+            CLIENT_INFO: dict(client_info),
+            CLIENT_CAPABILITIES: dict(capabilities),
+        }
+        if log_level is not None:
+            self._meta[LOG_LEVEL] = log_level
+        self._spelled = Raw(encode(self._meta))
+        """The same, as it stands in nearly every request."""
+        self.server_info: dict[str, Any] = {}
+        self.capabilities: dict[str, Any] = {}
+        self.instructions: str | None = None
+
+    async def discover(self) -> dict[str, Any]:
+        """Ask the server who it is and what it can do."""
+        result = await self.request(Ask("server/discover", {}))
+        capabilities, instructions = result.get("capabilities"), result.get("instructions")
+        self.capabilities = capabilities if is_object(capabilities) else {}
+        self.instructions = instructions if isinstance(instructions, str) else None
+        return result
+
+    async def request(self, ask: Ask) -> dict[str, Any]:
+        """Send a request; a server that wants another version which we speak gets it."""
+        message = await self._send(ask)
+        if _wants_other_version(message):
+            message = await self._send(ask)
+        if "error" in message:
+            error = error_from(message)
+            if message.get("status") in (400, 404) and error.code in _OLD_ERRORS:
+                raise EraChanged(error)
+            raise error
+        result = message.get("result")
+        if not is_object(result):
+            raise InvalidResult("The server's result is no object")
+        answered = result.get("_meta")
+        if is_object(answered) and is_object(info := answered.get(SERVER_INFO)):
+            self.server_info = info
+        return result
+
+    async def _send(self, ask: Ask) -> dict[str, Any]:
+        request_id = next(self._ids)
+        meta: Raw | dict[str, Any] = self._spelled
+        if ask.hooks.progress is not None:
+            meta = {**(ask.params.get("_meta") or {}), **self._meta, PROGRESS_TOKEN: request_id}
+        elif "_meta" in ask.params:
+            meta = {**ask.params["_meta"], **self._meta}
+        headers = {"MCP-Protocol-Version": self.version, "Mcp-Method": ask.method, **ask.headers}
+        if ask.name is not None:
+            headers["Mcp-Name"] = encode_value(ask.name)
+        body = jsonrpc.request(request_id, ask.method, {**ask.params, "_meta": meta})
+        try:
+            return await self._link.request(
+                Outgoing(request_id, ask.method, body, headers), _Listener(ask.hooks)
+            )
+        except HttpRefused as refused:
+            if refused.status in (400, 404, 405):
+                raise EraChanged(refused) from None
+            raise
+
+    async def leave(self) -> None:
+        """There is nothing to let go of."""
+
+    async def close(self) -> None:
+        """There is nothing to end."""
+
+
+def _wants_other_version(message: Mapping[str, Any]) -> bool:
+    error: Any = message.get("error")
+    if not is_object(error) or error.get("code") != -32022:
+        return False
+    data: Any = error.get("data")
+    supported: Any = data.get("supported") if is_object(data) else None
+    return is_array(supported) and versions.MODERN in supported

@@ -1,0 +1,218 @@
+"""Tasks of servers of 2025-11-25: the client asks for one, looks after it, and fetches its result.
+
+`tasks/result` waits for the end of the task, and what the task asks comes while it waits: so it is sent
+at once, and repeated when it is lost. Looking with `tasks/get` goes on beside it, as the page on
+tasks wants it. What a task asks is answered by the client's callbacks, as in every call of 2025.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from ekiden.client.failures import CallCancelled, InvalidResult, ServerError
+from ekiden.client.tasks.handle import AnswerAll, OnStatus, Overdue, TaskHandle, TaskSnapshot, poll_seconds
+from ekiden.errors import InvalidParams, TransportError, UsageError
+from ekiden.wire import versions
+from ekiden.wire.json import is_object
+from ekiden.wire.tasks import LEGACY_NOTIFICATION
+
+if TYPE_CHECKING:
+    from ekiden.client.sessions.session import Session
+    from ekiden.client.tools import KnownTools
+
+__all__ = ["LegacyTaskHandle", "offers_tasks", "read_legacy_snapshot", "wants_task"]
+
+_log = logging.getLogger("ekiden.client")
+
+_VERSION: Final = versions.LEGACY[0]
+
+
+def offers_tasks(session: Session) -> bool:
+    """Whether tools of this server may be called as tasks of 2025-11-25."""
+    found: Any = session.capabilities if session.version == _VERSION else None
+    for name in ("tasks", "requests", "tools", "call"):
+        found = found.get(name) if is_object(found) else None
+    return is_object(found)
+
+
+def wants_task(tools: KnownTools, name: str, *, optional: bool) -> bool:
+    """Whether a tool is called as a task; with `optional`, also where it need not be."""
+    support = tools.task_support(name)
+    return support == "required" or (optional and support == "optional")
+
+
+def read_legacy_snapshot(fields: Any) -> TaskSnapshot:
+    """A task as 2025-11-25 spells it."""
+    if not is_object(fields):
+        raise InvalidResult("The server's task is malformed: it is no object")
+    names = {"ttl": "ttlMs", "pollInterval": "pollIntervalMs"}
+    spelled = {names.get(name, name): value for name, value in fields.items() if name != "_meta"}
+    try:
+        return msgspec.convert({"ttlMs": None, **spelled}, TaskSnapshot)
+    except msgspec.ValidationError as error:
+        raise InvalidResult(f"The server's task is malformed: {error}") from None
+
+
+class LegacyTaskHandle(TaskHandle):
+    """One task of a server of 2025-11-25."""
+
+    async def status(self) -> TaskSnapshot:
+        """The task as it is now."""
+        return read_legacy_snapshot(await self._send("tasks/get"))
+
+    async def answer(self, responses: Mapping[str, Any]) -> None:
+        """Not in 2025: its servers ask the client, whose callbacks answer."""
+        raise UsageError(
+            "a server of 2025 asks by itself: its questions are answered by the client's callbacks"
+        )
+
+    async def cancel(self) -> None:
+        """Ask the server to stop. A task that has ended stays as it is."""
+        try:
+            await self._send("tasks/cancel")
+        except ServerError as error:
+            if error.code != InvalidParams.default_code or not (await self.status()).ended:
+                raise
+
+    async def fetch(self) -> dict[str, Any]:
+        """The result of the task, when it has ended."""
+        return await self._send("tasks/result")
+
+    async def _until_ended(self, on_status: OnStatus | None, answer: AnswerAll | None) -> TaskSnapshot:
+        news = _News(self.id)
+        self._talk.watchers.add(news.hear)
+        overdue = Overdue(self.id, self._talk.stuck_seconds)
+        fetch = _Fetch(self)
+        try:
+            snapshot = await self.status()
+            while True:
+                if on_status is not None:
+                    on_status(snapshot)
+                if snapshot.ended:
+                    return await self._with_result(snapshot, fetch)
+                overdue.check(snapshot, self._answered)
+                fetch.start(snapshot)
+                told = await news.next(snapshot, fetch.waiting)
+                snapshot = told or await self._look()
+                if not snapshot.ended and fetch.is_over:
+                    snapshot = fetch.explain(snapshot)
+                    if not snapshot.ended:
+                        await asyncio.sleep(poll_seconds(snapshot))
+        finally:
+            self._talk.watchers.discard(news.hear)
+            fetch.stop()
+
+    async def _with_result(self, snapshot: TaskSnapshot, fetch: _Fetch) -> TaskSnapshot:
+        if snapshot.status == "cancelled":
+            return snapshot
+        pause = 0.1
+        while True:
+            fetch.start(snapshot)
+            try:
+                snapshot.result = await fetch.result()
+                return snapshot
+            except ServerError as error:
+                if snapshot.status != "failed":
+                    raise
+                snapshot.error = {"code": error.code, "message": str(error), "data": error.data}
+                return snapshot
+            except TransportError as error:
+                if pause > 10.0:
+                    raise
+                _log.debug("The result of task %s is fetched again: %s", self.id, error)
+            await asyncio.sleep(pause)
+            pause *= 2
+
+    def _result_of(self, ended: TaskSnapshot) -> dict[str, Any]:
+        """In 2025 a tool that says that it failed makes its task fail, and that is its result."""
+        result = ended.result or {}
+        if ended.status == "failed" and "content" in result:
+            return result
+        if ended.status == "failed" and ended.error is None:
+            raise ServerError(ended.status_message or "The task failed", code=-32603)
+        if ended.status == "cancelled":
+            raise CallCancelled(f"Task {self.id} was cancelled: {ended.status_message or 'no reason given'}")
+        return super()._result_of(ended)
+
+
+class _Fetch:
+    """The request for the result, which waits for it."""
+
+    def __init__(self, handle: LegacyTaskHandle) -> None:
+        self._handle = handle
+        self._patient = True
+        """Whether the server lets the request wait, as it should."""
+        self._request: asyncio.Task[dict[str, Any]] | None = None
+
+    def start(self, snapshot: TaskSnapshot) -> None:
+        """Send it, if it is not under way: at once, or with a server that lets nobody wait, when it must."""
+        if self._request is None and (self._patient or snapshot.status != "working"):
+            self._request = asyncio.create_task(self._handle.fetch())
+
+    @property
+    def waiting(self) -> asyncio.Task[dict[str, Any]] | None:
+        """The request while it waits."""
+        return self._request
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was answered."""
+        return self._request is not None and self._request.done()
+
+    def explain(self, snapshot: TaskSnapshot) -> TaskSnapshot:
+        """It was answered although the task seems to go on: the task as it must be."""
+        assert self._request is not None
+        failure = self._request.exception()
+        if failure is None:
+            return msgspec.structs.replace(snapshot, status="completed")  # Only then is there a result.
+        self._patient = isinstance(failure, TransportError)
+        self._request = None
+        return snapshot
+
+    async def result(self) -> dict[str, Any]:
+        """The result; whoever wants it again after a failure starts anew."""
+        assert self._request is not None
+        request, self._request = self._request, None
+        try:
+            return await request
+        except asyncio.CancelledError:
+            request.cancel()
+            raise
+
+    def stop(self) -> None:
+        """Nobody wants it any more."""
+        if self._request is not None and not self._request.cancel() and not self._request.cancelled():
+            self._request.exception()  # It came too late to be of interest.
+
+
+class _News:
+    """What the server tells of a task by itself (`notifications/tasks/status`), which it need not."""
+
+    def __init__(self, task_id: str) -> None:
+        self._task_id = task_id
+        self._told: asyncio.Queue[TaskSnapshot] = asyncio.Queue()
+
+    def hear(self, message: dict[str, Any]) -> None:
+        params: Any = message.get("params")
+        if message.get("method") != LEGACY_NOTIFICATION or not is_object(params):
+            return
+        if params.get("taskId") == self._task_id:
+            try:
+                self._told.put_nowait(read_legacy_snapshot(params))
+            except InvalidResult as problem:
+                _log.warning("A notification is dropped: %s", problem)
+
+    async def next(self, snapshot: TaskSnapshot, result: asyncio.Task[Any] | None) -> TaskSnapshot | None:
+        """The next state, if the server tells it before its result is here or it is time to look."""
+        hearing = asyncio.create_task(self._told.get())
+        waiting = {hearing} if result is None else {hearing, result}
+        try:
+            await asyncio.wait(waiting, timeout=poll_seconds(snapshot), return_when=asyncio.FIRST_COMPLETED)
+            return hearing.result() if hearing.done() else None
+        finally:
+            hearing.cancel()

@@ -1,0 +1,129 @@
+"""The questions that are not forms: a page to open, the client's model, the client's roots."""
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ValidationError
+
+from ekiden.errors import RegistrationError, UsageError
+from ekiden.rounds.asks import ELICIT, LIST_ROOTS, SAMPLE, Ask, MalformedAnswer, digest_of
+from ekiden.rounds.running import malformed
+from ekiden.server.questions.content import dump
+from ekiden.server.questions.forms import accepted_content, form_for, read_elicitation
+from ekiden.wire.json import copied, is_object
+
+if TYPE_CHECKING:
+    from mcp_types import SamplingMessage
+
+__all__ = ["NEEDS", "ROOTS", "Askable", "check_answers", "needed_for", "sampling", "url"]
+
+Askable: TypeAlias = Literal["elicitation", "elicitation.url", "sampling", "sampling.tools", "roots"]
+
+NEEDS: Final[dict[Askable, dict[str, Any]]] = {
+    "elicitation": {"elicitation": {"form": {}}},
+    "elicitation.url": {"elicitation": {"url": {}}},
+    "sampling": {"sampling": {}},
+    "sampling.tools": {"sampling": {"tools": {}}},
+    "roots": {"roots": {}},
+}
+
+
+def needed_for(asked: Any) -> dict[str, Any]:
+    """The capabilities for an entry of `asks=`: a name, or the type of a form, which is checked now."""
+    if isinstance(asked, str):
+        if asked not in NEEDS:
+            raise RegistrationError(f"asks={asked!r} is none of {', '.join(NEEDS)}, nor the type of a form")
+        return NEEDS[asked]
+    try:
+        form_for(asked)
+    except UsageError as error:
+        raise RegistrationError(str(error)) from None
+    return NEEDS["elicitation"]
+
+
+def url(message: str, address: str) -> Ask:
+    """The question whether the user will open a page."""
+    parts = urlsplit(address)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise UsageError(f"elicit_url needs a full http(s) URL, not {address!r}")
+    params = {"mode": "url", "message": message, "url": address}
+    return Ask(
+        ELICIT,
+        params,
+        NEEDS["elicitation.url"],
+        functools.partial(read_elicitation, _no_content),
+        digest_of(ELICIT, params),
+    )
+
+
+def _no_content(_: dict[str, Any]) -> None:
+    return None
+
+
+def sampling(messages: "str | Sequence[SamplingMessage | str]", **options: Any) -> Ask:
+    """The question to the client's model."""
+    listed = [messages] if isinstance(messages, str) else messages
+    params: dict[str, Any] = {"messages": [_message(message) for message in listed]}
+    params.update((name, _plain(value)) for name, value in options.items() if value is not None)
+    uses_tools = "tools" in params or "toolChoice" in params
+    sampling_needs: dict[str, Any] = {"tools": {}} if uses_tools else {}
+    if params.get("includeContext", "none") != "none":
+        sampling_needs["context"] = {}
+    return Ask(SAMPLE, params, {"sampling": sampling_needs}, _read_sample, digest_of(SAMPLE, params))
+
+
+def _message(message: Any) -> dict[str, Any]:
+    if isinstance(message, str):
+        return {"role": "user", "content": {"type": "text", "text": message}}
+    return dump(message) if isinstance(message, BaseModel) else dict(message)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return dump(value)
+    if isinstance(value, list):
+        return [_plain(item) for item in value]  # pyright: ignore[reportUnknownVariableType]  narrowed from Any
+    return dict(value) if isinstance(value, Mapping) else value  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
+
+
+def _read_sample(raw: Any) -> Any:
+    from mcp_types import CreateMessageResultWithTools  # 0.3 s that only this answer needs.
+
+    return _validated(CreateMessageResultWithTools, raw)
+
+
+def _read_roots(raw: Any) -> Any:
+    from mcp_types import ListRootsResult  # 0.3 s that only this answer needs.
+
+    return _validated(ListRootsResult, raw).roots
+
+
+def _validated(model: type[Any], raw: Any) -> Any:
+    if not is_object(raw):
+        raise MalformedAnswer("it must be an object")
+    try:
+        return model.model_validate(copied(raw), by_name=False)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        raise MalformedAnswer(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}") from None
+
+
+def check_answers(asked: Mapping[str, str], responses: Mapping[str, Any]) -> None:
+    """Refuse what does not answer its question at all, before anything is run. A form's rules come later."""
+    for key, label in asked.items():
+        if key in responses:
+            try:
+                if label.startswith("elicit-"):
+                    accepted_content(responses[key])
+                elif label.startswith("sample-"):
+                    _read_sample(responses[key])
+                elif label.startswith("roots-"):
+                    _read_roots(responses[key])
+            except MalformedAnswer as problem:
+                raise malformed(key, problem) from None
+
+
+ROOTS: Final = Ask(LIST_ROOTS, None, NEEDS["roots"], _read_roots, digest_of(LIST_ROOTS, None))
+"""The question for the client's roots; there is only one."""

@@ -1,0 +1,94 @@
+"""Completions: suggestions for the arguments of prompts and resource templates (server/utilities)."""
+
+from collections.abc import Callable
+from typing import Any, Final, Literal, TypeAlias
+
+from pydantic import BaseModel
+
+from ekiden.errors import InvalidParams, RegistrationError
+from ekiden.server.handlers import Handler
+from ekiden.server.questions import content
+from ekiden.server.registration.signatures import read_signature
+from ekiden.wire.json import is_object
+
+__all__ = ["Completions", "Reference", "read_reference"]
+
+_MOST: Final = 100
+"""The spec's maximum of values in one response."""
+
+Reference: TypeAlias = tuple[Literal["ref/prompt", "ref/resource"], str]
+
+
+class Completer:
+    """A function `(value, arguments=..., ctx=...)` that suggests values for one argument."""
+
+    def __init__(self, function: Callable[..., Any], what: str) -> None:
+        signature = read_signature(function, what=what)
+        names = signature.parameters.names
+        if "value" not in names or not set(names) <= {"value", "arguments"}:
+            raise RegistrationError(f"{what}: its parameters are `value`, and `arguments` if it wants them")
+        self.handler = Handler(function, signature.context)
+        self._wants_arguments = "arguments" in names
+
+    def bind(self, value: str, arguments: dict[str, str]) -> dict[str, Any]:
+        """The keyword arguments to call it with."""
+        return {"value": value, "arguments": arguments} if self._wants_arguments else {"value": value}
+
+
+class Completions:
+    """The completers by what they complete."""
+
+    def __init__(self) -> None:
+        self._completers: dict[tuple[Reference, str], Completer] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._completers)
+
+    def add(self, reference: Reference, argument: str, function: Callable[..., Any]) -> None:
+        """Register a completer."""
+        what = f"completion of {argument!r} in {reference[1]!r}"
+        if (reference, argument) in self._completers:
+            raise RegistrationError(f"{what} is registered already")
+        self._completers[reference, argument] = Completer(function, what)
+
+    def get(self, reference: Reference, argument: str) -> Completer | None:
+        """The completer for an argument, if there is one."""
+        return self._completers.get((reference, argument))
+
+
+def read_reference(params: dict[str, Any]) -> tuple[Reference, str, str, dict[str, str]]:
+    """What is to be completed: the reference, the argument, its value so far, the other arguments."""
+    ref, argument = params.get("ref"), params.get("argument")
+    if not is_object(ref) or not is_object(argument):
+        raise InvalidParams("Invalid params: `ref` and `argument` are required and must be objects")
+    kind = ref.get("type")
+    if kind not in ("ref/prompt", "ref/resource"):
+        raise InvalidParams("Invalid params: `ref.type` must be 'ref/prompt' or 'ref/resource'")
+    target = ref.get("name" if kind == "ref/prompt" else "uri")
+    name, value = argument.get("name"), argument.get("value")
+    if not (isinstance(target, str) and isinstance(name, str) and isinstance(value, str)):
+        raise InvalidParams(
+            "Invalid params: the reference, `argument.name` and `argument.value` must be strings"
+        )
+    return (kind, target), name, value, _other_arguments(params.get("context"))
+
+
+def _other_arguments(context: Any) -> dict[str, str]:
+    arguments = context.get("arguments") if is_object(context) else None
+    if arguments is None:
+        return {}
+    if not is_object(arguments) or not all(isinstance(item, str) for item in arguments.values()):
+        raise InvalidParams("Invalid params: `context.arguments` must be an object of strings")
+    return arguments
+
+
+def completion_result(value: Any) -> dict[str, Any]:
+    """What a completer returned, as a `CompleteResult` of at most 100 values."""
+    if isinstance(value, BaseModel):
+        dumped = content.dump(value)
+        result = dumped if "completion" in dumped else {"completion": dumped}
+        if len(result["completion"]["values"]) > _MOST:
+            result["completion"].update(values=result["completion"]["values"][:_MOST], hasMore=True)
+        return result
+    values = [str(item) for item in value or ()]
+    return {"completion": {"values": values[:_MOST], "total": len(values), "hasMore": len(values) > _MOST}}

@@ -1,0 +1,222 @@
+"""What authors register: tools, prompts, resources and completions, with their options.
+
+Checks that options go together and that the server has what they need. Knows nothing of requests.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+
+from ekiden.errors import RegistrationError, UsageError
+from ekiden.server.handlers import OnceMode, TaskMode
+from ekiden.server.questions.questions import Askable, needed_for
+from ekiden.server.registration.catalog import Cache
+from ekiden.server.registration.completions import Reference
+from ekiden.server.registration.prompts import Prompt
+from ekiden.server.registration.registry import Registry
+from ekiden.server.registration.resources import Resource, is_template
+from ekiden.server.registration.tools import Tool
+from ekiden.server.tasks.handler import CancelledTask
+
+if TYPE_CHECKING:  # The official models take 0.3 s to import; whoever passes one has done so.
+    from mcp_types import Annotations, Icon, ToolAnnotations
+
+__all__ = ["Authoring"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Authoring:
+    """The half of a `Server` that handlers are registered with."""
+
+    def __init__(self, registry: Registry, *, has_store: bool, has_tasks_store: bool) -> None:
+        self._registry = registry
+        self._has_store = has_store
+        self._has_tasks_store = has_tasks_store
+
+    # Tools
+
+    @overload
+    def tool(self, function: F) -> F: ...
+    @overload
+    def tool(
+        self,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        annotations: "ToolAnnotations | None" = None,
+        icons: "Sequence[Icon] | None" = None,
+        meta: Mapping[str, Any] | None = None,
+        input_schema: Mapping[str, Any] | None = None,
+        output_schema: Mapping[str, Any] | None = None,
+        structured: bool | None = None,
+        asks: Iterable[Askable | Any] = (),
+        once: OnceMode = "auto",
+        resume: Literal["replay", "parked"] = "replay",
+        task: TaskMode = "never",
+        on_cancel: Callable[[CancelledTask], Any] | None = None,
+    ) -> Callable[[F], F]: ...
+    def tool(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
+        """Register a function as a tool. The function itself is returned unchanged.
+
+        The name, the description and the schemas come from the function unless they are given.
+        `input_schema` and `output_schema` are JSON Schemas passed through verbatim; with an
+        `input_schema`, the handler takes the properties as parameters, or all of them as one
+        dict if it has a single parameter. `structured=False` sends data as text only.
+
+        `asks` names what the handler will ask for (`"elicitation"`, `"sampling"`, ..., or the types
+        of its forms): a client that lacks it is told before the handler runs. `once=True` lets no
+        round be used twice, and needs a store; `once=False` forgets every round. `resume="parked"`
+        keeps the coroutine in memory between rounds, for what cannot be replayed.
+
+        `task` says whether the call can become a task, which needs a store: `"deferred"` when the
+        handler calls `ctx.background()`, `"optional"` from the start where the client has tasks,
+        `"required"` always. `on_cancel` cleans up after a task that was cancelled.
+        """
+        return _register(self.add_tool, function, options)
+
+    def add_tool(self, function: Callable[..., Any], **options: Any) -> None:
+        """Register a tool; the options are those of `tool`. Allowed while the server runs."""
+        self._registry.tools.add(Tool(function, **self._with_rounds(options)))
+
+    def _with_rounds(self, options: dict[str, Any]) -> dict[str, Any]:
+        """The options, with those about rounds checked and gathered."""
+        once, resume = options.pop("once", "auto"), options.pop("resume", "replay")
+        if once is True and not self._has_store:
+            raise RegistrationError("once=True needs a store: Server(..., store='sqlite:///rounds.db')")
+        if once is True and resume == "parked":
+            raise RegistrationError("a parked handler is resumed once anyway: leave once=True out")
+        task: TaskMode = options.pop("task", "never")
+        if task != "never" and not self._has_tasks_store:
+            raise RegistrationError(f"task={task!r} needs a store: Server(..., store='sqlite:///tasks.db')")
+        if task != "never" and resume == "parked":
+            raise RegistrationError("a task is replayed, never parked: leave resume='parked' out")
+        needs = tuple(needed_for(asked) for asked in options.pop("asks", ()))
+        return {**options, "rounds": {"once": once, "resume": resume, "needs": needs, "task": task}}
+
+    def remove_tool(self, name: str) -> None:
+        """Take a tool back. Calls that are running go on."""
+        self._registry.tools.remove(name)
+
+    # Prompts
+
+    @overload
+    def prompt(self, function: F) -> F: ...
+    @overload
+    def prompt(
+        self,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        icons: "Sequence[Icon] | None" = None,
+        meta: Mapping[str, Any] | None = None,
+        asks: Iterable[Askable | Any] = (),
+        once: OnceMode = "auto",
+        resume: Literal["replay", "parked"] = "replay",
+    ) -> Callable[[F], F]: ...
+    def prompt(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
+        """Register a function as a prompt. It returns text, messages, or a `GetPromptResult`."""
+        return _register(self.add_prompt, function, options)
+
+    def add_prompt(self, function: Callable[..., Any], **options: Any) -> None:
+        """Register a prompt; the options are those of `prompt`. Allowed while the server runs."""
+        self._registry.prompts.add(Prompt(function, **self._with_rounds(options)))
+
+    def remove_prompt(self, name: str) -> None:
+        """Take a prompt back."""
+        self._registry.prompts.remove(name)
+
+    # Resources
+
+    def resource(
+        self,
+        uri: str,
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        mime_type: str | None = None,
+        size: int | None = None,
+        annotations: "Annotations | None" = None,
+        icons: "Sequence[Icon] | None" = None,
+        meta: Mapping[str, Any] | None = None,
+        cache: Cache | None = None,
+        asks: Iterable[Askable | Any] = (),
+        once: OnceMode = "auto",
+        resume: Literal["replay", "parked"] = "replay",
+    ) -> Callable[[F], F]:
+        """Register a function as a resource, or as a template where `uri` has `{variables}`.
+
+        It returns text, bytes, data (sent as JSON), contents, or a `ReadResourceResult`.
+        """
+        options: dict[str, Any] = {
+            "name": name,
+            "title": title,
+            "description": description,
+            "mime_type": mime_type,
+            "size": size,
+            "annotations": annotations,
+            "icons": icons,
+            "meta": meta,
+            "cache": cache,
+            "asks": asks,
+            "once": once,
+            "resume": resume,
+        }
+
+        def register(function: F) -> F:
+            self.add_resource(uri, function, **options)
+            return function
+
+        return register
+
+    def add_resource(self, uri: str, function: Callable[..., Any], **options: Any) -> None:
+        """Register a resource; the options are those of `resource`. Allowed while the server runs."""
+        catalog = self._registry.templates if is_template(uri) else self._registry.resources
+        catalog.add(Resource(uri, function, **self._with_rounds(options)))
+
+    def remove_resource(self, uri: str) -> None:
+        """Take a resource or a template back."""
+        catalog = self._registry.templates if is_template(uri) else self._registry.resources
+        catalog.remove(uri)
+
+    def resource_updated(self, uri: str) -> None:
+        """Tell the clients that watch `uri` that its contents changed. Callable from any thread."""
+        self._registry.hub.resource_updated(uri)
+
+    # Completions
+
+    def completion(
+        self, *, argument: str, prompt: str | None = None, resource: str | None = None
+    ) -> Callable[[F], F]:
+        """Register a function that suggests values for an argument of a prompt or resource template.
+
+        It is called with `value`, what was typed so far, and, if it wants them, `arguments`,
+        the values of the other arguments. It returns the suggestions, the best first.
+        """
+        if (prompt is None) == (resource is None):
+            raise UsageError("completion() needs either prompt= or resource=")
+        reference: Reference = (
+            ("ref/prompt", prompt) if prompt is not None else ("ref/resource", resource or "")
+        )
+
+        def register(function: F) -> F:
+            self._registry.completions.add(reference, argument, function)
+            self._registry.completions_changed()
+            return function
+
+        return register
+
+
+def _register(add: Callable[..., None], function: Any, options: dict[str, Any]) -> Any:
+    """`@server.tool` and `@server.tool(...)` are both understood."""
+    if function is not None:
+        add(function, **options)
+        return function
+
+    def register(decorated: F) -> F:
+        add(decorated, **options)
+        return decorated
+
+    return register

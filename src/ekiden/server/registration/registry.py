@@ -1,0 +1,171 @@
+"""Everything that a server offers, and what it says about itself."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ekiden.server.registration.catalog import Cache, Catalog
+from ekiden.server.registration.completions import Completions
+from ekiden.server.registration.prompts import Prompt
+from ekiden.server.registration.resources import Resource
+from ekiden.server.registration.tools import Tool
+from ekiden.server.subscriptions import Filter, Hub
+from ekiden.wire import tasks, versions
+from ekiden.wire.modern import Modern
+
+__all__ = ["Registry"]
+
+_METHODS: Final = (
+    "completion/complete",
+    "prompts/get",
+    "prompts/list",
+    "resources/list",
+    "resources/read",
+    "resources/templates/list",
+    "server/discover",
+    "subscriptions/listen",
+    *tasks.METHODS,
+    "tools/call",
+    "tools/list",
+)
+
+_LIST_METHODS: Final = (
+    "tools/list",
+    "prompts/list",
+    "resources/list",
+    "resources/templates/list",
+    "server/discover",
+)
+
+
+class Registry:
+    """The catalogs, the subscriptions to their changes, and the discovery result."""
+
+    def __init__(
+        self,
+        server_info: dict[str, Any],
+        instructions: str | None,
+        cache: Mapping[str, Cache],
+        page_size: int | None,
+    ) -> None:
+        self.server_info = server_info
+        self.dialect = Modern(server_info)
+        self.hub = Hub()
+        self.completions = Completions()
+        self.instructions = instructions
+        self._cache = cache
+        self._page_size = page_size
+        self._discovery: bytes | None = None
+        self.offered: frozenset[str] | None = None
+        """The `methods`, if they are worked out."""
+        self.tools: Catalog[Tool] = self._catalog("Tool", "tools", "tools/list", "toolsListChanged")
+        self.prompts: Catalog[Prompt] = self._catalog(
+            "Prompt", "prompts", "prompts/list", "promptsListChanged"
+        )
+        self.resources: Catalog[Resource] = self._catalog(
+            "Resource", "resources", "resources/list", "resourcesListChanged"
+        )
+        self.templates: Catalog[Resource] = self._catalog(
+            "Resource template", "resourceTemplates", "resources/templates/list", "resourcesListChanged"
+        )
+
+    def _catalog(self, what: str, field: str, method: str, change: str) -> Catalog[Any]:
+        publish = self.hub.list_changed(change)
+
+        def on_change() -> None:
+            self._discovery = self.offered = None
+            publish()
+
+        cache = self._cache.get(method, Cache())
+        return Catalog(what, field, cache=cache, page_size=self._page_size, on_change=on_change)
+
+    @property
+    def _has_resources(self) -> bool:
+        return self.resources.declared or self.templates.declared
+
+    @property
+    def has_tasks(self) -> bool:
+        """Whether any tool can become a task."""
+        return any(tool.handler.task != "never" for tool in self.tools)
+
+    def task_support(self, name: str) -> str | None:
+        """Whether a tool can be called as a task, in the words of 2025-11-25; None is that it cannot."""
+        tool = self.tools.get(name)
+        if tool is None or tool.handler.task == "never":
+            return None
+        return "required" if tool.handler.task == "required" else "optional"
+
+    @property
+    def methods(self) -> frozenset[str]:
+        """The methods whose capability is declared; worked out once, and kept until a change."""
+        if self.offered is None:
+            self.offered = frozenset(method for method in _METHODS if self._offers(method))
+        return self.offered
+
+    def _offers(self, method: str) -> bool:
+        """Whether the capability that `method` belongs to is declared."""
+        feature = method.partition("/")[0]
+        if feature == "tools":
+            return self.tools.declared
+        if feature == "tasks":
+            return self.has_tasks
+        if feature == "prompts":
+            return self.prompts.declared
+        if feature == "resources":
+            return self._has_resources
+        return feature != "completion" or bool(self.completions)
+
+    def has(self, method: str, name: str | None) -> bool:
+        """Whether a request addresses a tool or a prompt that there is."""
+        catalogs: dict[str, Catalog[Any]] = {"tools/call": self.tools, "prompts/get": self.prompts}
+        return name is not None and method in catalogs and catalogs[method].get(name) is not None
+
+    def any_resource(self, uri: str) -> Resource | None:
+        """The resource or template registered as `uri`."""
+        return self.templates.get(uri) or self.resources.get(uri)
+
+    def grant(self, wanted: Filter) -> Filter:
+        """The part of a subscription that this server can honour."""
+        offered = {
+            "toolsListChanged": self.tools.declared,
+            "promptsListChanged": self.prompts.declared,
+            "resourcesListChanged": self._has_resources,
+        }
+        lists = tuple(name for name in wanted.lists if offered[name])
+        return Filter(lists, wanted.resources if self._has_resources else ())
+
+    def capabilities(self) -> dict[str, Any]:
+        """The server's capabilities as of now."""
+        declared: dict[str, Any] = {"logging": {}}
+        if self.tools.declared:
+            declared["tools"] = {"listChanged": True}
+        if self.prompts.declared:
+            declared["prompts"] = {"listChanged": True}
+        if self._has_resources:
+            declared["resources"] = {"listChanged": True, "subscribe": True}
+        if self.completions:
+            declared["completions"] = {}
+        if self.has_tasks:
+            declared["extensions"] = {tasks.EXTENSION: {}}
+        return declared
+
+    def discovery(self) -> bytes:
+        """The discovery result, spelled once and kept until something changes."""
+        if self._discovery is None:
+            result: dict[str, Any] = {
+                "supportedVersions": list(versions.SUPPORTED),
+                "capabilities": self.capabilities(),
+                **self._cache.get("server/discover", Cache()).fields(),
+            }
+            if self.instructions is not None:
+                result["instructions"] = self.instructions
+            self._discovery = self.dialect.result(result)
+        return self._discovery
+
+    def completions_changed(self) -> None:
+        """A first completer declares a capability."""
+        self._discovery = self.offered = None
+
+
+def unknown_cache_keys(cache: Mapping[str, Cache]) -> set[str]:
+    """Keys of a `cache=` mapping that name no cacheable list."""
+    return set(cache) - set(_LIST_METHODS)

@@ -1,0 +1,179 @@
+"""Tools: their definition, and their result."""
+
+import inspect
+import re
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, cast
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from ekiden.errors import RegistrationError
+from ekiden.server.handlers import Handler
+from ekiden.server.questions import content
+from ekiden.server.questions.input_required import InputRequired
+from ekiden.server.registration.signatures import read_signature
+from ekiden.server.schemas import (
+    Parameters,
+    explicit_parameters,
+    json_validator,
+    lean_schema,
+    type_adapter,
+)
+from ekiden.wire.headers import find_mirrored_params
+
+__all__ = ["OutputInvalid", "Tool", "described"]
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+
+
+class OutputInvalid(Exception):
+    """A tool returned something that its own output schema does not allow."""
+
+
+class Tool:
+    """A tool as it is listed and called."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        input_schema: Mapping[str, Any] | None = None,
+        output_schema: Mapping[str, Any] | None = None,
+        structured: bool | None = None,
+        rounds: Mapping[str, Any] | None = None,
+        on_cancel: Callable[..., Any] | None = None,
+        **about: Any,
+    ) -> None:
+        self.key = name or str(getattr(function, "__name__", ""))
+        if not _NAME.fullmatch(self.key):
+            raise RegistrationError(f"{self.key!r} is no tool name: use 1 to 128 of A-Z a-z 0-9 _ . -")
+        what = f"tool {self.key!r}"
+        self.title = f"Tool {self.key!r}"
+        """The tool in words, for logs and errors."""
+        signature = read_signature(function, what=what)
+        self.handler = Handler(function, signature.context, **(rounds or {}))
+        self.on_cancel = on_cancel
+        """Cleans up after a task of this tool that was cancelled."""
+        self.parameters: Parameters = signature.parameters
+        if input_schema is not None:
+            names = signature.parameters.names
+            self.parameters = explicit_parameters(input_schema, names, what=what)
+        try:
+            self.mirrored = find_mirrored_params(self.parameters.schema)
+        except ValueError as error:
+            raise RegistrationError(f"{what}: {error}") from None
+        self._structured = structured is not False
+        self._output = _output(signature.returns, output_schema, structured, what)
+        self.definition = described(
+            {"name": self.key},
+            description=description or signature.summary or self.key,
+            input_schema=self.parameters.schema,
+            output_schema=self._output.schema if self._output is not None else None,
+            **about,
+        )
+
+    def result(self, value: Any) -> dict[str, Any]:
+        """The handler's return value as a `CallToolResult`."""
+        if type(value) is str and self._output is None:
+            return {"content": [{"type": "text", "text": value}]}
+        if isinstance(value, BaseModel) and type(value).__name__ == "CallToolResult":
+            return self._checked(content.dump(value))
+        if self._output is not None:
+            return _structured(self._output.to_json(value))
+        if isinstance(value, InputRequired):
+            raise value
+        blocks = content.content_blocks(value)
+        if blocks is not None:
+            return {"content": blocks}
+        data = content.to_json(value)
+        return _structured(data) if self._structured else {"content": [content.text_block(data)]}
+
+    def _checked(self, result: dict[str, Any]) -> dict[str, Any]:
+        if self._output is not None and not result.get("isError"):
+            self._output.check(result.get("structuredContent"))
+        return result
+
+
+def described(definition: dict[str, Any], **about: Any) -> dict[str, Any]:
+    """A definition with what the author said about it; names in Python's spelling, models as JSON."""
+    for name, value in about.items():
+        if value is not None:
+            head, *tail = name.split("_") if name != "meta" else ("_meta",)
+            definition[head + "".join(part.capitalize() for part in tail)] = _plain(value)
+    return definition
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return content.dump(value)
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in cast("Sequence[Any]", value)]
+    return value
+
+
+def _structured(data: Any) -> dict[str, Any]:
+    return {"content": [content.text_block(data)], "structuredContent": data}
+
+
+def _output(
+    returns: Any, explicit: Mapping[str, Any] | None, structured: bool | None, what: str
+) -> "_HintedOutput | _ExplicitOutput | None":
+    if explicit is not None:
+        return _ExplicitOutput(explicit, what)
+    if structured is False:
+        return None
+    returns = _final(returns)
+    if returns is inspect.Signature.empty or content.is_content_hint(returns):
+        if structured:
+            raise RegistrationError(f"{what}: structured=True needs a return annotation that says the type")
+        return None
+    return _HintedOutput(returns, what)
+
+
+def _final(hint: Any) -> Any:
+    """A return annotation without `InputRequired`, which ends a round and is no output."""
+    if hint is InputRequired:
+        return None
+    if typing.get_origin(hint) not in (typing.Union, types.UnionType):
+        return hint
+    kept = tuple(option for option in typing.get_args(hint) if option is not InputRequired)
+    return typing.Union[kept]  # noqa: UP007  made at run time
+
+
+class _HintedOutput:
+    """Output described by the return annotation."""
+
+    def __init__(self, hint: Any, what: str) -> None:
+        self._adapter: TypeAdapter[Any] = type_adapter(hint, what)
+        self.schema = lean_schema(self._adapter, "serialization", what)
+
+    def to_json(self, value: Any) -> Any:
+        try:
+            checked = self._adapter.validate_python(value, from_attributes=True)
+            return self._adapter.dump_python(checked, mode="json", by_alias=True)
+        except ValidationError as error:
+            raise OutputInvalid(str(error)) from error
+
+    def check(self, data: Any) -> None:
+        self.to_json(data)
+
+
+class _ExplicitOutput:
+    """Output described by a JSON Schema of the author's own."""
+
+    def __init__(self, schema: Mapping[str, Any], what: str) -> None:
+        self.schema = dict(schema)
+        self._problems = json_validator(self.schema, what)
+
+    def to_json(self, value: Any) -> Any:
+        data = content.to_json(value)
+        self.check(data)
+        return data
+
+    def check(self, data: Any) -> None:
+        if problems := self._problems(data):
+            raise OutputInvalid(problems)

@@ -1,0 +1,305 @@
+"""Rounds that run once: one round's claim on the ledger, as its leg sees it.
+
+A claim is a lease. It is renewed from its taking to its end, whatever the store does meanwhile; when the
+owner dies, whoever repeats the round takes over from the entries that were committed. Repeats that come
+meanwhile wait, and get what the owner recorded.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final, TypeVar
+
+from ekiden.errors import InternalError, InvalidParams, StoreUnavailable
+from ekiden.opaque import Opaque
+from ekiden.rounds.journal import Entry, fingerprint, framed
+from ekiden.rounds.ledger import Busy, Claim, Claimed, Ledger, Recorded, Refused, Unfinished
+from ekiden.rounds.leg import Ended
+from ekiden.rounds.outcome import Failed, Outcome
+from ekiden.server.rounds.contenders import Contenders, Contest
+from ekiden.server.rounds.enduring import insist, to_the_end
+from ekiden.server.rounds.kept_outcomes import decode_outcome, encode_outcome
+from ekiden.server.rounds.lease import Lease
+from ekiden.wire.json import canonical
+
+__all__ = ["Once", "RoundClaim"]
+
+T = TypeVar("T")
+
+_log = logging.getLogger("ekiden.once")
+
+_POLL_SECONDS: Final = 0.1
+"""How often a waiting repeat asks again where the owner is another process; in this one it is told."""
+_PURGE_SECONDS: Final = 300.0
+_LOST: Final = "The round was taken over by another worker; repeat it"
+
+
+class Once:
+    """The rounds that this process runs or waits for."""
+
+    def __init__(self, ledger: Ledger, clock: Callable[[], float], *, lease: float, keep: float) -> None:
+        self.ledger = ledger
+        self.clock = clock
+        self.lease = lease
+        self.keep = keep
+        """How long an outcome is remembered: as long as a token that leads to its round can be used."""
+        self.contenders = Contenders()
+        self.is_stopping = False
+        """Set by a server that must end: nobody waits for a store that is away any more."""
+        self._purged_at = clock()
+
+    def new_lease(self, round_id: str, fence: int, asked_at: float) -> Lease:
+        """What keeps a claim that was asked for at a time of the loop."""
+        return Lease(
+            self.ledger,
+            round_id,
+            fence,
+            clock=self.clock,
+            seconds=self.lease,
+            keep=self.keep,
+            asked_at=asked_at,
+        )
+
+    async def tidy(self) -> None:
+        """Forget what has expired, now and then."""
+        now = self.clock()
+        if now - self._purged_at > _PURGE_SECONDS:
+            self._purged_at = now
+            try:
+                await self.ledger.purge(now=now)
+            except StoreUnavailable as error:
+                _log.warning("Rounds that have expired were not removed: %s", error)
+
+
+class RoundClaim(Opaque):
+    """Implements `ekiden.rounds.ledger.RoundMemory` for one round. End each with `finish` or `release`."""
+
+    _once: Once
+    _round_id: str
+    _token: str
+    _responses: Mapping[str, Any]
+    claimed: Claimed | None = None
+    """What makes the round ours: it is claimed when a step first needs it."""
+    _lease: Lease | None = None
+    _contest: Contest | None = None
+    _history: str | None = None
+    _is_over: bool = False
+    _single: asyncio.Lock | None = None
+
+    @property
+    def history(self) -> str:
+        """What the round belongs to: the token and the answers that it is run with."""
+        if self._history is None:
+            self._history = fingerprint(framed(self._token.encode(), canonical(self._responses)))
+        return self._history
+
+    @property
+    def lost(self) -> bool:
+        """Whether another worker has taken the round over: nothing of it may begin here any more."""
+        return self._lease is not None and self._lease.lost
+
+    # Before it begins
+
+    async def look(self) -> Outcome | None:
+        """How the round ended before, or why it may not be run; None if it may."""
+        once = self._once
+        if once.ledger.is_new(self._round_id):
+            return None
+        found = await once.ledger.look(self._round_id, self.history, now=once.clock())
+        if isinstance(found, Unfinished):
+            return await self.recorded_for_certain()
+        return None if found is None else _outcome(found)
+
+    async def recorded_for_certain(self) -> Outcome | None:
+        """How the round ended before; if it has not, it is ours now."""
+        try:
+            await self.own()
+        except Ended as ended:
+            return ended.outcome
+        return None
+
+    # Owning it
+
+    async def own(self) -> Claimed:
+        """Own the round, waiting for another owner to end; `Ended` if it has ended before, or was lost."""
+        if self.claimed is None:
+            if self._single is None:
+                self._single = asyncio.Lock()
+            async with self._single:
+                if self.claimed is None:
+                    await self._pursue()
+        elif self._lease is not None and self._lease.may_have_run_out:
+            # Begin nothing on a guess.
+            await insist(self._lease.renew, self._may_wait, self._round_id)
+        if self.claimed is None or self.lost:
+            raise _taken_over()
+        return self.claimed
+
+    async def _pursue(self) -> None:
+        """Become the owner, or raise what there is instead."""
+        contenders, key = self._once.contenders, (self._round_id, self.history)
+        contest = contenders.join(key)
+        try:
+            await contest.wait()
+            try:
+                if contest.ended is None:
+                    claim = await self._ask(contest)
+                    if isinstance(claim, Claimed):
+                        self.claimed, self._contest = claim, contest
+                        return
+                    contest.ended = claim
+                raise Ended(_outcome(contest.ended))
+            finally:
+                if self.claimed is None:
+                    contest.lock.release()
+        finally:
+            if self.claimed is None:
+                contenders.leave(key)
+
+    async def _ask(self, contest: Contest) -> Claimed | Recorded | Refused:
+        """Ask the store until the round is ours or has ended."""
+        lease, time = self._once.lease, asyncio.get_running_loop().time
+        answered_at = time()
+        while not self._is_over:
+            try:
+                claim = await self._claim(contest.watch.given_up(time(), lease))
+            except StoreUnavailable as error:
+                contest.watch.interrupted()
+                if not contest.watch.has_begun or not self._may_wait(time() - answered_at):
+                    contest.fail(error)
+                    raise
+            else:
+                if not isinstance(claim, Busy):
+                    return claim
+                answered_at = time()
+                contest.watch.note(claim, answered_at, lease)
+            await asyncio.sleep(min(_POLL_SECONDS, lease / 10))
+        raise _taken_over()
+
+    async def _claim(self, instead_of: Busy | None) -> Claim:
+        """One try. What is claimed for somebody who is gone meanwhile is given back."""
+        once, asked_at, now = self._once, asyncio.get_running_loop().time(), self._once.clock()
+        ends = {"lease": once.lease, "expires": now + once.keep}
+        asking = once.ledger.claim(self._round_id, self.history, now=now, instead_of=instead_of, **ends)
+        if not once.ledger.waits:
+            claim = await asking
+        else:
+            task = asyncio.ensure_future(asking)
+            try:
+                claim = await to_the_end(task)
+            except asyncio.CancelledError:
+                if not task.cancelled() and task.exception() is None:
+                    await self._return(task.result())
+                raise
+        if self._is_over:
+            await self._return(claim)
+            raise _taken_over()
+        if isinstance(claim, Claimed):
+            self._lease = once.new_lease(self._round_id, claim.fence, asked_at)
+        return claim
+
+    async def _return(self, claim: Claim) -> None:
+        if isinstance(claim, Claimed):
+            await self._surely(lambda: self._give_back(claim.fence))
+
+    # What its leg does
+
+    async def recall(self) -> Mapping[str, Entry]:
+        """What earlier owners committed, in order."""
+        return (await self.own()).entries
+
+    def is_sure(self) -> bool:
+        """Whether the claim has certainly not run out."""
+        return self._lease is None or not (self._lease.lost or self._lease.may_have_run_out)
+
+    async def commit(self, entries: Mapping[str, Entry]) -> None:
+        """Remember a step as it ends, however long the store is away; one who lost the claim ends here."""
+        fence = (self.claimed or await self.own()).fence
+        ledger, round_id = self._once.ledger, self._round_id
+        if self.lost or not await self._surely(lambda: ledger.commit(round_id, fence, entries)):
+            self._lose()
+            raise _taken_over()
+
+    async def finish(self, outcome: Outcome) -> Outcome:
+        """Record how the round ended, if it was claimed at all; what counts is the outcome returned."""
+        self._is_over = True
+        if self.claimed is None:
+            return outcome
+        try:
+            fence, data, ended = self.claimed.fence, encode_outcome(outcome), None
+        except BaseException:
+            await self.release()
+            raise
+        try:
+            ended = await self._surely(lambda: self._record(fence, data), self._once.lease)
+        finally:
+            self._let_go(ended)
+        await self._once.tidy()
+        if ended is None:
+            return Failed(InternalError(_LOST))
+        return outcome if ended.outcome is data else decode_outcome(ended.outcome)
+
+    async def _record(self, fence: int, outcome: bytes) -> Recorded | None:
+        once = self._once
+        if await once.ledger.finish(self._round_id, fence, outcome):
+            return Recorded(outcome)
+        self._lose()
+        found = await once.ledger.look(self._round_id, self.history, now=once.clock())
+        return found if isinstance(found, Recorded) else None
+
+    async def release(self) -> None:
+        """Give the round back: whoever repeats it goes on from the committed steps."""
+        self._is_over = True
+        if self.claimed is not None:
+            try:
+                await self._return(self.claimed)
+            finally:
+                self._let_go(None)
+
+    async def _give_back(self, fence: int) -> None:
+        try:
+            await self._once.ledger.release(self._round_id, fence)
+        except Exception as error:  # Its lease runs out instead.
+            _log.warning("Round %s was not given back: %r", self._round_id, error)
+
+    def _lose(self) -> None:
+        if self._lease is not None:
+            self._lease.lost = True
+
+    def _let_go(self, ended: Recorded | None) -> None:
+        """The claim has ended: renew it no more, and let those who wait for it go on."""
+        self.claimed = None
+        if self._lease is not None:
+            self._lease.end()
+        contest, self._contest = self._contest, None
+        if contest is not None:
+            contest.ended = ended
+            contest.lock.release()
+            self._once.contenders.leave((self._round_id, self.history))
+
+    # Insisting
+
+    async def _surely(self, attempt: Callable[[], Coroutine[Any, Any, T]], most: float = math.inf) -> T:
+        """Do what a cancellation of the caller must not break off, also if the store is away for a while."""
+        if not self._once.ledger.waits:
+            try:
+                return await attempt()
+            except StoreUnavailable:
+                pass  # Tried again below, like any other.
+        work = insist(attempt, lambda seconds: self._may_wait(seconds, most), self._round_id)
+        return await to_the_end(asyncio.ensure_future(work))
+
+    def _may_wait(self, seconds: float, most: float | None = None) -> bool:
+        """Whether to wait on for a store that has been away for so long; a lease is enough, or `most`."""
+        return not self.lost and not self._once.is_stopping and seconds < (most or self._once.lease)
+
+
+def _taken_over() -> Ended:
+    return Ended(Failed(InternalError(_LOST)))
+
+
+def _outcome(found: Recorded | Refused) -> Outcome:
+    if isinstance(found, Recorded):
+        return decode_outcome(found.outcome)
+    return Failed(InvalidParams("This round has been run before, with other answers or another requestState"))

@@ -1,0 +1,154 @@
+"""A call of a client of 2025: its handler runs once, and what it asks is pushed to the client.
+
+The manual way works as well: what a handler asks with `InputRequired` is pushed, and the handler is
+called again with the answers, as a client of 2026 would call it.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from ekiden.errors import InvalidRequest
+from ekiden.rounds.asks import declares
+from ekiden.rounds.claims import Claims
+from ekiden.rounds.leg import mixed_styles
+from ekiden.rounds.outcome import Complete, Failed, Outcome
+from ekiden.rounds.pushing import CannotAsk, Push, undeclared
+from ekiden.server.context import Context
+from ekiden.server.questions.input_required import InputRequired, capabilities_for, spelled_requests
+from ekiden.server.sealing.tokens import Sealer
+from ekiden.transports.server.port import Stream
+from ekiden.wire.json import is_object
+
+if TYPE_CHECKING:
+    from ekiden.server.rounds.rounds import Call
+
+__all__ = ["AskingStream", "PushedCalls", "as_tool_error"]
+
+_log = logging.getLogger("ekiden.rounds")
+
+_MOST_ROUNDS: Final = 10
+"""Times that a handler of the manual way may ask: as often as clients of 2026 come back by default."""
+_IDLE_SECONDS: Final = 0.02
+"""The first pause before a handler that only wanted to be called again is called again; it doubles."""
+
+
+class AskingStream(Stream, Protocol):
+    """The way back to a client that can be asked."""
+
+    async def ask(self, method: str, params: Mapping[str, Any] | None, elicitation_id: str) -> Any:
+        """Send a request to the client, and wait for its result; `CannotAsk` if there is none."""
+        ...
+
+
+class PushedCalls:
+    """Runs the calls of clients with a session."""
+
+    def __init__(self, sealer: Sealer, clock: Callable[[], float]) -> None:
+        self._sealer = sealer
+        self._clock = clock
+
+    async def run(self, call: "Call") -> Outcome:
+        """A whole call."""
+        claims = self._sealer.first(call.request)
+        responses: dict[str, Any] = {}
+        pages: list[str] = []
+        for number in range(_MOST_ROUNDS + 1):
+            try:
+                ended = await self._attempt(call, claims, responses, pages)
+                if not isinstance(ended, InputRequired):
+                    return ended
+                if number == _MOST_ROUNDS:
+                    break
+                responses = await self._resolve(call, claims, ended, pages)
+            except CannotAsk as error:
+                return _refused(call.request.method, error)
+            if not responses:
+                await asyncio.sleep(min(1.0, _IDLE_SECONDS * 2**number))
+        _log.error("%s asked %d times and was not done", call.title, _MOST_ROUNDS)
+        return _refused(call.request.method, CannotAsk(f"The call did not end within {_MOST_ROUNDS} rounds"))
+
+    async def _attempt(
+        self, call: "Call", claims: Claims, responses: Mapping[str, Any], pages: list[str]
+    ) -> Outcome | InputRequired:
+        push = Push(
+            call.title,
+            lambda method, params: self._ask(call, method, params, pages),
+            capabilities=call.request.meta.capabilities,
+            clock=self._clock,
+            flow=claims.flow,
+            can_background=call.handler.task != "never",
+        )
+        context: Context[Any] = Context(
+            call.request, call.stream, call.state, push, claims, responses, call.handler.function
+        )
+        if call.handler.context is not None:
+            call.given.bound[call.handler.context] = context
+        ended = await _ended(call, push.run(call.handler.call(**call.given.bound)))
+        if isinstance(ended, InputRequired):
+            if push.style == "asks":
+                raise mixed_styles(call.title)
+            claims.answers = context.raw_responses() or None
+            return ended
+        await self._tell_visited(call, pages, ended)
+        return ended
+
+    async def _resolve(
+        self, call: "Call", claims: Claims, manual: InputRequired, pages: list[str]
+    ) -> dict[str, Any]:
+        """The answers to what a handler asked in the manual way, all at once."""
+        requests = spelled_requests(manual)
+        for request in requests.values():
+            if not declares(call.request.meta.capabilities, needed := capabilities_for(request)):
+                raise CannotAsk(undeclared(needed))
+        asking = [
+            asyncio.ensure_future(self._ask(call, request["method"], request.get("params"), pages))
+            for request in requests.values()
+        ]
+        try:
+            answers = await asyncio.gather(*asking)
+        finally:
+            for task in asking:
+                task.cancel()
+        claims.asked = {key: request["method"] for key, request in requests.items()}
+        claims.manual = manual.request_state
+        claims.round += 1
+        return dict(zip(requests, answers, strict=True))
+
+    async def _ask(
+        self, call: "Call", method: str, params: Mapping[str, Any] | None, pages: list[str]
+    ) -> Any:
+        stream: AskingStream = call.stream  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]  sessions give no other
+        page = secrets.token_urlsafe(16)
+        answer = await stream.ask(method, params, page)
+        is_page = params is not None and params.get("mode") == "url"
+        if is_page and is_object(answer) and answer.get("action") == "accept":
+            pages.append(page)
+        return answer
+
+    async def _tell_visited(self, call: "Call", pages: list[str], outcome: Outcome) -> None:
+        """A call that ended well has what it sent the user to its pages for."""
+        if isinstance(outcome, Complete) and not outcome.as_dict().get("isError"):
+            for page in pages:
+                await call.stream.notify("notifications/elicitation/complete", {"elicitationId": page})
+
+
+async def _ended(call: "Call", run: Coroutine[Any, Any, Any]) -> Outcome | InputRequired:
+    try:
+        value = await run
+        return value if isinstance(value, InputRequired) else call.ending.complete(value)
+    except BaseException as error:
+        return call.ending.failed(error)
+
+
+def _refused(method: str, error: CannotAsk) -> Outcome:
+    if method == "tools/call":
+        return as_tool_error(str(error))
+    return Failed(InvalidRequest(str(error)))
+
+
+def as_tool_error(text: str) -> Complete:
+    """A tool's result that says why it could not be had."""
+    return Complete({"content": [{"type": "text", "text": text}], "isError": True})

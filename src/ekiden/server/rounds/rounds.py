@@ -1,0 +1,328 @@
+"""A call over its rounds: open the state, run the handler over its journal, seal what goes on.
+
+This is where a leg meets the world: keys, the store, the clock, the parking lot. A call whose
+handler takes no `Context` and brings no state never comes here.
+"""
+
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from ekiden.errors import InternalError, InvalidParams, MissingCapability, NonDeterminismError
+from ekiden.rounds.asks import declares
+from ekiden.rounds.claims import Claims
+from ekiden.rounds.journal import UNKNOWN_BRANCH, Entry, Journal
+from ekiden.rounds.leg import BACKGROUND, Ended, Leg, Restart, Suspended, mixed_styles
+from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome
+from ekiden.server.context import Context
+from ekiden.server.handlers import Handler
+from ekiden.server.questions.input_required import InputRequired, capabilities_for, spelled_requests
+from ekiden.server.questions.questions import check_answers
+from ekiden.server.registration.results import Ending
+from ekiden.server.rounds.once import Once, RoundClaim
+from ekiden.server.rounds.parked import ParkingLot
+from ekiden.server.rounds.pushed import PushedCalls
+from ekiden.server.sealing.tokens import Sealer
+from ekiden.telemetry.counts import record
+from ekiden.telemetry.spans import link_to
+from ekiden.transports.server.port import Stream
+from ekiden.wire import versions
+from ekiden.wire.json import copied
+from ekiden.wire.modern import Request
+
+if TYPE_CHECKING:
+    from ekiden.server.tasks.tasks import Tasks
+
+__all__ = ["Call", "Flows", "Given"]
+
+_log = logging.getLogger("ekiden.rounds")
+
+
+_NONE: Final[dict[str, Any]] = {}
+
+_CONSTANT: Final = frozenset({str, int, float, bool, type(None)})
+
+_GIVE_UP: Final = 10
+"""Interim results after which clients give up by default; all official SDKs agree on it."""
+
+
+class Given(msgspec.Struct):
+    """The arguments of a call."""
+
+    raw: dict[str, Any]
+    """As they came."""
+    bound: dict[str, Any]
+    """As the handler takes them."""
+    bind: Callable[[dict[str, Any]], dict[str, Any]]
+    """How the one becomes the other: for another run of the handler."""
+
+
+class Call(msgspec.Struct):
+    """One request, with the handler that answers it."""
+
+    request: Request
+    stream: Stream
+    state: Any
+    handler: Handler
+    given: Given
+    title: str
+    """The handler in words, for logs and errors."""
+    ending: Ending
+
+
+class Flows:
+    """Runs calls of one server."""
+
+    def __init__(self, sealer: Sealer, once: Once, clock: Callable[[], float]) -> None:
+        self._sealer = sealer
+        self.once = once
+        self._clock = clock
+        limits = sealer.limits
+        self.watch: Callable[[Leg], None] | None = None
+        """Told of every leg before it runs; for tests."""
+        self.pushed = PushedCalls(sealer, clock)
+        """Runs the calls of clients that can be asked while they wait."""
+        self.tasks: Tasks | None = None
+        """Where there is a store for them."""
+        self.stored = sealer.stored
+        """Whether there is a store at all."""
+        self.parking = ParkingLot(most=limits.parked_calls, seconds=limits.answer_seconds)
+
+    def run(self, call: Call) -> Coroutine[Any, Any, Outcome]:
+        """One round of a call."""
+        params = call.request.params
+        responses: Any = params.get("inputResponses", _NONE)
+        if responses.__class__ is not dict:
+            raise InvalidParams("Invalid params: `inputResponses` must be an object")
+        if "requestState" in params:
+            return self._go_on(call, responses)
+        claims = self._sealer.first(call.request)
+        asked: dict[str, str] | None = {} if call.handler.once is True else None
+        if self.tasks is not None and call.handler.task in ("optional", "required"):
+            return self._first_or_task(self.tasks, call, claims, responses, asked)
+        # A first round has no token that a repeat could bring again: there is nothing to remember it by.
+        return self._end(call, claims, responses, asked, None)
+
+    async def _first_or_task(
+        self,
+        tasks: "Tasks",
+        call: Call,
+        claims: Claims,
+        responses: Mapping[str, Any],
+        asked: dict[str, str] | None,
+    ) -> Outcome:
+        if call.request.meta.protocol_version == versions.MODERN:
+            task = await tasks.from_start(call.request, claims, required=call.handler.task == "required")
+            if task is not None:
+                return task
+        return await self._end(call, claims, responses, asked, None)
+
+    async def legacy_task(self, call: Call) -> Outcome | None:
+        """The task that a client with a handshake wants its call to become."""
+        if self.tasks is None or call.request.method != "tools/call":
+            return None
+        claims = self._sealer.first(call.request)
+        return await self.tasks.legacy.begin(call.request, claims, call.handler, call.stream)
+
+    async def _go_on(self, call: Call, responses: Mapping[str, Any]) -> Outcome:
+        """A round after the first."""
+        request, handler = call.request, call.handler
+        claims = self._sealer.open(request.params["requestState"], request)
+        if claims.journal_id is not None:
+            await self._sealer.fetch(claims, request)
+        if claims.trace is not None:
+            link_to(claims.trace)
+        if claims.parked is not None:
+            return await self._resume(call, claims, responses)
+        check_answers(claims.asked, responses)
+        memory = None
+        if handler.once is not False and not handler.parked:
+            memory = RoundClaim(
+                self.once, f"{claims.flow}.{claims.round}", request.params["requestState"], responses
+            )
+            recorded = await (memory.recorded_for_certain() if handler.once is True else memory.look())
+            if recorded is not None:
+                return recorded
+        for pause in claims.pauses:
+            claims.journal[pause] = Entry("pause", "", None, UNKNOWN_BRANCH)
+        if memory is not None and memory.claimed is not None:
+            _put_behind(claims.journal, memory.claimed.entries)
+        again = _kept(call.given.raw)
+        while True:
+            try:
+                return await self._end(call, claims, responses, claims.asked, memory)
+            except Restart as restart:
+                _put_behind(claims.journal, restart.entries)
+                call.given.bound = call.given.bind(_kept(again))
+
+    def _begin(
+        self,
+        call: Call,
+        claims: Claims,
+        responses: Mapping[str, Any],
+        asked: Mapping[str, str] | None,
+        memory: RoundClaim | None,
+    ) -> tuple[Leg, Context[Any], Coroutine[Any, Any, Any]]:
+        """The leg of a round, its context, and its run."""
+        request, handler = call.request, call.handler
+        if handler.parked:
+            self.parking.check_room()
+        leg = Leg(
+            call.title,
+            Journal.of(claims.journal.copy()) if claims.journal else Journal(),
+            responses=responses,
+            asked=asked,
+            fresh=not claims.round,
+            capabilities=request.meta.capabilities,
+            now=self._clock,
+            flow=claims.flow,
+            memory=memory,
+            parked=handler.parked,
+            frontier=claims.pauses,
+            on_fresh=self._arrived,
+        )
+        if handler.task == "never":
+            leg.can_background = None
+        elif self.tasks is not None:
+            leg.can_background = self.tasks.wanted_by(request)
+        if self.watch is not None:
+            self.watch(leg)
+        context = Context(request, call.stream, call.state, leg, claims, responses, handler.function)
+        if handler.context is not None:
+            call.given.bound[handler.context] = context
+        return leg, context, leg.run(handler.call(**call.given.bound))
+
+    async def _resume(self, call: Call, claims: Claims, responses: Mapping[str, Any]) -> Outcome:
+        ticket, claims.parked = claims.parked or "", None
+        values = self.parking.peek(ticket).leg.read(responses)
+        parked = self.parking.take(ticket)
+        context: Context[Any] = parked.context
+        context.rebind(call.request, call.stream)
+        try:
+            ended = _ended(call, await parked.leg.go_on(values, call.request.meta.capabilities))
+        except BaseException as error:
+            ended = call.ending.failed(error)
+        return await self._outcome(call, claims, parked.leg, context, ended)
+
+    def _arrived(self, title: str, seconds: float) -> None:
+        """A handler has come to where it was before."""
+        record("ekiden.round.rerun.duration", seconds, {"handler": title})
+        if seconds > self._sealer.limits.rerun_seconds:
+            _log.warning(
+                "%s spent %.0f ms on what earlier rounds did already; put its slow parts into ctx.step",
+                title,
+                seconds * 1000,
+            )
+
+    async def _end(
+        self,
+        call: Call,
+        claims: Claims,
+        responses: Mapping[str, Any],
+        asked: Mapping[str, str] | None,
+        memory: RoundClaim | None,
+    ) -> Outcome:
+        """Run the handler over what is known, once, to the end of its round."""
+        try:
+            leg, context, run = self._begin(call, claims, responses, asked, memory)
+            try:
+                ended = _ended(call, await run)
+            except BaseException as error:
+                ended = call.ending.failed(error)
+            outcome: Outcome
+            if type(ended) is Complete:
+                outcome = ended
+            else:
+                outcome = await self._outcome(call, claims, leg, context, ended)
+        except Restart:
+            raise
+        except Ended as recorded:
+            if memory is not None:
+                await memory.release()
+            return recorded.outcome
+        except NonDeterminismError as error:
+            _log.error("%s", error)
+            outcome = Failed(
+                InternalError("The handler does not replay as in its earlier rounds: restart the call")
+            )
+        except BaseException:
+            if memory is not None:
+                await memory.release()
+            raise
+        return outcome if memory is None or memory.claimed is None else await memory.finish(outcome)
+
+    async def _outcome(
+        self,
+        call: Call,
+        claims: Claims,
+        leg: Leg,
+        context: Context[Any],
+        ended: Outcome | Suspended | InputRequired,
+    ) -> Outcome:
+        claims.journal = leg.journal.entries
+        if isinstance(ended, Suspended):
+            if ended.pauses and BACKGROUND in ended.pauses:
+                ended.pauses.remove(BACKGROUND)
+                if not ended.asks and not ended.pauses and self.tasks is not None:
+                    claims.journal[BACKGROUND] = Entry("pause", "", None, UNKNOWN_BRANCH)
+                    return await self.tasks.create(call.request, claims, claims.journal, leg.wishes)
+            requests: dict[str, dict[str, Any]] = {}
+            claims.asked = {}
+            for key, ask in ended.asks.items():
+                requests[key] = ask.request()
+                claims.asked[key] = ask.label()
+            claims.pauses = ended.pauses
+            if call.handler.parked:
+                claims.parked, claims.journal = (
+                    self.parking.park(leg, context, getattr(call.stream, "session", None)),
+                    {},
+                )
+        elif isinstance(ended, InputRequired):
+            requests = self._manual(call, claims, leg, context, ended)
+            if ended.request_state is None and not claims.answers and not claims.journal:
+                return Interim(requests, None)
+        else:
+            return ended
+        if claims.round == _GIVE_UP - 3:  # Once in a call, while there is time to look at it.
+            self._warn_of_length(leg.handler, claims.round + 1)
+        return Interim(requests, self._sealer.seal(claims) or await self._sealer.spill(claims))
+
+    def _manual(
+        self, call: Call, claims: Claims, leg: Leg, context: Context[Any], ended: InputRequired
+    ) -> dict[str, dict[str, Any]]:
+        if leg.style == "asks":
+            raise mixed_styles(leg.handler)
+        requests = spelled_requests(ended)
+        for request in requests.values():
+            if not declares(call.request.meta.capabilities, needed := capabilities_for(request)):
+                raise MissingCapability(needed)
+        claims.answers = context.raw_responses() or None
+        claims.asked = {key: request["method"] for key, request in requests.items()}
+        claims.pauses = []
+        claims.manual = ended.request_state
+        return requests
+
+    def _warn_of_length(self, handler: str, rounds: int) -> None:
+        _log.warning("%s has ended %d rounds; clients give up after %d by default", handler, rounds, _GIVE_UP)
+
+
+def _put_behind(journal: dict[str, Entry], entries: Mapping[str, Entry]) -> None:
+    """Add what was committed later, in its order; what was known before has moved there, too."""
+    for key, entry in entries.items():
+        journal.pop(key, None)
+        journal[key] = entry
+
+
+def _kept(given: dict[str, Any]) -> dict[str, Any]:
+    """Arguments as they came, for another run of the handler: what one run does reaches no other."""
+    values: dict[str, Any] = given if _CONSTANT.issuperset(map(type, given.values())) else copied(given)
+    return values
+
+
+def _ended(call: Call, value: Any) -> Outcome | Suspended | InputRequired:
+    """What the handler's value means, unless it only ends the round."""
+    if type(value) is Suspended or isinstance(value, InputRequired):
+        return value
+    return call.ending.complete(value)

@@ -1,0 +1,259 @@
+"""How the value of a step is remembered.
+
+The value passes through its codec on the first run too, so that the first run and every replay see the
+same. What the codec is follows from the function's return annotation, before the function is called; without
+one, only plain JSON values can be remembered. When a value is first kept, it is read back and compared.
+"""
+
+import inspect
+import math
+import re
+import typing
+from collections.abc import Callable
+from types import FunctionType, NoneType
+from typing import Any, Final, Protocol
+
+from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
+
+from ekiden.errors import ParseError, UsageError
+from ekiden.server.schemas import explain, type_adapter
+from ekiden.server.steps.identity import name_of, unwrapped
+from ekiden.server.steps.likeness import difference
+from ekiden.wire.json import copied, decode, encode, is_array, is_object
+
+__all__ = ["Codec", "NotKept", "codec_of"]
+
+
+class NotKept(Exception):
+    """A value that its codec cannot keep; the text says why, and what to change."""
+
+
+class Codec(Protocol):
+    """How the values of one function are remembered."""
+
+    def spell(self, value: Any) -> Any:
+        """The value as JSON that nobody else holds, or `NotKept`."""
+        ...
+
+    def read(self, value: Any) -> Any:
+        """The value as every run sees it, made anew each time."""
+        ...
+
+
+_SCALARS: Final = frozenset({str, int, float, bool, NoneType})
+
+
+class _Nothing:
+    """The type of no value at all."""
+
+
+def _is_easy(value: Any) -> bool:
+    """Whether a value is sure to be the same in JSON, and cannot be changed."""
+    if type(value) is str:
+        return value.isascii()
+    if type(value) is int:
+        return -(2**63) <= value < 2**63
+    if type(value) is float:
+        return math.isfinite(value)
+    return value is None or type(value) is bool
+
+
+class _Plain:
+    """For functions without a return annotation."""
+
+    def spell(self, value: Any) -> Any:
+        if _is_easy(value):
+            return value
+        kept = _as_json(value)
+        problem = difference(value, kept, exact=True)
+        if problem is not None:
+            raise NotKept(
+                f"{problem}; only a return annotation can tell how to keep it: annotate the function"
+            )
+        return kept
+
+    def read(self, value: Any) -> Any:
+        return value if type(value) in _SCALARS else copied(value)
+
+
+def _as_json(value: Any) -> Any:
+    """The value after a trip through JSON."""
+    try:
+        return decode(encode(value))
+    except ParseError as error:
+        raise NotKept(f"it is too large for JSON ({error})") from None
+    except Exception as error:
+        raise NotKept(
+            f"a {type(value).__qualname__} is not plain JSON ({_told(error)}); annotate what the function "
+            "returns, and return data"
+        ) from None
+
+
+class _Typed:
+    """For functions whose annotation says what they return."""
+
+    def __init__(self, adapter: TypeAdapter[Any], hint: Any) -> None:
+        self._adapter = adapter
+        self._easy = hint if isinstance(hint, type) and hint in _SCALARS else _Nothing
+        """The type whose values are spelled as they are; there may be none."""
+
+    def spell(self, value: Any) -> Any:
+        if type(value) is self._easy and _is_easy(value):
+            return value
+        try:
+            return self._kept(value)
+        except NotKept:
+            raise
+        except Exception as error:
+            raise NotKept(f"it cannot be spelled as its annotation says ({_told(error)})") from None
+
+    def _kept(self, value: Any) -> Any:
+        dumped = self._adapter.dump_python(
+            value, mode="json", by_alias=False, round_trip=True, warnings="error"
+        )
+        kept = _as_json(dumped)
+        problem = self._problem(value, kept)
+        if problem is not None:
+            # JSON has no words for NaN and infinity, but what reads a float takes their names.
+            kept = _as_json(_named_floats(dumped))
+            if self._problem(value, kept) is not None:
+                raise NotKept(
+                    f"{problem}; return a type whose JSON is all of it, and annotate exactly that type"
+                )
+        return kept
+
+    def _problem(self, value: Any, kept: Any) -> str | None:
+        try:
+            return difference(value, self.read(kept))
+        except ValidationError as error:
+            return f"it cannot be read back ({explain(error)})"
+
+    def read(self, value: Any) -> Any:
+        if type(value) is self._easy:
+            return value
+        return self._adapter.validate_json(encode(value), by_alias=False, by_name=True)
+
+
+def _named_floats(value: Any) -> Any:
+    if type(value) is float and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if is_object(value):
+        return {name: _named_floats(item) for name, item in value.items()}
+    if is_array(value):
+        return [_named_floats(item) for item in value]
+    return value
+
+
+_INPUT: Final = re.compile(r"\[?input_value=.*?(, input_type=(\w+))?\]", re.DOTALL)
+
+
+def _told(error: Exception) -> str:
+    """What went wrong, without the value: it may be secret."""
+    if isinstance(error, ValidationError):
+        return explain(error)
+    if isinstance(error, UnicodeError):
+        return str(getattr(error, "reason", "not Unicode"))
+    if isinstance(error, PydanticSerializationError):
+        return _INPUT.sub(r"(it is: \2)", " ".join(str(error).split()))[:300]
+    return f"{type(error).__name__}: {error}"[:300]
+
+
+# Which codec a function has
+
+_PLAIN: Final = _Plain()
+_BYTES: Final = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
+_codecs: dict[Any, Codec] = {}
+"""By code and annotation: a function that a handler defines anew in every call is still the same code."""
+_MOST_CODECS: Final = 4096
+
+
+def codec_of(function: Callable[..., Any]) -> Codec:
+    """The codec of a function, or `UsageError` if no value could be kept by its annotation."""
+    function = unwrapped(function)
+    if not inspect.isroutine(function):
+        if isinstance(function, type):
+            return _remembered((function, None), function, function)
+        function = type(function).__call__
+    try:
+        annotations: dict[str, Any] = getattr(function, "__annotations__", None) or {}
+    except Exception as error:  # Since 3.14 they are made when they are looked at.
+        raise _unresolved(function, error) from error
+    if "return" not in annotations:
+        return _PLAIN
+    annotation = annotations["return"]
+    if isinstance(annotation, str) and getattr(function, "__closure__", None):
+        annotation = _resolved(function, annotation)  # It may name what the function captured.
+    return _remembered((getattr(function, "__code__", function), annotation), function, annotation)
+
+
+def _remembered(key: tuple[Any, Any], function: Callable[..., Any], annotation: Any) -> Codec:
+    try:
+        known = _codecs.get(key)
+    except TypeError:  # An annotation that has no hash: it is itself as long as it is kept.
+        return _codec_by_id(key, function, annotation)
+    if known is None:
+        known = _codecs[key] = _new_codec(function, annotation)
+        _forget_oldest()
+    return known
+
+
+_by_id: dict[tuple[Any, int], tuple[Any, Codec]] = {}
+
+
+def _codec_by_id(key: tuple[Any, Any], function: Callable[..., Any], annotation: Any) -> Codec:
+    code = (key[0], id(annotation))
+    if (known := _by_id.get(code)) is None:
+        known = _by_id[code] = (annotation, _new_codec(function, annotation))
+        _forget_oldest()
+    return known[1]
+
+
+def _forget_oldest() -> None:
+    for codecs in (_codecs, _by_id):
+        while len(codecs) > _MOST_CODECS:
+            del codecs[next(iter(codecs))]
+
+
+def _new_codec(function: Callable[..., Any], annotation: Any) -> Codec:
+    hint = _resolved(function, annotation)
+    if hint in (Any, typing.NoReturn, typing.Never):
+        return _PLAIN
+    what = f"step {name_of(function)}"
+    try:
+        return _Typed(TypeAdapter(hint, config=_BYTES), hint)
+    except PydanticUserError:
+        return _Typed(type_adapter(hint, what), hint)  # A model: it has a configuration of its own.
+    except Exception as error:
+        raise UsageError(f"{what}: what it returns cannot be kept by its annotation: {error}") from error
+
+
+def _resolved(function: Callable[..., Any], annotation: Any) -> Any:
+    """The annotation as a type: its names are those of the function's module, and what it captured."""
+    inner: Any = inspect.unwrap(function)
+    inner = getattr(inner, "__func__", inner)
+    names: dict[str, Any] = {}
+    if isinstance(inner, FunctionType):
+        names = {**inner.__globals__, **_captured(inner)}
+
+    def holder() -> None: ...
+
+    holder.__annotations__ = {"return": annotation}
+    try:
+        return typing.get_type_hints(holder, globalns=names, include_extras=True)["return"]
+    except Exception as error:
+        raise _unresolved(function, error) from error
+
+
+def _captured(function: FunctionType) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:
+            continue
+    return found
+
+
+def _unresolved(function: Callable[..., Any], error: Exception) -> UsageError:
+    return UsageError(f"step {name_of(function)}: its type hints cannot be resolved: {error}")

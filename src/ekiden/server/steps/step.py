@@ -1,0 +1,160 @@
+"""Steps: an author's function with its arguments, run once.
+
+What a step is, is said in `identity`; how its value is kept, in `codecs`; how what it raised, in `failures`.
+Function and codec are looked at when the step is made: what cannot work is refused before anything runs. Once
+the function has begun, all that comes of it is an entry, unless the step is cancelled.
+"""
+
+import asyncio
+import copy
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from ekiden.errors import ToolError, UsageError
+from ekiden.rounds.journal import Entry, Kind
+from ekiden.rounds.retry import Retry
+from ekiden.rounds.running import Ended, NotRecalled
+from ekiden.server.handlers import Run
+from ekiden.server.schemas import explain
+from ekiden.server.steps.codecs import NotKept, codec_of
+from ekiden.server.steps.failures import rebuilt, remembered, told
+from ekiden.server.steps.identity import digest_of, is_partial, name_of
+from ekiden.server.steps.plain import is_context
+from ekiden.server.steps.spelling import ATOMS
+from ekiden.server.steps.wording import words_for
+
+__all__ = ["FunctionStep"]
+
+_NOT_KEPT: Final = "ValueNotKept"
+"""The type of the `StepFailed` for a value that could not be kept."""
+
+
+class FunctionStep:
+    """Implements `ekiden.rounds.leg.Step`."""
+
+    __slots__ = ("_arguments", "_codec", "_function", "_raises", "_run", "digest", "name", "retry")
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        arguments: tuple[Any, ...],
+        raises: Sequence[type[Exception]] = (),
+        retry: Retry | None = None,
+        *,
+        keyed: bool = False,
+        within: str | Callable[..., Any] = "",
+    ) -> None:
+        """`keyed`: the author gave `key=`. `within`: the handler's own function, or its qualified name."""
+        self.name = name_of(function)
+        self.digest = digest_of(function, arguments, keyed=keyed, within=within)
+        self.retry = retry
+        self._function = function
+        self._arguments = arguments
+        self._raises = (*raises, ToolError) if raises else _ALWAYS
+        self._codec = codec_of(function)
+        self._run: Run | None = None
+
+    @property
+    def about(self) -> str:
+        """The step in words, for logs."""
+        return words_for(self._function, self._arguments)
+
+    @property
+    def running(self) -> asyncio.Future[Any] | None:
+        """The thread of a function that goes on although its step was cancelled; its value counts no more."""
+        return None if self._run is None else self._run.left
+
+    def prepare(self) -> None:
+        """Copy the arguments, before it is to run: the handler may go on changing its own."""
+        self._function, self._arguments = self._copies()
+
+    async def perform(self) -> Entry:
+        """Run the function; what it raises is remembered as well as what it returns."""
+        entry, again = await self.attempt()
+        failures = 1
+        while again and self.retry is not None and failures < self.retry.attempts:
+            await asyncio.sleep(self.retry.delay(failures))
+            entry, again = await self.attempt()
+            failures += 1
+        return entry
+
+    async def attempt(self) -> tuple[Entry, bool]:
+        """Run the function once, with copies of its arguments: what it does to them is no news of its own."""
+        function, arguments = (self._function, self._arguments) if self.retry is None else self._copies()
+        run = self._run = Run(function)
+        try:
+            value = await run.call(*arguments)
+        except (GeneratorExit, Ended):
+            raise  # It was thrown away, or has not begun because the claim is lost.
+        except BaseException as error:
+            is_cut = _is_cut()
+            if is_cut and isinstance(error, asyncio.CancelledError):
+                raise
+            again = not is_cut and self.retry is not None and isinstance(error, self.retry.on)
+            return self.failure(error), again
+        return self._kept(value), False
+
+    def failure(self, error: BaseException) -> Entry:
+        """The entry of a step that raised."""
+        return self._entry("failure", remembered(error, self._raises, f"step {self.name}"))
+
+    def recall(self, entry: Entry) -> Any:
+        """The value as every run sees it, or the exception."""
+        if entry.kind == "failure":
+            raise rebuilt(entry.value, self._raises)
+        try:
+            return self._codec.read(entry.value)
+        except Exception as error:  # Its text may hold the value, which may be secret.
+            why = explain(error) if isinstance(error, ValidationError) else type(error).__qualname__
+            raise NotRecalled(
+                f"step {self.name}: the remembered value does not fit its annotation: {why}"
+            ) from None
+
+    def _kept(self, value: Any) -> Entry:
+        try:
+            return self._entry("step", self._codec.spell(value))
+        except NotKept as problem:
+            text = f"step {self.name} ran, and what it returned cannot be kept: {problem}"
+        except Exception as problem:
+            text = f"step {self.name} ran, and what it returned cannot be kept: {told(problem)}"
+        return self._entry("failure", [_NOT_KEPT, text.encode(errors="replace").decode(), None])
+
+    def _entry(self, kind: Kind, value: Any) -> Entry:
+        return Entry(kind, self.digest, value, 0, self.about)
+
+    def _copies(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        try:
+            return _copied_partial(self._function), _copied(self._arguments)
+        except Exception as error:
+            raise UsageError(
+                f"step {self.name}: an argument cannot be copied ({told(error)}), and the function gets a "
+                "copy, so that what it does to it stays its own: pass data, and reach for all else inside"
+            ) from None
+
+
+_ALWAYS: Final = (ToolError,)
+
+
+def _is_cut() -> bool:
+    """Whether this task is being cancelled, rather than that a function let some cancellation escape."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
+def _copied(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    if all(type(argument) in ATOMS for argument in arguments):
+        return arguments
+    memo = {id(argument): argument for argument in arguments if is_context(argument)}
+    return tuple(copy.deepcopy(list(arguments), memo))
+
+
+def _copied_partial(function: Callable[..., Any]) -> Callable[..., Any]:
+    if not is_partial(function):
+        return function
+    given = _copied((*function.args, *function.keywords.values()))
+    count = len(function.args)
+    keywords = dict(zip(function.keywords, given[count:], strict=True))
+    return functools.partial(_copied_partial(function.func), *given[:count], **keywords)

@@ -1,0 +1,3 @@
+"""Tasks, as the server's clients see them: how a call becomes one, how its tool is run, and the `tasks/`
+methods.
+"""

@@ -1,0 +1,242 @@
+"""A task's tool at work: its handler in a task's leg, and its clean-up after a cancellation."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ekiden.errors import (
+    InternalError,
+    InvalidParams,
+    NonDeterminismError,
+    ProtocolError,
+    StoreRefused,
+    UsageError,
+)
+from ekiden.rounds.claims import Claims
+from ekiden.rounds.journal import Entry
+from ekiden.rounds.leg import Ended, Suspended
+from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome
+from ekiden.server.context import Context
+from ekiden.server.handlers import Handler
+from ekiden.server.middleware import Middleware, around
+from ekiden.server.questions.input_required import InputRequired
+from ekiden.server.registration.results import Ending
+from ekiden.server.registration.tools import Tool
+from ekiden.server.schemas import ArgumentsInvalid
+from ekiden.server.tasks.input_required import ByHand
+from ekiden.tasks.leg import TaskLeg
+from ekiden.tasks.record import TaskRecord
+from ekiden.tasks.run import Why
+from ekiden.telemetry.legs import traced_leg
+from ekiden.telemetry.spans import is_tracing
+from ekiden.transports.server.port import Stream
+from ekiden.wire.json import encode
+from ekiden.wire.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVELS, PROTOCOL_VERSION, RequestMeta
+from ekiden.wire.modern import Request
+
+__all__ = ["CancelledTask", "ToolWork"]
+
+_log = logging.getLogger("ekiden.tasks")
+
+
+class CancelledTask(msgspec.Struct, frozen=True):
+    """What a clean-up is told: whose work it cleans up, and what of it was done."""
+
+    task_id: str
+    tool: str
+    arguments: Mapping[str, Any]
+    steps: Mapping[str, list[Any]]
+    """The values of the steps that were done, by the name of their function, or by their `key=`."""
+    why: Why = "cancelled"
+    """Whether the task was cancelled, its time was over, or it was given up for it lost too many workers."""
+
+
+class ToolWork:
+    """Implements `ekiden.tasks.runner.Work`."""
+
+    def __init__(
+        self, tool: Tool, record: TaskRecord, state: Any, ending: Ending, layers: Sequence[Middleware] = ()
+    ) -> None:
+        self.title = f"Tool {tool.key!r}"
+        self.capabilities: Mapping[str, Any] = record.meta.get(CLIENT_CAPABILITIES, {})
+        self.tidies = tool.on_cancel is not None
+        self._tool = tool
+        self._record = record
+        self._state = state
+        self._ending = ending
+        self._layers = layers
+
+    async def run(self, leg: TaskLeg, say: Callable[[str], None]) -> Outcome | Suspended:
+        """Run the handler to the end of a leg, within its span and its middleware, where there are any."""
+        stream = _Status(say)
+        run = self._layered if self._layers else self._leg
+        if is_tracing():
+            return await traced_leg(self._record, lambda: run(leg, _request(self._record), stream))
+        return await run(leg, _request(self._record), stream)
+
+    async def _layered(self, leg: TaskLeg, request: Request, stream: "_Status") -> Outcome | Suspended:
+        inner = _Inner(lambda passed: self._leg(leg, passed, stream))
+        outcome = await around(self._layers, inner.run)(request, stream)
+        return inner.ended_with(outcome, self.title)
+
+    async def _leg(self, leg: TaskLeg, request: Request, stream: "_Status") -> Outcome | Suspended:
+        """The handler itself; what it raises is how the task ends."""
+        by_hand = ByHand.of(leg)
+        try:
+            if (waits := by_hand.waits(leg)) is not None:
+                return waits
+            ended = await self._ended(leg, request, stream, by_hand)
+            if isinstance(ended, InputRequired):
+                return by_hand.ends(leg, ended, self.capabilities)
+            return ended
+        except (Ended, asyncio.CancelledError):
+            raise
+        except NonDeterminismError as error:
+            _log.error("Task %s: %s", self._record.id, error)
+            return Failed(InternalError(f"NonDeterminismError: {error}"))
+        except ProtocolError as error:
+            return Failed(error)
+        except StoreRefused as error:
+            _log.error("Task %s: a step's value cannot be kept: %s", self._record.id, error)
+            return Failed(InternalError(f"A step has run, but its value cannot be kept: {error}"))
+        except ArgumentsInvalid as problem:
+            return Failed(InvalidParams(f"Invalid arguments for tool {self._tool.key!r}: {problem}"))
+        except Exception:
+            _log.exception("%s failed in task %s", self.title, self._record.id)
+            return Failed(InternalError("Internal error"))
+
+    async def _ended(
+        self, leg: TaskLeg, request: Request, stream: "_Status", by_hand: ByHand
+    ) -> Outcome | Suspended | InputRequired:
+        try:
+            value = await leg.run(self._call(leg, request, stream, by_hand))
+            return value if isinstance(value, Suspended | InputRequired) else self._ending.complete(value)
+        except (ArgumentsInvalid, StoreRefused):
+            raise
+        except BaseException as error:
+            return self._ending.failed(error)
+
+    def _call(self, leg: TaskLeg, request: Request, stream: "_Status", by_hand: ByHand) -> Any:
+        handler = self._tool.handler
+        bound = self._tool.parameters.bind(request.params["arguments"])
+        if handler.context is not None:
+            claims = _claims(self._record, by_hand)
+            context: Context[Any] = Context(
+                request, stream, self._state, leg, claims, by_hand.new, handler.function
+            )
+            bound[handler.context] = context
+        return handler.call(**bound)
+
+    async def tidy(self, entries: Mapping[str, Entry], why: Why) -> None:
+        """Run the author's clean-up. It may run again if its worker dies on the way."""
+        assert self._tool.on_cancel is not None
+        record = self._record
+        cancelled = CancelledTask(record.id, record.tool, record.arguments, _steps(entries), why)
+        await Handler(self._tool.on_cancel).call(cancelled)
+
+
+class _Inner:
+    """A leg as the innermost of its middleware sees it: something that has an outcome."""
+
+    def __init__(self, leg: Callable[[Request], Awaitable[Outcome | Suspended]]) -> None:
+        self._leg = leg
+        self._began = False
+        self._suspended: Suspended | None = None
+        self._cut: Ended | None = None
+
+    async def run(self, request: Request, stream: Stream) -> Outcome:
+        """The outcome of the leg: one that waits is interim, whatever it waits for."""
+        if self._began:
+            raise UsageError("a leg of a task runs once: `call_next` cannot be called again")
+        self._began = True
+        try:
+            ended = await self._leg(request)
+        except Ended as cut:
+            self._cut = cut
+            return cut.outcome
+        if not isinstance(ended, Suspended):
+            return ended
+        self._suspended = ended
+        return Interim({key: ask.request() for key, ask in ended.asks.items()}, None)
+
+    def ended_with(self, outcome: Outcome, title: str) -> Outcome | Suspended:
+        """How the leg ended, after all that middleware made of it. A cancelled task stays cancelled."""
+        if self._cut is not None:
+            raise self._cut
+        if isinstance(outcome, Complete | Failed):
+            return outcome
+        if self._suspended is None:
+            _log.error("A middleware says that %s waits, but its leg has ended", title)
+            return Failed(InternalError("Internal error"))
+        return self._suspended
+
+
+class _Status:
+    """Implements `ekiden.transports.server.port.Stream`: what a task tells becomes its status message."""
+
+    can_notify = True
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+
+    async def notify(self, method: str, params: dict[str, Any]) -> None:
+        """Nothing leaves a task."""
+        if method == "notifications/progress":
+            self._say(_progress_text(params))
+        elif LOG_LEVELS[params["level"]] >= LOG_LEVELS["info"]:
+            data = params["data"]
+            self._say(data if isinstance(data, str) else encode(data).decode())
+
+
+def _progress_text(params: Mapping[str, Any]) -> str:
+    done = f"{params['progress']:g}"
+    if "total" in params:
+        done += f"/{params['total']:g}"
+    return f"{params['message']} ({done})" if "message" in params else done
+
+
+def _request(record: TaskRecord) -> Request:
+    """The request that became the task. Its id is of no use any more, so it has the task's."""
+    fields = record.meta
+    meta = RequestMeta(
+        fields.get(PROTOCOL_VERSION, ""),
+        fields.get(CLIENT_CAPABILITIES, {}),
+        fields.get(CLIENT_INFO),
+        "info",
+        record.id,
+        fields,
+    )
+    params = {"name": record.tool, "arguments": record.arguments, "_meta": fields}
+    return Request(record.id, "tools/call", params, meta, record.tool, None, record.id)
+
+
+def _claims(record: TaskRecord, by_hand: ByHand) -> Claims:
+    return Claims(
+        issued=record.created,
+        expires=record.created,
+        started=record.started,
+        audience=record.audience,
+        method="tools/call",
+        target=record.tool,
+        arguments=b"",
+        principal=record.principal,
+        flow=record.flow,
+        round=1,
+        asked=by_hand.asked,
+        pauses=[],
+        journal={},
+        manual=by_hand.state,
+        answers=by_hand.answers,
+    )
+
+
+def _steps(entries: Mapping[str, Entry]) -> dict[str, list[Any]]:
+    done: dict[str, list[Any]] = {}
+    for key, entry in entries.items():
+        if entry.kind == "step":
+            name = key[2:].partition(f"-{entry.digest}")[0]
+            done.setdefault(name, []).append(entry.value)
+    return done

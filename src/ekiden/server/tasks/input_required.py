@@ -1,0 +1,120 @@
+"""The manual way in a task: a leg that ends with `InputRequired`, and the one that goes on from there.
+
+What a sealed token carries from round to round, the task's journal carries from leg to leg: the state
+that the author wrote, and the answers so far. The next leg begins when all questions are answered.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from ekiden.errors import InvalidParams, MissingCapability
+from ekiden.rounds.asks import ELICIT, LIST_ROOTS, SAMPLE, Ask, MalformedAnswer, declares, digest_of
+from ekiden.rounds.claims import Claims
+from ekiden.rounds.journal import Entry
+from ekiden.rounds.leg import Suspended, mixed_styles
+from ekiden.server.questions.input_required import (
+    InputRequired,
+    capabilities_for,
+    read_response,
+    spelled_requests,
+)
+from ekiden.tasks.leg import BY_HAND, TaskLeg
+from ekiden.wire.json import is_object
+from ekiden.wire.modern import Request
+
+__all__ = ["ByHand", "carried", "given_answers"]
+
+_SHORTEST_PAUSE: Final = 0.02
+_LONGEST_PAUSE: Final = 1.0
+"""Seconds before a handler that only wanted to be called again is called again; they double each time."""
+
+
+class ByHand(msgspec.Struct):
+    """What a handler of the manual way left behind, and has been answered."""
+
+    legs: int = 0
+    """How often it has ended a leg."""
+    state: str | None = None
+    asked: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    """The methods of its last questions, by its own keys."""
+    answers: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    """The answers before those."""
+    new: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    """The answers to its last questions."""
+
+    @classmethod
+    def of(cls, leg: TaskLeg) -> "ByHand":
+        """What the leg begins with."""
+        kept = leg.by_hand
+        found = cls() if kept is None else msgspec.convert(kept, cls)
+        found.new = {**found.new, **leg.answers_by_hand()}
+        return found
+
+    def waits(self, leg: TaskLeg) -> Suspended | None:
+        """The end of a leg that cannot begin: something is unanswered, or answered with no answer."""
+        if leg.by_hand is None:
+            return None
+        leg.fresh = True  # Each leg is news: there is no part that is run again.
+        again: dict[str, Ask] = {}
+        for key, request in leg.questions_by_hand().items():
+            ask = _ask(key, request)
+            if key in self.new:
+                try:
+                    ask.read(self.new[key])
+                except MalformedAnswer:
+                    again[key] = ask
+        if not again and not leg.open_by_hand():
+            return None
+        return leg.ask_again_by_hand(again)
+
+    def ends(self, leg: TaskLeg, manual: InputRequired, capabilities: Mapping[str, Any]) -> Suspended:
+        """The end of a leg whose handler asks by hand."""
+        if leg.style == "asks":
+            raise mixed_styles(leg.handler)
+        asks = {key: _ask(key, request) for key, request in spelled_requests(manual).items()}
+        for ask in asks.values():
+            if not declares(capabilities, ask.needs):
+                raise MissingCapability(ask.needs)
+        left = ByHand(
+            legs=self.legs + 1,
+            state=manual.request_state,
+            asked={key: ask.method for key, ask in asks.items()},
+            answers={**self.answers, **self.new},
+        )
+        pause = None if asks else min(_LONGEST_PAUSE, _SHORTEST_PAUSE * 2 ** min(self.legs, 10))
+        return leg.ask_by_hand(asks, msgspec.to_builtins(left), pause)
+
+
+def _ask(key: str, request: Mapping[str, Any]) -> Ask:
+    method: str = request["method"]
+    params: Mapping[str, Any] | None = request.get("params")
+
+    def read(raw: Any) -> Any:
+        try:
+            return read_response(key, raw, method)
+        except InvalidParams as problem:
+            raise MalformedAnswer(problem.message) from None
+
+    return Ask(method, params, capabilities_for(request), read, digest_of(method, params))
+
+
+def carried(request: Request, claims: Claims) -> dict[str, Entry]:
+    """What a handler of the manual way was answered before its call became a task, for the journal."""
+    responses: Any = request.params.get("inputResponses")
+    new: dict[str, Any] = {}
+    if is_object(responses):
+        new = {key: raw for key, raw in responses.items() if not claims.round or key in claims.asked}
+    is_manual = not claims.round or any(
+        kind in (ELICIT, SAMPLE, LIST_ROOTS) for kind in claims.asked.values()
+    )
+    if claims.manual is None and not claims.answers and not (is_manual and new):
+        return {}
+    kept = ByHand(state=claims.manual, asked=claims.asked, answers=claims.answers or {}, new=new)
+    return {BY_HAND: Entry("manual", "", msgspec.to_builtins(kept))}
+
+
+def given_answers(entry: Entry) -> Any:
+    """The answers in what was carried."""
+    return {**entry.value["answers"], **entry.value["new"]}

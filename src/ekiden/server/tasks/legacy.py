@@ -1,0 +1,242 @@
+"""Tasks for clients with a handshake: the experimental ones of 2025-11-25, and the draft's.
+
+The tasks are the same rows and the same handlers. What differs is who asks for a task (the client, with
+`task` in its call), how the result is fetched (`tasks/result`, which waits), and how a task asks: in
+2025-11-25 with requests on the stream of `tasks/result`, in the draft with `inputRequests` in its result,
+which `tasks/input_response` answers. A session of 2025-11-25 is told how the tasks that it made are doing,
+if it has a stream for that.
+"""
+
+import asyncio
+import math
+import secrets
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from ekiden.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError, StoreUnavailable
+from ekiden.rounds.asks import ELICIT
+from ekiden.rounds.claims import Claims
+from ekiden.rounds.outcome import Complete, Failed, Outcome
+from ekiden.rounds.pushing import CannotAsk
+from ekiden.server.handlers import Handler
+from ekiden.server.legacy.session import Session, SessionStream
+from ekiden.server.rounds.pushed import AskingStream
+from ekiden.server.subscriptions import Change
+from ekiden.tasks.record import Question, TaskRecord
+from ekiden.tasks.store import Place, Signal
+from ekiden.tasks.view import view
+from ekiden.transports.server.port import Stream
+from ekiden.wire import versions
+from ekiden.wire.json import decode, is_object
+from ekiden.wire.modern import Request
+from ekiden.wire.tasks import NOTIFICATION, RELATED, TaskView, legacy_task
+
+if TYPE_CHECKING:
+    from ekiden.server.tasks.tasks import Tasks
+
+__all__ = ["LegacyTasks", "wished_ttl"]
+
+_LOOK_SECONDS: Final = 1.0
+"""How often who waits looks by himself, in case a signal was lost."""
+_STOP_SECONDS: Final = 10.0
+"""How long a running handler may take to stop before its cancellation is answered all the same."""
+_PAGE: Final = 100
+"""Tasks in one answer to `tasks/list`."""
+
+
+class LegacyTasks:
+    """The same tasks, for those clients."""
+
+    def __init__(self, tasks: "Tasks") -> None:
+        self._tasks = tasks
+        self._store = tasks.store
+        self._asking: set[tuple[str, str]] = set()
+        """Questions that some `tasks/result` of this process is asking right now."""
+
+    async def begin(
+        self, request: Request, claims: Claims, handler: Handler, stream: Stream
+    ) -> Outcome | None:
+        """The task that a call becomes because its client wants one; None if it goes on as a call."""
+        if request.meta.protocol_version not in versions.WITH_TASKS:
+            return None
+        if request.params.get("task") is None:
+            if handler.task == "required":
+                raise MethodNotFound(f"Tool {request.name!r} must be called as a task")
+            return None
+        if handler.task == "never":
+            raise MethodNotFound(f"Tool {request.name!r} cannot be called as a task")
+        wished_ttl(
+            request, self._tasks.limits.ttl_seconds
+        )  # A wish that makes no sense is refused, whatever comes of the call.
+        if handler.task == "deferred" and request.meta.protocol_version == versions.DRAFT:
+            return None  # It may ask by rounds first; `ctx.background` makes it a task.
+        created = await self._tasks.create(request, claims, {})
+        if (
+            isinstance(stream, SessionStream)
+            and stream.session.kept
+            and versions.LEGACY[0] == stream.session.version
+        ):
+            self._tell(stream.session, created.task)
+        return created
+
+    def _tell(self, session: Session, created: TaskView) -> None:
+        """Tell a session of its task (`notifications/tasks/status`), wherever that is run."""
+        task_id, told = created.task_id, legacy_task(created)
+
+        async def news() -> dict[str, Any] | None:
+            nonlocal told
+            try:
+                record = await self._store.load(task_id)
+            except StoreUnavailable:
+                return None  # The client looks by itself.
+            if record is None or record.final:
+                session.unfollow(task_id)
+            before, told = told, told if record is None else legacy_task(view(record))
+            return None if told == before else told
+
+        session.follow(task_id, news, lambda: self._tasks.unhear(task_id, session))
+        self._tasks.hear(task_id, session)
+        session.offer(Change(NOTIFICATION, task_id))  # It may have changed before somebody heard it.
+
+    # The methods
+
+    async def get(self, record: TaskRecord) -> Outcome:
+        """`tasks/get`."""
+        return Complete(legacy_task(view(record)))
+
+    async def cancel(self, record: TaskRecord) -> Outcome:
+        """`tasks/cancel`: answered when the task has stopped, with what became of it."""
+        if record.final:
+            raise InvalidParams(f"Cannot cancel a task that is {record.status}")
+        await self._tasks.cancel_record(record)
+        try:
+            async with asyncio.timeout(_STOP_SECONDS), self._changes(record.id) as changed:
+                while not record.final:
+                    await changed()
+                    record = await self._known(record.id)
+        except TimeoutError:
+            pass
+        return Complete(legacy_task(view(record)))
+
+    async def list(self, principal: str, cursor: Any) -> Outcome:
+        """`tasks/list`: those of a principal, page by page. The cursor is the last one of a page."""
+        after: Place | None = None
+        if cursor is not None:
+            last = await self._tasks.visible(cursor, principal) if type(cursor) is str else None
+            if last is None:
+                raise InvalidParams("Invalid params: unknown `cursor`; start again without one")
+            after = last.record.created, last.record.id
+        mine = await self._store.listing(
+            audience=self._tasks.audience, principal=principal, after=after, limit=_PAGE + 1
+        )
+        page: dict[str, Any] = {"tasks": [legacy_task(view(record)) for record in mine[:_PAGE]]}
+        if len(mine) > _PAGE:
+            page["nextCursor"] = mine[_PAGE - 1].id
+        return Complete(page)
+
+    async def answer(self, record: TaskRecord, responses: Mapping[str, Any]) -> Outcome:
+        """`tasks/input_response`, of the draft."""
+        await self._tasks.answer_record(record, responses)
+        return Complete({"_meta": _related(record.id)})
+
+    async def result(self, record: TaskRecord, request: Request, stream: Stream) -> Outcome:
+        """`tasks/result`: waits for the end, and asks on the way."""
+        pushes = request.meta.protocol_version != versions.DRAFT
+        asking: dict[str, asyncio.Task[None]] = {}
+        try:
+            async with self._changes(record.id) as changed:
+                while not record.final:
+                    if pushes:
+                        self._ask_new(record, stream, asking)
+                    elif questions := record.open_questions():
+                        asked = {key: question.request for key, question in questions.items()}
+                        return Complete({"inputRequests": asked, "_meta": _related(record.id)})
+                    await changed()
+                    record = await self._known(record.id)
+        finally:
+            for task in asking.values():
+                task.cancel()
+        return _final(record)
+
+    # Asking
+
+    def _ask_new(self, record: TaskRecord, stream: Stream, asking: dict[str, asyncio.Task[None]]) -> None:
+        for key, question in record.open_questions().items():
+            if key not in asking and (record.id, key) not in self._asking:
+                asking[key] = asyncio.create_task(self._ask(record, key, question, stream))
+
+    async def _ask(self, record: TaskRecord, key: str, question: Question, stream: Stream) -> None:
+        asker: AskingStream = stream  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]  sessions give no other
+        request = question.request
+        params: dict[str, Any] = {**(request.get("params") or {}), "_meta": _related(record.id)}
+        self._asking.add((record.id, key))
+        try:
+            answer = await asker.ask(request["method"], params, secrets.token_urlsafe(16))
+        except CannotAsk as problem:
+            if request["method"] != ELICIT:
+                await self._store.cancel(
+                    record.id, now=self._tasks.now(), tidy=True, message=f"Cancelled: {problem}"
+                )
+                return
+            answer = {"action": "cancel"}
+        finally:
+            self._asking.discard((record.id, key))
+        await self._tasks.answer_record(record, {key: answer})
+
+    # Waiting
+
+    async def _known(self, task_id: str) -> TaskRecord:
+        record = await self._store.load(task_id)
+        if record is None:
+            raise InvalidParams("Unknown task")
+        return record
+
+    @asynccontextmanager
+    async def _changes(self, task_id: str) -> AsyncGenerator[Any, None]:
+        """A function that waits for the next change of a task."""
+        event = asyncio.Event()
+
+        def hear(signal: Signal) -> None:
+            if signal.task_id == task_id:
+                event.set()
+
+        async def changed() -> None:
+            try:
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await event.wait()
+            except TimeoutError:
+                pass
+            event.clear()
+
+        end = self._store.watch(hear)
+        try:
+            event.set()  # What changed before is looked at, too.
+            yield changed
+        finally:
+            end()
+
+
+def wished_ttl(request: Request, most: float | None) -> float | None:
+    """The seconds that a client wants its task to be kept for, and no more than the server would."""
+    wish = request.params.get("task")
+    ttl: Any = wish.get("ttl") if is_object(wish) else ""
+    if ttl is None:
+        return None
+    if type(ttl) not in (int, float) or not 0 < ttl < math.inf:
+        raise InvalidParams("Invalid params: `task` is an object whose `ttl` is a positive number")
+    return float(ttl / 1000 if most is None else min(ttl / 1000, most))
+
+
+def _related(task_id: str) -> dict[str, Any]:
+    return {RELATED: {"taskId": task_id}}
+
+
+def _final(record: TaskRecord) -> Outcome:
+    if record.result is not None:
+        result: dict[str, Any] = decode(record.result)
+        return Complete({**result, "_meta": {**(result.get("_meta") or {}), **_related(record.id)}})
+    if record.error is not None:
+        error: dict[str, Any] = decode(record.error)
+        return Failed(ProtocolError(error["message"], code=error["code"], data=error.get("data")))
+    return Failed(InternalError("The task was cancelled"))

@@ -1,0 +1,331 @@
+"""One SQLite file, shared by several processes: how it is read and written.
+
+Whoever writes waits for the disk; so what many want to write at the same time is committed together
+(group commit). In WAL mode with `synchronous=FULL` what was committed survives a power cut; with `NORMAL`
+it survives a killed process, but the last moments before a power cut may be lost. Reads take no lock
+and do not wait for writers: a short one is made where it is asked for, a long one in a thread.
+"""
+
+import asyncio
+import contextlib
+import logging
+import sqlite3
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from ekiden.errors import StoreUnavailable, UsageError
+from ekiden.stores.sqlite.one_thread import OneThread
+from ekiden.stores.sqlite.opening import (
+    Identity,
+    Synchronous,
+    is_open_to_others,
+    is_there,
+    make_private,
+    open_reader,
+    open_writer,
+    remove_leftovers,
+    which,
+)
+
+__all__ = ["SQLiteFile", "Synchronous"]
+
+T = TypeVar("T")
+
+_log = logging.getLogger("ekiden.stores")
+
+_MOST_TOGETHER: Final = 256
+"""Writes that are committed together at most."""
+
+_TOLD_SECONDS: Final = 0.005
+"""How long the next commit waits at most for those whose writes were in the last one: as one takes itself."""
+
+_MOST_WAITING: Final = 256 * 1024 * 1024
+"""Bytes that wait to be written at most: who comes then is refused, and may try again."""
+
+_ITS_OWN: Final = (
+    sqlite3.DataError,
+    sqlite3.IntegrityError,
+    sqlite3.InterfaceError,
+    sqlite3.NotSupportedError,
+    sqlite3.ProgrammingError,
+)
+"""What is wrong with a write and not with the file: it would fail again, and others need not fail with it."""
+
+
+class _Write:
+    __slots__ = ("error", "future", "loop", "result", "size", "work")
+
+    def __init__(
+        self, work: Callable[[sqlite3.Connection], Any], loop: asyncio.AbstractEventLoop, size: int
+    ) -> None:
+        self.work = work
+        self.loop = loop
+        self.size = size
+        self.future: asyncio.Future[Any] = loop.create_future()
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def settle(self) -> None:
+        if self.future.done():
+            return  # Whoever wanted it has gone; it is written all the same.
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.result)
+
+
+class _Connections:
+    """What a file holds open; it outlives the file's owner for as long as it takes to close it."""
+
+    def __init__(self) -> None:
+        self.writer: sqlite3.Connection | None = None
+        self.reader: sqlite3.Connection | None = None
+        """For short reads, in whichever thread wants them."""
+        self.scanner: sqlite3.Connection | None = None
+        """For long reads."""
+        self.identity: Identity = {}
+        self.writing = threading.RLock()
+        self.reading = threading.Lock()
+        self.scanning = threading.Lock()
+        """Held by whoever uses a connection: one that is closed in another thread meanwhile is a crash."""
+
+    def close(self) -> None:
+        # The last connection to be closed tidies the file up: not the one that an event loop waits for.
+        with self.writing:
+            with self.reading:
+                reader, self.reader = self.reader, None
+                if reader is not None:
+                    reader.close()
+            with self.scanning:
+                scanner, self.scanner = self.scanner, None
+                if scanner is not None:
+                    scanner.close()
+            writer, self.writer = self.writer, None
+            if writer is not None:
+                writer.close()
+
+
+class SQLiteFile:
+    """The file, with one thread that writes and one for long reads."""
+
+    def __init__(self, path: str | Path, *, busy_seconds: float, synchronous: Synchronous) -> None:
+        self.path = str(path)
+        self._busy_seconds = busy_seconds
+        self._synchronous: Synchronous = synchronous
+        self._writes = OneThread("ekiden-sqlite")
+        self._scans = OneThread("ekiden-sqlite-scan")
+        self._queue: deque[_Write] = deque()
+        self._waiting = 0
+        self._lock = threading.Lock()
+        self._draining = False
+        self._was_open = False
+        self._open = _Connections()
+        weakref.finalize(self, self._open.close)  # Who forgets its store leaves no connection behind.
+
+    @property
+    def _in_memory(self) -> bool:
+        return self.path == ":memory:"
+
+    # Writing
+
+    async def write(self, work: Callable[[sqlite3.Connection], T], *, size: int = 0) -> T:
+        """Run `work` in a transaction that no other process interleaves with; durable when this returns.
+
+        It may be run twice, and then the second run counts. `size`: the bytes that it holds while it waits.
+        """
+        write = _Write(work, asyncio.get_running_loop(), size)
+        with self._lock:
+            if self._waiting > _MOST_WAITING:
+                raise StoreUnavailable(
+                    f"too much waits to be written to the store {self.path}; try again later"
+                )
+            self._waiting += size
+            self._queue.append(write)
+            if not self._draining:
+                self._draining = True
+                self._writes.submit(self._drain)
+        # A caller that is cancelled leaves no transaction half way: the thread knows nothing of it.
+        result: T = await write.future
+        return result
+
+    def _drain(self) -> None:
+        while True:
+            with self._lock:
+                if not self._queue:
+                    self._draining = False
+                    return
+                count = min(len(self._queue), _MOST_TOGETHER)
+                batch = [self._queue.popleft() for _ in range(count)]
+                self._waiting -= sum(write.size for write in batch)
+            with self._open.writing:
+                self._commit(batch)
+            _tell(batch)
+
+    def _commit(self, batch: list[_Write]) -> None:
+        try:
+            connection = self._writer()
+            if not _together(connection, batch, apart=False):
+                _together(connection, batch, apart=True)
+        except sqlite3.Error as error:
+            problem = StoreUnavailable(f"the store {self.path} cannot be written: {error}")
+            problem.__cause__ = error
+            for write in batch:
+                write.error = problem
+        except BaseException as error:
+            for write in batch:
+                write.error = error
+
+    # Reading
+
+    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Look at something small that is committed."""
+        if self._in_memory:
+            return await self.write(work)  # There is no file that a second connection could read.
+        if self._open.writer is None:
+            await self.open()
+        try:
+            with self._open.reading:
+                reader = self._open.reader
+                if reader is None:
+                    reader = self._open.reader = open_reader(self.path, self._busy_seconds)
+                return work(reader)
+        except sqlite3.Error as error:
+            raise self._unreadable(error) from error
+
+    async def scan(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Look at what is committed, in a thread, because that may take a while."""
+        if self._in_memory:
+            return await self.write(work)
+        if self._open.writer is None:
+            await self.open()
+        return await asyncio.wrap_future(self._scans.submit(self._scan, work))
+
+    def _scan(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        self._check()
+        try:
+            with self._open.scanning:
+                scanner = self._open.scanner
+                if scanner is None:
+                    scanner = self._open.scanner = open_reader(self.path, self._busy_seconds)
+                return work(scanner)
+        except sqlite3.Error as error:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: sqlite3.Error) -> StoreUnavailable:
+        return StoreUnavailable(f"the store {self.path} cannot be read: {error}")
+
+    # Opening and closing
+
+    async def open(self) -> None:
+        """Make the file, and bring its schema up to date."""
+        await self.write(_nothing)
+
+    def _writer(self) -> sqlite3.Connection:
+        self._check()
+        return self._open.writer or self._open_writer()
+
+    def _open_writer(self) -> sqlite3.Connection:
+        if not self._in_memory:
+            make_private(self.path)
+            if not self._was_open and is_open_to_others(self.path):
+                _log.warning(
+                    "Other users may read or change %s, where arguments and results lie in the clear."
+                    " `chmod 600` it if they should not",
+                    self.path,
+                )
+        try:
+            before = which(self.path)
+            writer = open_writer(self.path, self._busy_seconds, self._synchronous)
+        except UsageError as error:
+            if self._was_open and isinstance(error.__cause__, sqlite3.Error):
+                raise StoreUnavailable(str(error)) from error
+            raise
+        # If it was replaced while it was opened, the next write notices that.
+        self._open.identity = {**which(self.path), self.path: before[self.path]}
+        self._open.writer, self._was_open = writer, True
+        return writer
+
+    def _check(self) -> None:
+        """`StoreUnavailable` if the open file is not at its path any more; the next write opens what is."""
+        opened, identity = self._open, self._open.identity
+        if opened.writer is None or self._in_memory or is_there(self.path, identity):
+            return
+        with opened.writing:
+            if opened.identity is not identity:
+                return  # Somebody else has noticed it before, or it was just opened.
+            opened.close()
+            opened.identity = {}
+            remove_leftovers(self.path, identity)
+        problem = f"{self.path} was deleted or replaced while it was in use"
+        _log.critical(
+            "%s. What was kept in it is lost to this process, which goes on with what is there", problem
+        )
+        raise StoreUnavailable(f"the store {problem}; try again")
+
+    async def close(self) -> None:
+        """Close the file. Whoever uses it again opens it again."""
+        # In the thread that writes: after what is being written, and before whatever comes later.
+        await asyncio.wrap_future(self._writes.submit(self._open.close))
+        self._writes.rest()
+        self._scans.rest()
+
+
+def _together(connection: sqlite3.Connection, batch: list[_Write], *, apart: bool) -> bool:
+    """Commit writes together; False if one failed half way. With `apart` that one fails alone, at a cost."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for write in batch:
+            if not _attempt(connection, write, apart=apart):
+                connection.execute("ROLLBACK")
+                return False
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return True
+
+
+def _attempt(connection: sqlite3.Connection, write: _Write, *, apart: bool) -> bool:
+    """Run one write; False if it failed when it had changed something, which is still there."""
+    if apart:
+        connection.execute("SAVEPOINT one")
+    write.result = write.error = None
+    before = connection.total_changes
+    try:
+        write.result = write.work(connection)
+    except BaseException as error:
+        if isinstance(error, sqlite3.Error) and not isinstance(error, _ITS_OWN):
+            raise
+        write.error = error
+        if connection.total_changes != before:
+            if not apart:
+                return False
+            connection.execute("ROLLBACK TO one")
+    if apart:
+        connection.execute("RELEASE one")
+    return True
+
+
+def _tell(batch: list[_Write]) -> None:
+    """Tell who waits for these writes, and let them go on: what they write next is committed together."""
+    for loop in {write.loop for write in batch}:
+        told, theirs = threading.Event(), [write for write in batch if write.loop is loop]
+        with contextlib.suppress(RuntimeError):  # The loop was closed meanwhile.
+            loop.call_soon_threadsafe(_settle, theirs, told)
+            if len(theirs) > 1:
+                told.wait(_TOLD_SECONDS)
+
+
+def _settle(batch: list[_Write], told: threading.Event) -> None:
+    for write in batch:
+        write.settle()
+    batch[0].loop.call_soon(told.set)  # After all of them have run on from here.
+
+
+def _nothing(connection: sqlite3.Connection) -> None:
+    return None

@@ -1,0 +1,223 @@
+"""A store in one SQLite file: for several processes of one machine, and for after a crash.
+
+Here is the ledger of rounds; tasks are in `sqlite_tasks`, the file itself in `sqlite_file`.
+"""
+
+import sqlite3
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ekiden.rounds.journal import Entry
+from ekiden.rounds.ledger import (
+    ABANDONED_SECONDS,
+    RELEASED,
+    Busy,
+    Claim,
+    Claimed,
+    Known,
+    RoundRow,
+    Take,
+    decide_claim,
+    decide_look,
+    decode_entry,
+    encode_entry,
+)
+from ekiden.stores.keys_of_entries import key_from_bytes, key_to_bytes
+from ekiden.stores.sqlite.file import SQLiteFile, Synchronous
+from ekiden.stores.sqlite.tasks import SQLiteTasks
+
+__all__ = ["SQLiteStore"]
+
+T = TypeVar("T")
+
+
+class SQLiteStore:
+    """Implements `ekiden.rounds.ledger.Ledger`; `tasks` implements `ekiden.tasks.store.TaskStore`.
+
+    `synchronous="NORMAL"` does not wait for the disk: faster, and the last moments before a power cut may be
+    lost. A killed process loses nothing either way.
+    """
+
+    shared = True
+    waits = True
+
+    def __init__(
+        self, path: str | Path, *, busy_seconds: float = 10.0, synchronous: Synchronous = "FULL"
+    ) -> None:
+        self._file = SQLiteFile(path, busy_seconds=busy_seconds, synchronous=synchronous)
+        self.tasks = SQLiteTasks(self._file)
+
+    async def _run(self, work: Callable[..., T], *arguments: Any, size: int = 0) -> T:
+        return await self._file.write(lambda connection: work(connection, *arguments), size=size)
+
+    def is_new(self, round_id: str) -> bool:
+        """Not without looking into the file."""
+        return False
+
+    async def look(self, round_id: str, history: str, *, now: float) -> Known | None:
+        """How a round ended, that it has not ended, or that it belongs to another history."""
+        return decide_look(await self._file.read(lambda reader: _row(reader, round_id)), history, now)
+
+    async def claim(
+        self,
+        round_id: str,
+        history: str,
+        *,
+        now: float,
+        lease: float,
+        expires: float,
+        instead_of: Busy | None = None,
+    ) -> Claim:
+        """Try to own a round."""
+        # Whoever waits for another owner only reads: the one thread that writes is for those who have
+        # something to write. If the owner is overdue, that is not enough: a file can be locked for writing
+        # and read all the same, and then the owner has no way to renew.
+        row = await self._file.read(lambda reader: _row(reader, round_id))
+        decided = decide_claim(row, history, now, instead_of)
+        is_overdue = isinstance(decided, Busy) and decided.leased_until <= now
+        if not isinstance(decided, Take) and not is_overdue:
+            return decided
+        return await self._run(_claim, round_id, history, now, lease, expires, instead_of)
+
+    async def renew(self, round_id: str, fence: int, *, now: float, lease: float, expires: float) -> bool:
+        """Keep a claim for longer."""
+        return await self._run(
+            _update, "leased_until = ?, expires = ?", (now + lease, expires), round_id, fence
+        )
+
+    async def commit(self, round_id: str, fence: int, entries: Mapping[str, Entry]) -> bool:
+        """Remember entries."""
+        rows = [(round_id, key_to_bytes(key), encode_entry(entry)) for key, entry in entries.items()]
+        return await self._run(_commit, round_id, fence, rows, size=sum(len(row[2]) for row in rows))
+
+    async def finish(self, round_id: str, fence: int, outcome: bytes) -> bool:
+        """Record how the round ended."""
+        return await self._run(_finish, round_id, fence, outcome, size=len(outcome))
+
+    async def release(self, round_id: str, fence: int) -> None:
+        """Give a claim back."""
+        await self._run(_update, "leased_until = ?", (RELEASED,), round_id, fence)
+
+    async def put_journal(self, journal_id: str, data: bytes, *, expires: float) -> None:
+        """Keep a journal."""
+        await self._run(_put_journal, journal_id, data, expires, size=len(data))
+
+    async def get_journal(self, journal_id: str) -> bytes | None:
+        """A journal that was kept."""
+        return await self._file.read(lambda reader: _get_journal(reader, journal_id))
+
+    async def purge(self, *, now: float) -> None:
+        """Forget what has expired."""
+        await self._run(_purge, now)
+
+    async def migrate(self) -> None:
+        """Make the tables, or bring them up to date. Opening the file does the same."""
+        await self._file.open()
+
+    async def close(self) -> None:
+        """Close the file."""
+        self.tasks.close()
+        await self._file.close()
+
+
+def _row(connection: sqlite3.Connection, round_id: str) -> RoundRow | None:
+    row = connection.execute(
+        "SELECT history, fence, leased_until, expires, outcome,"
+        " EXISTS (SELECT 1 FROM round_steps WHERE round_id = rounds.id) FROM rounds WHERE id = ?",
+        (round_id,),
+    ).fetchone()
+    if row is None:
+        return None
+    history, fence, leased_until, expires, outcome, has_entries = row
+    return RoundRow(history, fence, leased_until, expires, outcome, bool(has_entries))
+
+
+def _claim(
+    connection: sqlite3.Connection,
+    round_id: str,
+    history: str,
+    now: float,
+    lease: float,
+    expires: float,
+    instead_of: Busy | None,
+) -> Claim:
+    decided = decide_claim(_row(connection, round_id), history, now, instead_of)
+    if not isinstance(decided, Take):
+        return decided
+    if decided.is_fresh:
+        connection.execute("DELETE FROM round_steps WHERE round_id = ?", (round_id,))
+        connection.execute(
+            "INSERT OR REPLACE INTO rounds (id, history, fence, leased_until, expires)"
+            " VALUES (?, ?, ?, ?, ?)",
+            (round_id, history, decided.fence, now + lease, expires),
+        )
+        return Claimed(decided.fence, {})
+    connection.execute(
+        "UPDATE rounds SET history = ?, fence = ?, leased_until = ? WHERE id = ?",
+        (history, decided.fence, now + lease, round_id),
+    )
+    kept = connection.execute(
+        "SELECT key, entry FROM round_steps WHERE round_id = ? ORDER BY number", (round_id,)
+    )
+    return Claimed(decided.fence, {key_from_bytes(key): decode_entry(entry) for key, entry in kept})
+
+
+_IS_OWNED = f"id = ? AND fence = ? AND outcome IS NULL AND leased_until <> {RELEASED}"
+
+
+def _update(
+    connection: sqlite3.Connection, change: str, values: tuple[float, ...], round_id: str, fence: int
+) -> bool:
+    # `change` is one of this module's own literals, never input.
+    changed = connection.execute(
+        f"UPDATE rounds SET {change} WHERE {_IS_OWNED}",  # noqa: S608
+        (*values, round_id, fence),
+    )
+    return changed.rowcount == 1
+
+
+def _finish(connection: sqlite3.Connection, round_id: str, fence: int, outcome: bytes) -> bool:
+    changed = connection.execute(
+        f"UPDATE rounds SET outcome = ? WHERE {_IS_OWNED}",  # noqa: S608
+        (outcome, round_id, fence),
+    )
+    if changed.rowcount == 1:
+        return True
+    done = connection.execute(
+        "SELECT 1 FROM rounds WHERE id = ? AND fence = ? AND outcome = ?", (round_id, fence, outcome)
+    )
+    return done.fetchone() is not None
+
+
+def _commit(
+    connection: sqlite3.Connection, round_id: str, fence: int, rows: list[tuple[str, bytes, bytes]]
+) -> bool:
+    owned = connection.execute(f"SELECT 1 FROM rounds WHERE {_IS_OWNED}", (round_id, fence))  # noqa: S608
+    if owned.fetchone() is None:
+        return False
+    # What is replaced gets a new number, and so moves to the end.
+    connection.executemany("INSERT OR REPLACE INTO round_steps (round_id, key, entry) VALUES (?, ?, ?)", rows)
+    return True
+
+
+def _put_journal(connection: sqlite3.Connection, journal_id: str, data: bytes, expires: float) -> None:
+    connection.execute("INSERT OR REPLACE INTO journals VALUES (?, ?, ?)", (journal_id, data, expires))
+
+
+def _get_journal(connection: sqlite3.Connection, journal_id: str) -> bytes | None:
+    row = connection.execute("SELECT data FROM journals WHERE id = ?", (journal_id,)).fetchone()
+    return None if row is None else row[0]
+
+
+_FORGETTABLE = "expires < ? AND (outcome IS NOT NULL OR leased_until < ?)"
+
+
+def _purge(connection: sqlite3.Connection, now: float) -> None:
+    times = (now, now - ABANDONED_SECONDS)
+    connection.execute(
+        f"DELETE FROM round_steps WHERE round_id IN (SELECT id FROM rounds WHERE {_FORGETTABLE})",  # noqa: S608
+        times,
+    )
+    connection.execute(f"DELETE FROM rounds WHERE {_FORGETTABLE}", times)  # noqa: S608
+    connection.execute("DELETE FROM journals WHERE expires < ?", (now,))

@@ -1,0 +1,322 @@
+"""Tasks in one SQLite file: rows with what is searched for in columns of its own, journals beside them.
+
+What may take long is read in a thread: journals, lists, the search for what is due, and rows that are large.
+"""
+
+import asyncio
+import functools
+import sqlite3
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from ekiden.rounds.journal import Entry
+from ekiden.stores.sqlite import statements as sql
+from ekiden.stores.sqlite.due import FairSearch
+from ekiden.stores.sqlite.file import SQLiteFile
+from ekiden.stores.sqlite.wake import WakeSocket
+from ekiden.stores.watchers import Watchers
+from ekiden.tasks import moves
+from ekiden.tasks.moves import LostClaim
+from ekiden.tasks.record import TaskRecord, decode_record, encode_record
+from ekiden.tasks.states import IllegalMove, State
+from ekiden.tasks.store import Due, Glance, Held, Place, Signal, TaskStore, Watcher, is_quiet
+
+__all__ = ["SQLiteTasks"]
+
+T = TypeVar("T")
+
+_SMALL: Final = 64 * 1024
+"""Bytes of a record that is read and decoded where it is asked for: that takes a tenth of a millisecond."""
+
+_REMEMBERED: Final = 512
+_REMEMBERED_BYTES: Final = 4 * 1024
+"""Rows that are kept as they were decoded for the next look, and how large each may be: 2 MiB in all."""
+
+_FORGET_SECONDS: Final = 0.02
+"""How long tasks are removed in one transaction: others wait for it."""
+_FORGET_ROWS: Final = 500
+
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(Entry).decode
+
+
+class SQLiteTasks(TaskStore):
+    """Implements the port on a file."""
+
+    def __init__(self, file: SQLiteFile) -> None:
+        self._file = file
+        self._watchers = Watchers()
+        self._wake = WakeSocket(file.path)
+        self._search = FairSearch()
+
+    def _tell(self, record: TaskRecord) -> None:
+        signal = Signal(record.id, record.due)
+        self._watchers.tell(signal)
+        self._wake.tell(signal)
+
+    # Writing
+
+    async def insert(self, record: TaskRecord, entries: Mapping[str, Entry]) -> TaskRecord:
+        """Keep a new task."""
+        journal = _packed(record.id, entries)
+        row = (
+            record.id,
+            record.flow,
+            record.audience,
+            record.tool,
+            record.principal,
+            record.state,
+            record.fence,
+            record.losses,
+            record.due,
+            record.expires,
+            record.created,
+            encode_record(record),
+        )
+
+        def work(connection: sqlite3.Connection) -> TaskRecord:
+            if connection.execute(sql.INSERT, row).rowcount == 0:
+                return _record(connection.execute(sql.BY_FLOW, (record.flow,)).fetchone())
+            _add(connection, journal)
+            return record
+
+        kept = await self._file.write(work, size=len(row[-1]) + _size(journal))
+        if kept is record:
+            self._tell(record)
+        return kept
+
+    async def change(
+        self,
+        task_id: str,
+        make: Callable[[TaskRecord], T],
+        entries: Mapping[str, Entry] | None = None,
+        known: TaskRecord | None = None,
+    ) -> tuple[TaskRecord, T] | None:
+        """Change a row by a function."""
+        journal = _packed(task_id, entries or {})
+
+        def work(connection: sqlite3.Connection) -> tuple[TaskRecord, T, bool] | None:
+            row = connection.execute(sql.BY_ID, (task_id,)).fetchone()
+            if row is None:
+                return None
+            record = _record(row)
+            updated, expires = record.updated, record.expires
+            made = make(record)
+            connection.execute(sql.CHANGE, (*_columns(record), encode_record(record), task_id))
+            if record.expires != expires:
+                connection.execute(sql.CHANGE_EXPIRY, (record.expires, task_id))
+            _add(connection, journal)
+            return record, made, is_quiet(record, updated)
+
+        changed = await self._file.write(work, size=_size(journal))
+        if changed is None:
+            return None
+        record, made, quiet = changed
+        if not quiet:
+            self._tell(record)
+        return record, made
+
+    async def claim(self, task_id: str, *, now: float, lease: float) -> Held | None:
+        """Try to claim a task."""
+        claimed = await self.claim_all((task_id,), now=now, lease=lease)
+        return claimed[0] if claimed else None
+
+    async def claim_all(self, task_ids: Sequence[str], *, now: float, lease: float) -> list[Held]:
+        """Try to claim several, in one transaction that reads their journals too."""
+
+        def work(connection: sqlite3.Connection) -> list[tuple[Held, bool]]:
+            tries = (_claim(connection, task_id, now, lease) for task_id in task_ids)
+            return [claimed for claimed in tries if claimed is not None]
+
+        claimed = await self._file.write(work)
+        for held, quiet in claimed:
+            if not quiet:
+                self._tell(held.record)
+        return [held for held, _ in claimed]
+
+    async def append(self, task_id: str, fence: int, entries: Mapping[str, Entry]) -> State | None:
+        """Add to a journal."""
+        journal = _packed(task_id, entries)
+
+        def work(connection: sqlite3.Connection) -> State | None:
+            row = connection.execute(sql.HELD, (task_id, fence)).fetchone()
+            if row is None:
+                return None
+            if row[1]:
+                connection.execute(sql.PROGRESS, (task_id,))
+            _add(connection, journal)
+            state: State = row[0]
+            return state
+
+        return await self._file.write(work, size=_size(journal))
+
+    async def extend(self, held: Mapping[str, int], *, until: float) -> set[str]:
+        """Extend leases."""
+
+        def work(connection: sqlite3.Connection) -> set[str]:
+            return {
+                task_id
+                for task_id, fence in held.items()
+                if connection.execute(sql.EXTEND, (until, task_id, fence)).rowcount
+            }
+
+        return await self._file.write(work)
+
+    async def forget(self, *, before: float) -> int:
+        """Remove old tasks, some at a time, until none is left; others write in between."""
+        forgotten = 0
+        while old := await self._ids(sql.OLD, before, _FORGET_ROWS):
+            forgotten += await self._file.write(functools.partial(_forget, old))
+            await asyncio.sleep(_FORGET_SECONDS)  # Other processes want to write, too.
+        return forgotten
+
+    # Reading
+
+    async def load(self, task_id: str) -> TaskRecord | None:
+        """A row."""
+        row = await self._row(task_id)
+        return None if row is None else _record(row)
+
+    async def glance(self, task_id: str) -> Glance | None:
+        """A row for the eye: clients look often, and mostly nothing has changed."""
+        row = await self._row(task_id)
+        if row is None:
+            return None
+        return _glance(row) if len(row[0]) <= _REMEMBERED_BYTES else Glance(_record(row))
+
+    async def _row(self, task_id: str) -> Any:
+        row = await self._file.read(
+            lambda connection: connection.execute(sql.SMALL_BY_ID, (_SMALL, task_id)).fetchone()
+        )
+        if row is None or row[0] is not None:
+            return row
+        return await self._file.scan(lambda connection: connection.execute(sql.BY_ID, (task_id,)).fetchone())
+
+    async def entries(self, task_id: str) -> dict[str, Entry]:
+        """A journal."""
+        return await self._file.scan(lambda connection: _entries(connection, task_id))
+
+    async def due(self, audience: str, tools: Collection[str], *, now: float, limit: int) -> list[Due]:
+        """Tasks that may be claimed."""
+        return await self._file.scan(
+            lambda connection: self._search.due(connection, audience, tools, now=now, limit=limit)
+        )
+
+    async def next_due(self, audience: str, tools: Collection[str]) -> float | None:
+        """When the next may be."""
+
+        def work(connection: sqlite3.Connection) -> float | None:
+            rows = (connection.execute(sql.NEXT_DUE, (audience, tool)).fetchone() for tool in tools)
+            return min((row[0] for row in rows if row is not None), default=None)
+
+        return await self._file.scan(work)
+
+    async def overdue(self, *, now: float, limit: int) -> list[str]:
+        """Tasks whose time is over."""
+        return await self._ids(sql.OVERDUE, now, limit)
+
+    async def listing(
+        self,
+        *,
+        audience: str | None = None,
+        principal: str | None = None,
+        state: State | None = None,
+        after: Place | None = None,
+        limit: int = 100,
+    ) -> Sequence[TaskRecord]:
+        """Tasks, the newest first."""
+        query, values = sql.newest(audience, principal, state, after, limit)
+        return await self._file.scan(
+            lambda connection: [_record(row) for row in connection.execute(query, values)]
+        )
+
+    async def _ids(self, query: str, *values: Any) -> list[str]:
+        return await self._file.scan(lambda connection: [row[0] for row in connection.execute(query, values)])
+
+    # Watching
+
+    def watch(self, watcher: Watcher, *, works: bool = False) -> Callable[[], None]:
+        """Be told of changes, those of other processes too."""
+        remove = self._watchers.add(watcher)
+        self._wake.listen(self._watchers.tell)
+
+        def end() -> None:
+            remove()
+            if not self._watchers:
+                self._wake.deafen()
+
+        return end
+
+    def close(self) -> None:
+        """Give the sockets back."""
+        self._wake.close()
+
+
+def _columns(record: TaskRecord) -> tuple[State, int, int, float | None]:
+    return record.state, record.fence, record.losses, record.due
+
+
+def _record(row: Any) -> TaskRecord:
+    """A row as a record: what has a column of its own may be newer there."""
+    record = decode_record(row[0])
+    record.state, record.fence, record.losses, record.due = row[1:5]
+    return record
+
+
+@functools.lru_cache(_REMEMBERED)
+def _glance(row: tuple[Any, ...]) -> Glance:
+    return Glance(_record(row))
+
+
+def _load(connection: sqlite3.Connection, task_id: str) -> TaskRecord | None:
+    row = connection.execute(sql.BY_ID, (task_id,)).fetchone()
+    return None if row is None else _record(row)
+
+
+def _entries(connection: sqlite3.Connection, task_id: str) -> dict[str, Entry]:
+    return {key: _unpack(entry) for key, entry in connection.execute(sql.ENTRIES, (task_id,))}
+
+
+def _packed(task_id: str, entries: Mapping[str, Entry]) -> list[tuple[str, str, bytes]]:
+    return [(task_id, key, _pack(entry)) for key, entry in entries.items()]
+
+
+def _size(journal: list[tuple[str, str, bytes]]) -> int:
+    return sum(len(entry) for _, _, entry in journal)
+
+
+def _add(connection: sqlite3.Connection, journal: list[tuple[str, str, bytes]]) -> None:
+    for row in journal:
+        connection.execute(sql.ADD_ENTRY, row)
+
+
+def _claim(
+    connection: sqlite3.Connection, task_id: str, now: float, lease: float
+) -> tuple[Held, bool] | None:
+    record = _load(connection, task_id)
+    if record is None:
+        return None
+    updated = record.updated
+    try:
+        moves.claim(record, now=now, lease=lease)
+    except (LostClaim, IllegalMove):
+        return None
+    if record.updated == updated:
+        connection.execute(sql.CLAIM, (*_columns(record), task_id))  # The rest is as it was.
+    else:
+        connection.execute(sql.CHANGE, (*_columns(record), encode_record(record), task_id))
+    return Held(record, _entries(connection, task_id)), is_quiet(record, updated)
+
+
+def _forget(task_ids: list[str], connection: sqlite3.Connection) -> int:
+    """Remove tasks with their journals until the time is over; how many."""
+    deadline, forgotten = time.monotonic() + _FORGET_SECONDS, 0
+    for task_id in task_ids:
+        connection.execute(sql.FORGET_ENTRIES, (task_id,))
+        forgotten += connection.execute(sql.FORGET, (task_id,)).rowcount
+        if time.monotonic() > deadline:
+            break
+    return forgotten

@@ -1,0 +1,147 @@
+"""A shared channel, client side: stdio and memory. Messages are told apart by their ids."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from ekiden.errors import ProtocolError, TransportError
+from ekiden.transports.client.link import Listener, Outgoing
+from ekiden.wire import jsonrpc
+from ekiden.wire.json import is_object
+from ekiden.wire.jsonrpc import RequestId
+from ekiden.wire.meta import SUBSCRIPTION_ID
+
+__all__ = ["ChannelLink"]
+
+_log = logging.getLogger("ekiden.client")
+
+
+class _Waiting:
+    def __init__(self, listener: Listener) -> None:
+        self.listener = listener
+        self.response: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+
+
+class ChannelLink:
+    """Implements `ekiden.transports.client.link.Link` over a way to write one message and hear all others."""
+
+    def __init__(self, write: Callable[[bytes], Awaitable[None]]) -> None:
+        self._write = write
+        self._waiting: dict[RequestId, _Waiting] = {}
+        self.listener: Listener | None = None
+        """Who hears what belongs to no request."""
+        self._lost: TransportError | None = None
+        self._answering: set[asyncio.Task[None]] = set()
+
+    async def request(self, outgoing: Outgoing, listener: Listener) -> dict[str, Any]:
+        """Send a request and wait for its response; if the wait is cancelled, the server is told."""
+        if self._lost is not None:
+            raise self._lost
+        waiting = self._waiting[outgoing.id] = _Waiting(listener)
+        try:
+            await self._write(outgoing.body)
+            return await waiting.response
+        except asyncio.CancelledError:
+            if outgoing.method != "initialize":  # The one request that must not be cancelled.
+                await self._cancel(outgoing.id)
+            raise
+        finally:
+            del self._waiting[outgoing.id]
+
+    async def _cancel(self, request_id: RequestId) -> None:
+        message = jsonrpc.notification("notifications/cancelled", {"requestId": request_id})
+        try:
+            async with asyncio.timeout(1.0):
+                await self._write(message)
+        except (TransportError, TimeoutError):
+            _log.debug("The server could not be told that request %r is cancelled", request_id)
+
+    async def send(self, message: bytes) -> None:
+        """Send a notification or a response."""
+        await self._write(message)
+
+    def received(self, data: bytes) -> bool:
+        """Take one message of the server; whether it was one."""
+        try:
+            message = jsonrpc.parse_from_server(data)
+        except ProtocolError as error:
+            _log.warning("The server sent a line that is no message: %s", error)
+            return False
+        if "method" not in message:
+            self._response(message)
+        elif message.get("id") is None:
+            self._notification(message)
+        else:
+            self._request(message)
+        return True
+
+    def _request(self, message: dict[str, Any]) -> None:
+        if self.listener is not None:
+            self._answer(self.listener.on_request(message))
+        elif message["method"] == "ping":
+            self._answer(self._pong(message["id"]))
+        else:
+            # Only servers before 2026 may ask so, and this one is none: what else it says counts for nothing.
+            self._fail(TransportError(f"The server must not send requests, but sent {message['method']}"))
+
+    def _answer(self, answering: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(answering)
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
+
+    async def _pong(self, request_id: RequestId) -> None:
+        with contextlib.suppress(TransportError):
+            await self._write(jsonrpc.result_response(request_id, b"{}"))
+
+    def _notification(self, message: dict[str, Any]) -> None:
+        waiting = self._waiting_for(message)
+        listener = self.listener if waiting is None else waiting.listener
+        if listener is None:
+            _log.debug("Nobody listens for %s", message["method"])
+            return
+        try:
+            listener.on_notification(message)
+        except Exception as error:
+            # A callback of the user's failed: that is for whoever made the call, not for the channel.
+            if waiting is None:
+                _log.exception("A callback failed to take %s", message["method"])
+            elif not waiting.response.done():
+                waiting.response.set_exception(error)
+
+    def _response(self, message: dict[str, Any]) -> None:
+        request_id = message.get("id")
+        waiting = None if request_id is None else self._waiting.get(request_id)
+        if waiting is not None and not waiting.response.done():
+            waiting.response.set_result(message)
+        elif request_id is None and "error" in message:
+            _log.warning("The server could not read a message: %s", message["error"])
+
+    def _waiting_for(self, message: dict[str, Any]) -> _Waiting | None:
+        """Whose notification it is: that of the subscription or the progress token that it names."""
+        params: dict[str, Any] = message.get("params") or {}
+        meta = params.get("_meta")
+        subscription = meta.get(SUBSCRIPTION_ID) if is_object(meta) else None
+        named: Any = subscription if subscription is not None else params.get("progressToken")
+        if isinstance(named, int | str) and named in self._waiting:
+            return self._waiting[named]
+        if message["method"] == "notifications/message" and self._waiting and self.listener is None:
+            # A log message does not name its request. Any of them passes it on to the same ears.
+            return next(iter(self._waiting.values()))
+        return None
+
+    def lost(self, error: TransportError) -> None:
+        """The channel is gone: nobody gets a response any more."""
+        self._lost = error
+        self._fail(error)
+
+    def _fail(self, error: TransportError) -> None:
+        for waiting in self._waiting.values():
+            if not waiting.response.done():
+                waiting.response.set_exception(error)
+
+    async def close(self) -> None:
+        """Stop answering."""
+        for task in self._answering:
+            task.cancel()

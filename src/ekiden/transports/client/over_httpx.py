@@ -1,0 +1,109 @@
+"""HTTP over httpx2: for authentication, proxies, redirects, and whatever else a caller's client can do.
+
+A client that the caller brings follows what the caller wants. One that is made here takes a message to
+no other server than the one it was meant for; only what authentication looks up may be moved.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ekiden.errors import TooMuch, TransportError
+from ekiden.transports.client.http import not_followed, split_url
+
+if TYPE_CHECKING:
+    import httpx2
+
+__all__ = ["HttpxClient"]
+
+
+class _Response:
+    """Implements `ekiden.transports.client.http_port.Response`."""
+
+    def __init__(self, response: "httpx2.Response", limit: int) -> None:
+        self._response = response
+        self._limit = limit
+        self.status = response.status_code
+        self.headers: Mapping[str, str] = {name.lower(): value for name, value in response.headers.items()}
+
+    async def read(self) -> bytes:
+        chunks: list[bytes] = []
+        size = 0
+        async for chunk in self.chunks():
+            size += len(chunk)
+            if size > self._limit:
+                await self.close()
+                raise TooMuch(f"The server sent a message of more than {self._limit} bytes")
+            chunks.append(chunk)
+        await self.close()
+        return b"".join(chunks)
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        import httpx2
+
+        try:
+            async for chunk in self._response.aiter_bytes():
+                yield chunk
+        except httpx2.RequestError as error:
+            raise TransportError(f"The connection failed: {str(error) or type(error).__name__}") from error
+
+    async def close(self) -> None:
+        await self._response.aclose()
+
+
+class HttpxClient:
+    """Implements `ekiden.transports.client.http_port.HttpPort`."""
+
+    def __init__(
+        self, url: str, *, limit: int, auth: Any = None, client: "httpx2.AsyncClient | None" = None
+    ) -> None:
+        import httpx2
+
+        self._url = url
+        self._endpoint = httpx2.URL(split_url(url).geturl())
+        self._limit = limit
+        self._auth: Any = auth if auth is not None else httpx2.USE_CLIENT_DEFAULT
+        self._owned = client is None
+        # A stream may be silent for long: reading has no timeout of its own, the caller's counts.
+        timeout = httpx2.Timeout(30.0, read=None)
+        self._client = client or httpx2.AsyncClient(
+            timeout=timeout, follow_redirects=True, event_hooks={"response": [self._check_redirect]}
+        )
+
+    async def send(self, method: str, headers: Mapping[str, str], body: bytes) -> _Response:
+        """Send a request; authentication may send others before and after it."""
+        import httpx2
+
+        request = self._client.build_request(method, self._url, headers=dict(headers), content=body)
+        try:
+            response = await self._client.send(request, stream=True, auth=self._auth)
+        except httpx2.RequestError as error:  # Too many redirects, too, and a body that cannot be unpacked.
+            raise TransportError(f"The connection failed: {str(error) or type(error).__name__}") from error
+        return _Response(response, self._limit)
+
+    async def _check_redirect(self, response: "httpx2.Response") -> None:
+        """Refuse a redirect that leads to another server."""
+        import httpx2
+
+        if not response.has_redirect_location:
+            return
+        request, place = response.request, response.headers["location"]
+        try:
+            to = request.url.join(place)
+        except httpx2.InvalidURL:
+            raise not_followed(place, response.status_code) from None
+        is_message = request.method != "GET" or request.url == self._endpoint
+        if _origin(to) == _origin(request.url):
+            allowed = not is_message or response.status_code in (307, 308)
+        else:
+            allowed = not is_message and to.scheme == "https"
+        if not allowed:
+            raise not_followed(str(to), response.status_code)
+
+    async def close(self) -> None:
+        """Close the connections that are ours."""
+        if self._owned:
+            await self._client.aclose()
+
+
+def _origin(url: "httpx2.URL") -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port

@@ -1,0 +1,294 @@
+"""Streamable HTTP, server side, as an ASGI application (basic/transports: Streamable HTTP).
+
+Every message is a POST of its own. A request is answered with plain JSON if nothing else was to
+be said, with an SSE stream if the handler notified or has been silent for some seconds. When the
+client goes away, the request is cancelled.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Coroutine
+from typing import Any, Final
+
+import msgspec
+
+from ekiden.errors import ProtocolError, UsageError
+from ekiden.rounds.outcome import Complete, Outcome
+from ekiden.transports.server.eager import Started, into_task
+from ekiden.transports.server.guard import Guard, sent_twice
+from ekiden.transports.server.legacy.streamable import SessionHTTP
+from ekiden.transports.server.port import Endpoint
+from ekiden.transports.server.reply import (
+    Attendant,
+    Event,
+    Incoming,
+    Receive,
+    Reply,
+    Respond,
+    Scope,
+    Send,
+    respond_json,
+)
+from ekiden.wire import jsonrpc
+from ekiden.wire.familiar import Familiar
+from ekiden.wire.headers import Headers, reject_duplicates
+from ekiden.wire.jsonrpc import EnvelopeError, RequestId
+from ekiden.wire.modern import Request, accept, accept_at_once
+
+__all__ = ["Incoming", "Limits", "StreamableHTTP"]
+
+_log = logging.getLogger("ekiden.http")
+
+_REMEMBERED: Final = 256
+"""Kinds of requests whose admission is remembered; a hostile client cannot fill more than this."""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one client may take of a server."""
+
+    body: int = 4 * 1024 * 1024
+    """Bytes of a request body; a larger one is 413. Tool arguments are text, not uploads."""
+    body_seconds: float = 30.0
+    """How long a body may take to arrive; then 408."""
+    silence_seconds: float = 10.0
+    """A call or stream that was silent this long gets a keep-alive comment. Proxies cut at 30 or 60."""
+    stall_seconds: float = 60.0
+    """A client that takes none of a stream for this long is taken to be gone."""
+
+
+class StreamableHTTP:
+    """The ASGI application. `path` None answers at every path: whoever mounts it has matched already."""
+
+    def __init__(
+        self, endpoint: Endpoint, *, path: str | None = "/mcp", guard: Guard, limits: Limits
+    ) -> None:
+        self.endpoint = endpoint
+        self._dialect = endpoint.dialect
+        self._path = path
+        self._guard = guard
+        self.limits = limits
+        self._digits = len(str(limits.body))
+        self._admitted: set[tuple[Any, ...]] = set()
+        self._familiar = Familiar()
+        self.handshaken = SessionHTTP(
+            endpoint.sessions, silence_seconds=limits.silence_seconds, stall_seconds=limits.stall_seconds
+        )
+        """Serves the clients of 2025."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection scope."""
+        if scope["type"] != "http":
+            await self._other(scope, receive, send)
+            return
+        pairs: list[tuple[bytes, bytes]] = scope["headers"]
+        headers = dict(pairs)
+        method, path = scope["method"], scope["path"]
+        refusal = self.refusal(method, path, scope.get("root_path", ""), headers)
+        incoming = Incoming(
+            method, path, headers, refusal, b"", None if len(headers) == len(pairs) else pairs
+        )
+        if refusal is None:
+            first = Started(_coroutine(receive()))
+            body = self._whole_body(first) if first.done else None
+            if body is None:
+                reply = Reply(send, headers, self.limits.stall_seconds)
+                if (body := await self._slow_body(first, receive, reply)) is None:
+                    return
+            incoming.body = body
+            if (ready := self.prepared(incoming)) is not None:
+                await respond_json(send, 200, ready)
+                return
+        await self.exchange(incoming, receive, send)
+
+    def prepared(self, incoming: Incoming) -> bytes | None:
+        """The answer to a request that was answered before, if it lies ready: JSON, with status 200."""
+        headers = incoming.headers
+        if headers.get(b"mcp-method") not in self._familiar.methods or incoming.repeating is not None:
+            return None
+        familiar = self._familiar.find(incoming.body, headers)
+        outcome = None if familiar is None else self.endpoint.at_once(familiar[1])
+        if familiar is None or type(outcome) is not Complete:
+            return None
+        return outcome.render(self._dialect, familiar[0])
+
+    def exchange(
+        self, incoming: Incoming, receive: Receive, send: Send, respond: Respond | None = None
+    ) -> Coroutine[Any, Any, None]:
+        """Answer one request, whose body is here.
+
+        `respond` is a shorter way for what is no stream. Whoever gives it has begun without a task.
+        """
+        headers = incoming.headers
+        if incoming.repeating is not None and (name := sent_twice(incoming.repeating)) is not None:
+            incoming.refusal = 400, f"Bad request: {name} is sent more than once"
+        if incoming.refusal is not None:
+            if self.handshaken.allows(incoming):
+                return self._long_way(incoming, receive, send)
+            return Reply(send, headers, self.limits.stall_seconds).refuse(*incoming.refusal)
+        if incoming.repeating is None and (request := self._usual(incoming.body, headers)):
+            reply = Reply(send, headers, self.limits.stall_seconds, respond)
+            return self._answer(request, receive, reply, in_task=respond is None)
+        return self._long_way(incoming, receive, send)
+
+    def _usual(self, body: bytes, headers: Headers) -> Request | None:
+        try:
+            request = accept_at_once(body, headers, self.endpoint.methods)
+        except ProtocolError:
+            return None
+        if request is not None and request.name is None:
+            self._familiar.learn(body, headers, request)
+        return request
+
+    async def _long_way(self, incoming: Incoming, receive: Receive, send: Send) -> None:
+        """A message of 2025, or one that is unusual, or wrong, in which case the client is told how."""
+        headers = incoming.headers
+        await into_task()
+        if incoming.refusal is not None or self.handshaken.takes(incoming):
+            await self.handshaken.serve(incoming, receive, send)
+            return
+        reply = Reply(send, headers, self.limits.stall_seconds)
+        request_id: RequestId | None = None
+        try:
+            message = jsonrpc.parse(incoming.body)
+            if (request_id := message.id) is None:
+                await reply.accepted()
+                return
+            if incoming.repeating is not None:
+                reject_duplicates(incoming.repeating)
+            request = accept(message, headers, self.endpoint.methods)
+        except ProtocolError as error:
+            if isinstance(error, EnvelopeError):
+                request_id = error.request_id
+            await reply.error(self._dialect, request_id, error)
+            return
+        await self._answer(request, receive, reply)
+
+    async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1008})
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        while True:
+            event = await receive()
+            if event["type"] == "lifespan.startup":
+                try:
+                    await self.endpoint.start()
+                except Exception as error:
+                    if isinstance(error, UsageError):
+                        _log.error("The server cannot start: %s", error)
+                    else:
+                        _log.exception("The lifespan failed to start")
+                    await send({"type": "lifespan.startup.failed", "message": str(error)})
+                    return
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                await self.endpoint.stop()
+                await self.handshaken.close()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    def refusal(self, method: str, path: str, root: str, headers: Headers) -> tuple[int, str] | None:
+        """Why this request is refused before its body is read. What was admitted once is remembered."""
+        length = headers.get(b"content-length", b"")
+        if len(length) >= self._digits and length.isdigit() and int(length[:20]) > self.limits.body:
+            return 413, f"Body too large: the limit is {self.limits.body} bytes"
+        get = headers.get
+        kind = (method, path, get(b"host"), get(b"origin"), get(b"content-type"))
+        if kind in self._admitted:
+            return None
+        if (refusal := self._judge(method, path, root, headers)) is None and len(
+            self._admitted
+        ) < _REMEMBERED:
+            self._admitted.add(kind)
+        return refusal
+
+    def _judge(self, method: str, path: str, root: str, headers: Headers) -> tuple[int, str] | None:
+        if not self._guard.allows_host(headers.get(b"host")):
+            return 421, "Host not allowed: add it to `allowed_hosts` to serve it"
+        origin = headers.get(b"origin")
+        if origin is not None and not self._guard.allows_origin(origin):
+            return 403, "Origin not allowed: add it to `allowed_origins` to serve it"
+        if self._path not in (None, path) and not (root and path == root + (self._path or "")):
+            return 404, f"Not found: the MCP endpoint is {self._path}"
+        if method != "POST":
+            return 405, "Method not allowed: send JSON-RPC messages by POST"
+        content_type = headers.get(b"content-type")
+        if content_type != b"application/json" and not _is_json(content_type):
+            return 415, "Unsupported media type: send application/json"
+        return None
+
+    def _whole_body(self, first: Started[Event]) -> bytes | None:
+        """The body, if it came whole and in time, as it nearly always does."""
+        event = first.value
+        if event["type"] != "http.request" or event.get("more_body"):
+            return None
+        body: bytes = event.get("body", b"")
+        return body if len(body) <= self.limits.body else None
+
+    async def _slow_body(self, first: Started[Event], receive: Receive, reply: Reply) -> bytes | None:
+        """The body, or None where it was refused or never came."""
+        try:
+            async with asyncio.timeout(self.limits.body_seconds):
+                return await _gathered(first, receive, self.limits.body)
+        except TimeoutError:
+            await reply.refuse(408, "The request body took too long")
+        except _TooLarge:
+            await reply.refuse(413, f"Body too large: the limit is {self.limits.body} bytes")
+        return None
+
+    async def _answer(
+        self, request: Request, receive: Receive, reply: Reply, *, in_task: bool = True
+    ) -> None:
+        if request.name is None and (ready := self.endpoint.at_once(request)) is not None:
+            await reply.finish(ready, self._dialect, request.id)
+            return
+        if not in_task and not self.endpoint.runs_apart(request):
+            await into_task()
+            in_task = True
+        run = Started(self.endpoint.answer(request, reply))
+        if not run.done:
+            # From here on in a task; and one pass later, in which a handler may have begun and ended.
+            await into_task()
+            run.go_on()
+        outcome: Outcome | None
+        if run.done:
+            outcome = run.value
+        else:
+            outcome = await Attendant(receive, reply, self.limits.silence_seconds).attend(run)
+        if outcome is not None:
+            await reply.finish(outcome, self._dialect, request.id)
+
+
+def _coroutine(event: Awaitable[Event]) -> Coroutine[Any, Any, Event]:
+    """What `receive` gave as a coroutine, which it is nearly always."""
+    return event if isinstance(event, Coroutine) else _awaited(event)  # pyright: ignore[reportUnknownVariableType]
+
+
+async def _awaited(event: Awaitable[Event]) -> Event:
+    return await event
+
+
+class _TooLarge(Exception):
+    """The body went over its limit."""
+
+
+async def _gathered(first: Awaitable[Event], receive: Receive, limit: int) -> bytes | None:
+    chunks: list[bytes] = []
+    size = 0
+    event = await first
+    while event["type"] == "http.request":
+        chunk: bytes = event.get("body", b"")
+        size += len(chunk)
+        if size > limit:
+            raise _TooLarge
+        chunks.append(chunk)
+        if not event.get("more_body"):
+            return b"".join(chunks)
+        event = await receive()
+    return None
+
+
+def _is_json(content_type: bytes | None) -> bool:
+    return content_type is not None and content_type.partition(b";")[0].strip().lower() == b"application/json"

@@ -1,0 +1,142 @@
+"""Many requests over one ordered channel: what stdio and memory have in common.
+
+There is no stream per request, so messages are told apart by their ids, and a client cancels
+with `notifications/cancelled` (basic/patterns: Cancellation).
+"""
+
+import asyncio
+import functools
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from ekiden.errors import InternalError, InvalidRequest, ProtocolError
+from ekiden.rounds.outcome import Complete
+from ekiden.transports.server.legacy.dialogue import SHUTTING_DOWN, Dialogue
+from ekiden.transports.server.port import Endpoint
+from ekiden.wire import jsonrpc
+from ekiden.wire.handshake import is_modern
+from ekiden.wire.jsonrpc import EnvelopeError, Message, RequestId
+from ekiden.wire.meta import SUBSCRIPTION_ID
+from ekiden.wire.modern import Request, accept
+
+__all__ = ["Conversation"]
+
+_log = logging.getLogger("ekiden.conversation")
+
+MAX_IN_FLIGHT: Final = 1024
+"""Requests that may run at once on one channel; reading pauses above it."""
+
+
+class Conversation:
+    """Answers the messages of one channel; `send` carries one message back."""
+
+    def __init__(self, endpoint: Endpoint, send: Callable[[bytes], Awaitable[None]]) -> None:
+        self._endpoint = endpoint
+        self._send = send
+        self._running: dict[RequestId, tuple[asyncio.Task[None], _Stream]] = {}
+        self._room = asyncio.Semaphore(MAX_IN_FLIGHT)
+        self._closing = False
+        self._dialogue: Dialogue | None = None
+        """Who goes on with it, if the client has shaken hands as clients did in 2025."""
+
+    async def receive(self, data: bytes) -> None:
+        """Take one message; its answer goes out when it is ready."""
+        if self._dialogue is not None:
+            await self._dialogue.receive(data)
+            return
+        message: Message | None = None
+        try:
+            message = jsonrpc.parse(data)
+            if message.id is None:
+                self._notified(message)
+                return
+            if self._closing:
+                raise InternalError(SHUTTING_DOWN)
+            if message.method == "initialize" and not is_modern(message.params):
+                self._dialogue = await Dialogue.begin(self._endpoint.sessions, message, self._send)
+                return
+            if message.id in self._running:
+                raise InvalidRequest(f"Invalid request: id {message.id!r} is in use by a running request")
+            request = accept(message, None, self._endpoint.methods)
+        except ProtocolError as error:
+            if isinstance(error, EnvelopeError) and error.notification:
+                return
+            broken = error.request_id if isinstance(error, EnvelopeError) else None
+            request_id = message.id if message is not None else broken
+            await self._send(self._endpoint.dialect.error(request_id, error))
+            return
+        await self._room.acquire()
+        stream = _Stream(self._send)
+        task = asyncio.get_running_loop().create_task(self._answer(request, stream))
+        self._running[request.id] = (task, stream)
+        task.add_done_callback(functools.partial(self._ended, request.id))
+
+    def _ended(self, request_id: RequestId, task: asyncio.Task[None]) -> None:
+        """Runs also for a request that was cancelled before it began."""
+        if self._running.get(request_id, (None,))[0] is task:
+            del self._running[request_id]
+        self._room.release()
+
+    async def _answer(self, request: Request, stream: "_Stream") -> None:
+        try:
+            outcome = await self._endpoint.answer(request, stream)
+            if not stream.open:
+                return  # Cancelled, and ended nevertheless: nobody wants to hear of it.
+            # With its answer an id is free again, and what the handler left behind is not heard any more.
+            stream.open = False
+            self._running.pop(request.id, None)
+            await self._send(outcome.render(self._endpoint.dialect, request.id))
+            if request.method == "subscriptions/listen" and isinstance(outcome, Complete):
+                # On a shared channel the end of a subscription is announced as well; see decision 1.
+                await self._send(jsonrpc.notification("notifications/cancelled", _named(request.id)))
+        except asyncio.CancelledError:
+            _log.debug("Request %r was cancelled", request.id)
+        except OSError as error:
+            _log.debug("The answer to request %r could not be sent: %s", request.id, error)
+
+    def _notified(self, message: Message) -> None:
+        if message.method == "notifications/cancelled":
+            request_id: Any = message.params.get("requestId")
+            running = self._running.get(request_id) if type(request_id) in (int, str) else None
+            if running is not None:
+                _log.debug("Cancelling request %r: %s", request_id, message.params.get("reason"))
+                _cancel(*running)
+
+    async def close(self, grace: float) -> None:
+        """Let running requests finish within `grace` seconds, then cancel them; no new one is taken."""
+        self._closing = True
+        if self._dialogue is not None:
+            await self._dialogue.close(grace)
+        if running := list(self._running.values()):
+            _, late = await asyncio.wait([task for task, _ in running], timeout=grace)
+            for task, stream in running:
+                if task in late:
+                    _cancel(task, stream)
+            await asyncio.gather(*late, return_exceptions=True)
+
+
+def _named(request_id: RequestId) -> dict[str, Any]:
+    return {"_meta": {SUBSCRIPTION_ID: request_id}, "requestId": request_id}
+
+
+class _Stream:
+    """The way back for one request. It ends with the request's answer, or its cancellation."""
+
+    can_notify = True
+
+    def __init__(self, send: Callable[[bytes], Awaitable[None]]) -> None:
+        self._send = send
+        self.open = True
+
+    async def notify(self, method: str, params: dict[str, Any]) -> None:
+        """Send a notification; on a shared channel its params say what it belongs to."""
+        if self.open:
+            await self._send(jsonrpc.notification(method, params))
+        else:
+            await asyncio.sleep(0)  # A handler that does nothing but tell must hear that it is cancelled.
+
+
+def _cancel(task: asyncio.Task[None], stream: _Stream) -> None:
+    stream.open = False
+    task.cancel()

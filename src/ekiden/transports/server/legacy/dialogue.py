@@ -1,0 +1,113 @@
+"""A client of 2025 on one ordered channel: what stdio and memory have in common with it.
+
+The opening message decides: after an `initialize` the channel is one session, until it is closed.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from ekiden.errors import InternalError, ProtocolError
+from ekiden.transports.server.legacy.port import ClientSession, SessionKeeper, SessionsFull
+from ekiden.wire import jsonrpc
+from ekiden.wire.handshake import Response, read_incoming
+from ekiden.wire.jsonrpc import EnvelopeError, Message
+
+__all__ = ["SHUTTING_DOWN", "Dialogue"]
+
+SHUTTING_DOWN: Final = "The server is shutting down"
+
+
+class Dialogue:
+    """Carries the messages of one session. Implements `ekiden.transports.server.legacy.port.Line`."""
+
+    can_stream = True
+
+    def __init__(self, session: ClientSession, write: Callable[[bytes], Awaitable[None]]) -> None:
+        self._session = session
+        self._write = write
+        self._running: set[asyncio.Task[None]] = set()
+        self._telling: asyncio.Task[None] | None = None
+        self._closing = False
+
+    @classmethod
+    async def begin(
+        cls, keeper: SessionKeeper, message: Message, write: Callable[[bytes], Awaitable[None]]
+    ) -> "Dialogue | None":
+        """Answer an `initialize`; None if it was refused."""
+        try:
+            session, response = keeper.open(message, None)
+        except ProtocolError as error:
+            await write(jsonrpc.error_response(message.id, error))
+            return None
+        await write(response)
+        return cls(session, write)
+
+    async def receive(self, data: bytes) -> None:
+        """Take one line."""
+        try:
+            incoming, batch = read_incoming(data, self._session.version)
+        except ProtocolError as error:
+            await self._write(jsonrpc.error_response(None, error))
+            return
+        requests: list[Message] = []
+        broken: list[bytes] = []
+        for message in incoming:
+            if isinstance(message, EnvelopeError):
+                if not message.notification:
+                    broken.append(jsonrpc.error_response(message.request_id, message))
+            elif isinstance(message, Response):
+                self._session.responded(message)
+            elif message.id is None:
+                self._notified(message)
+            elif self._closing:
+                broken.append(jsonrpc.error_response(message.id, InternalError(SHUTTING_DOWN)))
+            else:
+                requests.append(message)
+        if requests or broken:
+            task = asyncio.get_running_loop().create_task(self._answer(requests, broken, batch))
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+
+    def _notified(self, message: Message) -> None:
+        self._session.notified(message)
+        if message.method == "notifications/initialized" and self._telling is None:
+            self._telling = asyncio.get_running_loop().create_task(self._tell())
+
+    async def _answer(self, requests: list[Message], responses: list[bytes], batch: bool) -> None:
+        """Answer one request; or those of a batch, whose responses go out together."""
+        answers = [self._session.answer(request, None, self) for request in requests]
+        with contextlib.suppress(asyncio.CancelledError, OSError):
+            if answers and not batch:
+                responses.append(await answers[0])
+            elif answers:
+                ended = await asyncio.gather(*answers, return_exceptions=True)
+                responses += [response for response in ended if isinstance(response, bytes)]
+            if responses:
+                await self._write(b"[" + b",".join(responses) + b"]" if batch else responses[0])
+
+    async def _tell(self) -> None:
+        """Tell what changes."""
+        with contextlib.suppress(OSError, SessionsFull):
+            async for message in self._session.changes():
+                await self._write(message)
+
+    async def send(self, message: bytes) -> None:
+        """Send a request or a notification."""
+        await self._write(message)
+
+    def hang_up(self) -> None:
+        """There is only one connection, and it stays."""
+
+    async def close(self, grace: float) -> None:
+        """Let running requests finish within `grace` seconds, then cancel them; no new one is taken."""
+        self._closing = True
+        if self._telling is not None:
+            self._telling.cancel()
+        if self._running:
+            _, late = await asyncio.wait(set(self._running), timeout=grace)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        self._session.end()

@@ -1,0 +1,197 @@
+"""Streams of events that outlive their connections (2025: Resumability and Redelivery).
+
+Messages are kept under ids that count up, up to a limit. A connection is a reader of a stream: it
+may be lost, and the next one goes on after the last event that the client has seen.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from ekiden.errors import TransportError
+from ekiden.transports.server.reply import Receive, Send
+from ekiden.wire import sse
+
+__all__ = ["Connection", "EventStream"]
+
+_MOST_EVENTS: Final = 256
+_MOST_BYTES: Final = 256 * 1024
+"""What one stream keeps for a client that may come back. The newest event is always kept."""
+_AHEAD: Final = 64
+"""Events that a handler may be ahead of a connected client; then it waits."""
+_RETRY_MS: Final = 500
+"""How long a client whose connection was closed on purpose waits before it comes back."""
+
+
+class EventStream:
+    """The events of one stream; `number` None is one that nobody can come back to.
+
+    `primed` begins it with an empty event, so that it can be resumed before anything was said.
+    """
+
+    def __init__(self, number: int | None, *, primed: bool) -> None:
+        self.number = number
+        self.ended = False
+        self.on_end: Callable[[], None] | None = None
+        self.connection: Connection | None = None
+        self.can_be_resumed = primed
+        self._kept: deque[tuple[int, bytes]] = deque()
+        self._bytes = 0
+        self._next = 1
+        self._changed = asyncio.Event()
+        self._read = asyncio.Event()
+        self._read_to = 0
+        self._hung_up = False
+        if primed:
+            self._keep(self._id() + b"retry: %d\ndata: \n\n" % _RETRY_MS)
+
+    def _id(self) -> bytes:
+        return b"" if self.number is None else b"id: %d_%d\n" % (self.number, self._next)
+
+    def append(self, message: bytes) -> None:
+        """Add a message."""
+        self._keep(self._id() + sse.event(message))
+
+    def _keep(self, event: bytes) -> None:
+        self._kept.append((self._next, event))
+        self._next += 1
+        self._bytes += len(event)
+        self._trim()
+        self._changed.set()
+
+    def _trim(self) -> None:
+        """Keep within the limits; what a connected client has yet to read is not given up."""
+        while len(self._kept) > 1 and (len(self._kept) > _MOST_EVENTS or self._bytes > _MOST_BYTES):
+            if self.connection is not None and self._kept[0][0] > self._read_to:
+                break
+            self._bytes -= len(self._kept.popleft()[1])
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        if not self.ended:
+            self.ended = True
+            self._changed.set()
+            if self.on_end is not None:
+                self.on_end()
+
+    def hang_up(self) -> None:
+        """Close the connection, or the next one, when it has sent what there is; the stream goes on."""
+        if not self.can_be_resumed:
+            return
+        if self.connection is None:
+            self._hung_up = True
+        else:
+            self.connection.closing = True
+            self.wake()
+
+    def wake(self) -> None:
+        """Have the reader look again."""
+        self._changed.set()
+
+    async def has_room(self) -> None:
+        """Wait until a connected client has read most of what was sent to it."""
+        await asyncio.sleep(0)
+        while self.connection is not None and self._is_far_ahead():
+            self._read.clear()
+            await self._read.wait()
+
+    def _is_far_ahead(self) -> bool:
+        unread = self._next - 1 - self._read_to
+        return unread > _AHEAD or (unread > 0 and self._bytes > _MOST_BYTES)
+
+    async def released(self) -> None:
+        """Wait until no connection reads this any more."""
+        while self.connection is not None:
+            self._read.clear()
+            await self._read.wait()
+
+    def after(self, last: int) -> tuple[int, bytes] | None:
+        """The first kept event beyond `last`."""
+        return next((event for event in self._kept if event[0] > last), None)
+
+    async def news(self, seconds: float) -> bool:
+        """Wait for something new, or for so long; whether there is any."""
+        self._changed.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def attach(self, connection: "Connection | None", read_to: int) -> None:
+        """One reader at a time: a new one takes the place of the old."""
+        if self.connection is not None and connection is not None:
+            self.connection.leave()
+        if connection is not None and self._hung_up:
+            self._hung_up, connection.closing = False, True
+        self.connection = connection
+        self.note(read_to)
+
+    def note(self, read_to: int) -> None:
+        """The reader has come to here."""
+        self._read_to = read_to
+        self._trim()
+        self._read.set()
+
+
+class Connection:
+    """One HTTP response that carries a stream, from one event on."""
+
+    def __init__(
+        self, stream: EventStream, send: Send, *, after: int, silence_seconds: float, stall_seconds: float
+    ) -> None:
+        self.closing = False
+        """Whether it ends when it has sent what there is."""
+        self._gone = False
+        self._stream = stream
+        self._send = send
+        self._after = after
+        self._silence_seconds = silence_seconds
+        self._stall_seconds = stall_seconds
+
+    def leave(self) -> None:
+        """End at once: the client is gone, or has come back over another connection."""
+        self._gone = True
+        self._stream.wake()
+
+    async def run(self, receive: Receive) -> None:
+        """Send until the stream ends, the client leaves, or the connection is closed on purpose."""
+        stream = self._stream
+        stream.attach(self, self._after)
+        leaving = asyncio.get_running_loop().create_task(self._watch(receive))
+        try:
+            with contextlib.suppress(TransportError, OSError):  # Some servers say so that a client has left.
+                await self._carry()
+        finally:
+            leaving.cancel()
+            if stream.connection is self:
+                stream.attach(None, self._after)
+
+    async def _watch(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self.leave()
+
+    async def _carry(self) -> None:
+        stream = self._stream
+        while not self._gone:
+            event = stream.after(self._after)
+            if event is not None:
+                await self._write(event[1])
+                self._after = event[0]
+                stream.note(self._after)
+            elif stream.ended or self.closing:
+                break
+            elif not await stream.news(self._silence_seconds):
+                await self._write(sse.KEEP_ALIVE)
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def _write(self, data: bytes) -> None:
+        try:
+            async with asyncio.timeout(self._stall_seconds):
+                await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        except TimeoutError:
+            raise TransportError("The client stopped reading its stream") from None

@@ -1,0 +1,58 @@
+"""The streams of one session of 2025: one for each call that streams, and one for all else.
+
+A stream that has ended is kept for a while, for a client that has not seen its end.
+"""
+
+import asyncio
+from typing import Final
+
+from ekiden.transports.server.legacy.events import EventStream
+
+__all__ = ["SessionStreams"]
+
+_KEPT: Final = 4
+"""Ended streams that a session keeps."""
+_KEPT_SECONDS: Final = 60.0
+_WITHOUT_POLLING: Final = frozenset({"2025-06-18", "2025-03-26"})
+"""Versions whose clients know no empty event, and so cannot be told to come back later."""
+
+
+class SessionStreams:
+    """The streams of one session, by number."""
+
+    def __init__(self, version: str) -> None:
+        self._polls = version not in _WITHOUT_POLLING
+        self._numbers = 0
+        self._kept: dict[int, asyncio.TimerHandle] = {}
+        self.standing = EventStream(0, primed=self._polls)
+        """What is told outside of requests."""
+        self._open: dict[int, EventStream] = {0: self.standing}
+
+    def find(self, number: int) -> EventStream | None:
+        """The stream of that number, if it is open or kept."""
+        return self._open.get(number)
+
+    def new(self) -> EventStream:
+        """A stream for a call."""
+        self._numbers += 1
+        number = self._numbers
+        stream = self._open[number] = EventStream(number, primed=self._polls)
+        stream.on_end = lambda: self._keep(number)
+        return stream
+
+    def _keep(self, number: int) -> None:
+        self._kept[number] = asyncio.get_running_loop().call_later(_KEPT_SECONDS, self._forget, number)
+        while len(self._kept) > _KEPT:
+            self._forget(next(iter(self._kept)))
+
+    def _forget(self, number: int) -> None:
+        self._kept.pop(number).cancel()
+        del self._open[number]
+
+    def close(self) -> None:
+        """The session has ended, and all its streams with it."""
+        for stream in self._open.values():
+            stream.on_end = None
+            stream.end()
+        for timer in self._kept.values():
+            timer.cancel()

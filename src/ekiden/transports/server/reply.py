@@ -1,0 +1,234 @@
+"""The HTTP response to one request, and who stands by while it is made.
+
+`Reply` is JSON if the request ends before it streams, else SSE. `Attendant` notices that the client
+left, and keeps the proxies in between awake.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from ekiden.errors import InvalidRequest, ProtocolError, TransportError
+from ekiden.opaque import Opaque
+from ekiden.rounds.outcome import Dialect, Failed, Outcome
+from ekiden.transports.server.eager import Started
+from ekiden.wire import jsonrpc, sse
+from ekiden.wire.headers import Headers
+from ekiden.wire.jsonrpc import RequestId
+from ekiden.wire.modern import http_status
+
+__all__ = [
+    "JSON",
+    "SSE",
+    "Attendant",
+    "Event",
+    "Incoming",
+    "Receive",
+    "Reply",
+    "Respond",
+    "Scope",
+    "Send",
+    "respond",
+    "respond_json",
+    "takes_stream",
+]
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Event: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Event]]
+Send: TypeAlias = Callable[[Event], Awaitable[None]]
+Respond: TypeAlias = Callable[[int, bytes], None]
+"""Sends status and body of a response that is JSON and no stream."""
+
+_LATE_SECONDS: Final = 0.02
+"""A call that ends sooner is not worth attending: most that wait at all wait for a few passes of the loop."""
+
+JSON: Final = (b"content-type", b"application/json")
+SSE: Final = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+)
+
+
+class Incoming(msgspec.Struct, gc=False):
+    """One HTTP request that is here as a whole."""
+
+    method: str
+    path: str
+    headers: Headers
+    refusal: tuple[int, str] | None
+    """Why it is refused, as status and reason; then its body may be missing."""
+    body: bytes
+    repeating: list[tuple[bytes, bytes]] | None = None
+    """All headers as they were sent, if one was sent twice; else None."""
+
+
+class Attendant:
+    """Stands by a call that waits: notices that the client left, and keeps its proxies awake."""
+
+    def __init__(self, receive: Receive, reply: "Reply", silence: float) -> None:
+        self._receive = receive
+        self._reply = reply
+        self._silence = silence
+        self._loop = asyncio.get_running_loop()
+        self._task: asyncio.Task[Any] | None = asyncio.current_task()
+        self._gone = False
+        self._watching: asyncio.Task[None] | None = None
+        self._keep_alive: asyncio.Task[None] | None = None
+        reply.on_stalled = self._leave
+
+    async def attend(self, run: Started[Outcome]) -> Outcome | None:
+        """The outcome of `run`, or None if the client left first and the call was cancelled."""
+        self._timer = self._loop.call_later(_LATE_SECONDS, self._begin)
+        try:
+            return await run
+        except asyncio.CancelledError:
+            if not self._gone:
+                raise
+            if self._task is not None:
+                self._task.uncancel()
+            return None
+        finally:
+            self._timer.cancel()
+            self._reply.on_stalled = _nothing
+            for standing_by in (self._watching, self._keep_alive):
+                if standing_by is not None:
+                    standing_by.cancel()
+
+    def _begin(self) -> None:
+        """The call takes long enough to look after the client."""
+        self._watching = self._loop.create_task(self._watch())
+        self._timer = self._loop.call_later(self._silence, self._tick)
+
+    async def _watch(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._leave()
+
+    def _leave(self) -> None:
+        """The client is gone: nobody wants the outcome any more."""
+        self._gone = True
+        self._reply.end()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _tick(self) -> None:
+        idle = self._loop.time() - self._reply.spoke_at
+        if idle >= self._silence:
+            idle = 0.0
+            if self._keep_alive is not None and not self._keep_alive.done():
+                self._timer = self._loop.call_later(self._silence, self._tick)
+                return
+            self._keep_alive = self._loop.create_task(self._reply.keep_alive())
+            idle = 0.0
+        self._timer = self._loop.call_later(self._silence - idle, self._tick)
+
+
+def _nothing() -> None:
+    return None
+
+
+def takes_stream(accept: bytes | None) -> bool:
+    """Whether a client with this `Accept` header takes an SSE stream."""
+    return accept is None or any(kind in accept for kind in (b"text/event-stream", b"*/*", b"text/*"))
+
+
+async def respond(send: Send, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
+    """Send a response that is no stream."""
+    length = (b"content-length", b"%d" % len(body))
+    await send({"type": "http.response.start", "status": status, "headers": [length, *headers]})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def respond_json(send: Send, status: int, body: bytes) -> None:
+    """Send a response that is JSON and no stream."""
+    await respond(send, status, body, JSON)
+
+
+class Reply(Opaque):
+    """The response to one request. Implements `ekiden.transports.server.port.Stream`."""
+
+    _send: Send
+    _headers: Headers
+    _stall_seconds: float
+    _respond_at_once: Respond | None = None
+    _writing: asyncio.Lock | None = None
+    _streaming: bool = False
+    _ended: bool = False
+    on_stalled: Callable[[], None] = _nothing
+    spoke_at: float = -1e9
+    """When the stream last carried anything, by the loop's clock."""
+
+    @property
+    def can_notify(self) -> bool:
+        """Whether the client takes a stream, and still waits for its answer."""
+        if self._ended:
+            return False
+        return takes_stream(self._headers.get(b"accept"))
+
+    async def notify(self, method: str, params: dict[str, Any]) -> None:
+        """Send a notification; a client that accepts no stream, or has its answer, does without."""
+        if self.can_notify:
+            await self._stream(sse.event(jsonrpc.notification(method, params)))
+        else:
+            await asyncio.sleep(0)
+
+    async def keep_alive(self) -> None:
+        """Say nothing, audibly. A client that is gone is noticed, and no news to anybody here."""
+        if self.can_notify:
+            with contextlib.suppress(TransportError):
+                await self._stream(sse.KEEP_ALIVE)
+
+    async def _stream(self, data: bytes) -> None:
+        if self._writing is None:
+            self._writing = asyncio.Lock()
+        try:
+            async with asyncio.timeout(self._stall_seconds), self._writing:
+                if not self._streaming:
+                    await self._send({"type": "http.response.start", "status": 200, "headers": list(SSE)})
+                    self._streaming = True
+                await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        except TimeoutError:
+            self.on_stalled()
+            raise TransportError("The client stopped reading its stream") from None
+        self.spoke_at = asyncio.get_running_loop().time()
+        # A client that takes everything at once never makes us wait, and one that is gone even less:
+        # a handler that does nothing but tell must still let others run, and hear that it is cancelled.
+        await asyncio.sleep(0)
+
+    def end(self) -> None:
+        """Nothing more is said: the answer goes out, or nobody is there to hear it."""
+        self._ended = True
+
+    async def finish(self, outcome: Outcome, dialect: Dialect, request_id: RequestId) -> None:
+        """Send the response and end."""
+        self._ended = True
+        body = outcome.render(dialect, request_id)
+        if not self._streaming:
+            status = http_status(outcome.error.code) if type(outcome) is Failed else 200
+            if self._respond_at_once is not None:
+                self._respond_at_once(status, body)
+            else:
+                await respond_json(self._send, status, body)
+            return
+        assert self._writing is not None
+        async with self._writing:
+            await self._send({"type": "http.response.body", "body": sse.event(body)})
+
+    async def error(self, dialect: Dialect, request_id: RequestId | None, error: ProtocolError) -> None:
+        """Answer with an error found before dispatch."""
+        await respond_json(self._send, http_status(error.code), dialect.error(request_id, error))
+
+    async def accepted(self) -> None:
+        """A notification was taken."""
+        await respond(self._send, 202, b"")
+
+    async def refuse(self, status: int, reason: str) -> None:
+        """Refuse on the level of HTTP."""
+        body = jsonrpc.error_response(None, InvalidRequest(reason))
+        extra = (b"allow", b"POST") if status == 405 else (b"connection", b"close")
+        await respond(self._send, status, body, JSON, extra)
