@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from ekiden.server.questions.forms import Accepted, Answer, Cancelled, Declined
     from ekiden.server.questions.input_required import InputRequired
     from ekiden.server.registration.catalog import Cache
+    from ekiden.server.registration.tools import CancelledTask
     from ekiden.server.sealing.tokens import RoundLimits
     from ekiden.server.server import Server
-    from ekiden.server.tasks.handler import CancelledTask
     from ekiden.tasks.runner import TaskLimits
     from ekiden.transports.server.asgi import Limits
     from ekiden.wire.modern import Request
@@ -126,7 +126,7 @@ _HOMES = {
     "Request": "ekiden.wire.modern",
     "Server": "ekiden.server.server",
     "SessionLimits": "ekiden.server.legacy.keeper",
-    "CancelledTask": "ekiden.server.tasks.handler",
+    "CancelledTask": "ekiden.server.registration.tools",
     "Task": "ekiden.rounds.outcome",
     "TaskLimits": "ekiden.tasks.runner",
     "Retry": "ekiden.rounds.retry",

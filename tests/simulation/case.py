@@ -157,10 +157,10 @@ async def _look_for_leftovers(happened: Happened) -> None:
             if what.startswith("claim")
         ]
     for worker in world.alive:
-        flows: Any = worker.server._flows
-        if flows.once.contenders:
+        rounds: Any = worker.server._rounds
+        if rounds.once.contenders:
             left.append("somebody who wants a round")
-        left += [f"parked handler {key}" for key in flows.parking._legs]
+        left += [f"parked handler {key}" for key in rounds.parking._legs]
     await world.close()
     left += world.late
     await asyncio.sleep(1)

@@ -301,7 +301,7 @@ async def test_a_call_that_failed_leaves_no_lease_and_no_renewal(tmp_path: Path)
             for _ in range(2):
                 assert "failed" in error_text(await client.retry(first, {"k": accept(True)}))
         async with asyncio.timeout(5.0):
-            while leased(path) or await renewals() or held_by(server._flows.once):
+            while leased(path) or await renewals() or held_by(server._rounds.once):
                 await asyncio.sleep(0.01)
     await store.close()
 
@@ -398,7 +398,7 @@ async def test_a_contested_round_leaves_nothing_behind(tmp_path: Path, kind: str
     ends = await asyncio.gather(*repeats, return_exceptions=True)
     assert {end for end in ends if isinstance(end, str)} <= {"work 1"}
     async with asyncio.timeout(5.0):
-        while any(held_by(server._flows.once) for server in servers) or await renewals():
+        while any(held_by(server._rounds.once) for server in servers) or await renewals():
             await asyncio.sleep(0.01)
     assert work.begun == ["work"]
 

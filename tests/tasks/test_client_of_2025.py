@@ -212,7 +212,7 @@ async def test_looking_keeps_to_the_interval() -> None:
 
 async def test_a_server_that_lets_nobody_wait_for_a_result_is_asked_when_it_is_there() -> None:
     server = shop(MemoryStore())
-    tasks = server._flows.tasks
+    tasks = server._rounds.tasks
     assert tasks is not None
     tries: list[str] = []
 

@@ -292,7 +292,7 @@ async def test_nobody_is_told_of_the_tasks_of_others() -> None:
 
 async def test_what_has_ended_is_forgotten() -> None:
     server = echo_server(MemoryStore())
-    tasks = server._flows.tasks
+    tasks = server._rounds.tasks
     assert tasks is not None
     async with shaken(server, "2025-11-25") as (client, _):
         await client.result("tools/call", name="must", task={})

@@ -15,7 +15,7 @@ from tests.tasks.driving import PATIENCE, QUICK, TaskClient, new_server
 
 
 def runner_of(server: Server) -> Any:
-    return server._flows.tasks.runner  # type: ignore[union-attr]
+    return server._rounds.tasks.runner  # type: ignore[union-attr]
 
 
 async def forget_the_world(server: Server) -> None:

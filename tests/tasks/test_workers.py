@@ -80,7 +80,7 @@ async def test_a_lost_worker_is_replaced_within_a_lease_and_commits_nothing_any_
         await asyncio.Event().wait()
 
     async with first.running():
-        runner = first._flows.tasks.runner  # type: ignore[union-attr]
+        runner = first._rounds.tasks.runner  # type: ignore[union-attr]
         runner._loops[-1].cancel()
         runner._loops[-1] = asyncio.create_task(no_renewal(runner))
         runner._loops[0].cancel()  # Nor does it look for work.
@@ -150,7 +150,7 @@ async def test_a_lost_claim_at_the_end_changes_nothing(store: Any) -> None:
     async with server.running():
         client = TaskClient(server)
         task_id = await client.start()
-        runner = server._flows.tasks.runner  # type: ignore[union-attr]
+        runner = server._rounds.tasks.runner  # type: ignore[union-attr]
         runner._unwatch()
         loops, runner._loops = runner._loops, []
         for loop in loops:

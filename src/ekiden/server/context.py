@@ -10,13 +10,12 @@ import random
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, overload
 
 from typing_extensions import TypeVar, TypeVarTuple, Unpack
 
 from ekiden.errors import UsageError
 from ekiden.rounds.asks import declares
-from ekiden.rounds.claims import Claims
 from ekiden.rounds.interpreter import Interpreter
 from ekiden.rounds.leg import current_step
 from ekiden.rounds.pushing import Push
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
         ToolChoice,
     )
 
-__all__ = ["Context", "LogLevel"]
+__all__ = ["Carried", "Context", "LogLevel"]
 
 StateT = TypeVar("StateT", default=Any)
 T = TypeVar("T")
@@ -50,10 +49,37 @@ Ts = TypeVarTuple("Ts")
 LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 
 
+class Carried(Protocol):
+    """What a call carries from round to round for a handler that returns `InputRequired`.
+
+    A token has it, and so has the journal of a task.
+    """
+
+    @property
+    def round(self) -> int:
+        """0 in the first round."""
+        ...
+
+    @property
+    def asked(self) -> Mapping[str, str]:
+        """What the last round asked, by key: the method of each question."""
+        ...
+
+    @property
+    def manual(self) -> str | None:
+        """The state that the handler wrote."""
+        ...
+
+    @property
+    def answers(self) -> Mapping[str, object] | None:
+        """The answers of earlier rounds."""
+        ...
+
+
 class Context(Generic[StateT]):
     """One call, from the inside of its handler."""
 
-    __slots__ = ("_claims", "_handler", "_leg", "_progress", "_responses", "_stream", "request", "state")
+    __slots__ = ("_carried", "_handler", "_leg", "_progress", "_responses", "_stream", "request", "state")
 
     def __init__(
         self,
@@ -61,7 +87,7 @@ class Context(Generic[StateT]):
         stream: Stream,
         state: StateT,
         leg: Interpreter,
-        claims: Claims,
+        carried: Carried,
         responses: Mapping[str, Any],
         handler: Callable[..., Any] | None = None,
     ) -> None:
@@ -71,7 +97,7 @@ class Context(Generic[StateT]):
         """What the server's lifespan yielded."""
         self._stream = stream
         self._leg = leg
-        self._claims = claims
+        self._carried = carried
         self._responses = responses
         self._handler = handler or _no_handler
         self._progress: float | None = None
@@ -248,7 +274,7 @@ class Context(Generic[StateT]):
     def input_responses(self) -> "Mapping[str, InputResponse]":
         """The answers to `InputRequired`, of all rounds so far; of several to one key, the newest."""
         self._leg.use("manual")
-        asked = self._claims.asked
+        asked = self._carried.asked
         read = {key: read_response(key, raw, asked.get(key)) for key, raw in self.raw_responses().items()}
         return {key: response for key, response in read.items() if response is not None}
 
@@ -256,13 +282,13 @@ class Context(Generic[StateT]):
     def request_state(self) -> str | None:
         """The state that this handler gave with its last `InputRequired`, as it was written."""
         self._leg.use("manual")
-        return self._claims.manual
+        return self._carried.manual
 
     def raw_responses(self) -> dict[str, Any]:
         """The answers as they came; where a state says what was asked, to that only."""
-        asked = self._claims.asked
-        known = {key: raw for key, raw in self._responses.items() if not self._claims.round or key in asked}
-        return {**(self._claims.answers or {}), **known}
+        asked = self._carried.asked
+        known = {key: raw for key, raw in self._responses.items() if not self._carried.round or key in asked}
+        return {**(self._carried.answers or {}), **known}
 
     # Telling
 

@@ -8,7 +8,7 @@ got wrong is logged with its trace and told without it.
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -39,17 +39,16 @@ from ekiden.server.registration.results import (
     tool_failure,
 )
 from ekiden.server.registration.signatures import HintedParameters
-from ekiden.server.rounds.rounds import Call, Flows, Given
+from ekiden.server.rounds.call import Call, Given
+from ekiden.server.rounds.rounds import Rounds
 from ekiden.server.schemas import ArgumentsInvalid
 from ekiden.server.subscriptions import read_filter
+from ekiden.server.tasks.methods import TaskMethods
 from ekiden.transports.server.port import Stream
 from ekiden.wire import versions
 from ekiden.wire.headers import check_mirrored_params
 from ekiden.wire.meta import SUBSCRIPTION_ID
 from ekiden.wire.modern import Request
-
-if TYPE_CHECKING:
-    from ekiden.server.tasks.tasks import Tasks
 
 __all__ = ["Answer", "Dispatcher"]
 
@@ -61,9 +60,9 @@ Answer: TypeAlias = Callable[[Request, Stream], Awaitable[Outcome]]
 class Dispatcher:
     """Answers every method of the protocol out of a registry."""
 
-    def __init__(self, registry: Registry, flows: Flows) -> None:
+    def __init__(self, registry: Registry, rounds: Rounds) -> None:
         self._registry = registry
-        self._flows = flows
+        self._rounds = rounds
         self.ready: dict[str, Callable[[Request], Outcome]] = {
             "server/discover": self._discover,
             "tools/list": self._lister(registry.tools),
@@ -79,7 +78,7 @@ class Dispatcher:
             "completion/complete": self._complete,
             "subscriptions/listen": self._listen,
             **session_answers,
-            **({} if (tasks := flows.tasks) is None else _task_methods(tasks)),
+            **({} if (tasks := rounds.task_methods) is None else _task_methods(tasks)),
             **{method: _as_answer(ready) for method, ready in self.ready.items()},
         }
         self.state: Any = None
@@ -117,7 +116,7 @@ class Dispatcher:
             except BaseException as error:
                 return _direct(tool_failure(tool, error), tool.title)
         given = Given(arguments, bound, tool.parameters.bind)
-        return await self._flow(tool.handler, given, request, stream, ToolEnding(tool), tool.title)
+        return await self._round(tool.handler, given, request, stream, ToolEnding(tool), tool.title)
 
     async def _get_prompt(self, request: Request, stream: Stream) -> Outcome:
         prompt = self._registry.prompts.get(request.name or "")
@@ -157,9 +156,9 @@ class Dispatcher:
                 return _direct(value if isinstance(value, InputRequired) else ending.complete(value), title)
             except BaseException as error:
                 return _direct(ending.failed(error), title)
-        return await self._flow(handler, given, request, stream, ending, title)
+        return await self._round(handler, given, request, stream, ending, title)
 
-    def _flow(
+    def _round(
         self,
         handler: Handler,
         given: Given,
@@ -175,16 +174,16 @@ class Dispatcher:
         call = Call(request, stream, self.state, handler, given, title, ending)
         if request.meta.protocol_version != versions.MODERN:
             return self._after_handshake(call)
-        return self._flows.run(call)
+        return self._rounds.run(call)
 
     async def _after_handshake(self, call: Call) -> Outcome:
         """A call of a client of 2025 or of the draft, which may want it to be a task."""
-        task = await self._flows.legacy_task(call)
+        task = await self._rounds.legacy_task(call)
         if task is not None:
             return task
         if call.request.meta.protocol_version in versions.LEGACY:
-            return await self._flows.pushed.run(call)
-        return await self._flows.run(call)
+            return await self._rounds.pushed.run(call)
+        return await self._rounds.run(call)
 
     def _find_resource(self, uri: str) -> tuple[Resource, dict[str, str]]:
         resource = self._registry.resources.get(uri)
@@ -228,7 +227,7 @@ class Dispatcher:
             raise InvalidRequest("Invalid request: a subscription needs `Accept: text/event-stream`")
         wanted = read_filter(request.params)
         granted = self._registry.grant(wanted)
-        tasks = None if not wanted.tasks else self._flows.tasks
+        tasks = None if not wanted.tasks else self._rounds.task_methods
         if tasks is not None:
             granted = msgspec.structs.replace(granted, tasks=await tasks.grant(request, wanted))
         tag = {SUBSCRIPTION_ID: request.id}
@@ -247,8 +246,7 @@ class Dispatcher:
         return Complete({"_meta": tag})
 
 
-def _task_methods(tasks: "Tasks") -> dict[str, Answer]:
-    tasks.use(ToolEnding)
+def _task_methods(tasks: TaskMethods) -> dict[str, Answer]:
     return {
         "tasks/get": tasks.get,
         "tasks/update": tasks.update,

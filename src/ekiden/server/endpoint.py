@@ -13,7 +13,7 @@ from ekiden.server.legacy.sessions import Sessions
 from ekiden.server.lifespan import Lifespan
 from ekiden.server.middleware import Middleware, Run, around
 from ekiden.server.registration.registry import Registry
-from ekiden.server.rounds.rounds import Flows
+from ekiden.server.rounds.rounds import Rounds
 from ekiden.telemetry.spans import is_tracing, traced
 from ekiden.transports.server.port import Stream
 from ekiden.wire.modern import Modern, Request
@@ -29,14 +29,14 @@ class ServerEndpoint:
     def __init__(
         self,
         registry: Registry,
-        flows: Flows,
+        rounds: Rounds,
         lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None,
         sessions: Callable[["ServerEndpoint"], Sessions],
         release: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._registry = registry
-        self._flows = flows
-        self._dispatcher = Dispatcher(registry, flows)
+        self._rounds = rounds
+        self._dispatcher = Dispatcher(registry, rounds)
         self._lifespan = Lifespan(lifespan)
         self._release = release
         self._started = False
@@ -62,8 +62,8 @@ class ServerEndpoint:
         """Put one more middleware inside those that are there; with `tasks`, around their legs too."""
         self._wrapped.append(middleware)
         self._run = around(self._wrapped, self._dispatcher.answer)
-        if tasks and self._flows.tasks is not None:
-            self._flows.tasks.layers.append(middleware)
+        if tasks and self._rounds.tasks is not None:
+            self._rounds.tasks.layers.append(middleware)
 
     def at_once(self, request: Request) -> Outcome | None:
         """The outcome of a request that is answered with prepared bytes."""
@@ -83,7 +83,7 @@ class ServerEndpoint:
 
     def runs_apart(self, request: Request) -> bool:
         """Whether `answer` runs what is not ours, handlers above all, in a task of its own."""
-        if request.method != "tools/call" or not self._started or self._wrapped or self._flows.stored:
+        if request.method != "tools/call" or not self._started or self._wrapped or self._rounds.stored:
             return False
         tool = self._registry.tools.get(request.name or "")
         if tool is None or tool.handler.is_direct:
@@ -101,7 +101,7 @@ class ServerEndpoint:
 
     def left(self, session: object) -> None:
         """A session of a client has ended: handlers that are parked for it are cancelled."""
-        self._flows.parking.give_up(session)
+        self._rounds.parking.give_up(session)
 
     async def start(self) -> None:
         """Enter the lifespan, until `stop`; if it is in use already, until its last user has left."""
@@ -123,20 +123,20 @@ class ServerEndpoint:
     async def _get_ready(self) -> None:
         if not self._started:
             self._dispatcher.state = await self._lifespan.start()
-            if self._flows.tasks is not None:
+            if self._rounds.tasks is not None:
                 try:
-                    await self._flows.tasks.start(self._dispatcher.state)
+                    await self._rounds.tasks.start(self._dispatcher.state)
                 except BaseException:
                     await self._lifespan.stop()
                     raise
             self._registry.hub.reopen()
-            self._flows.once.is_stopping = False
+            self._rounds.once.is_stopping = False
             self._started = True
 
     def drain(self) -> None:
         """The server is about to stop: end subscriptions, and wait for no store that is away."""
         self._registry.hub.drain()
-        self._flows.once.is_stopping = True
+        self._rounds.once.is_stopping = True
 
     async def stop(self) -> None:
         """End subscriptions, leave the lifespan, and release what is the server's own."""
@@ -144,9 +144,9 @@ class ServerEndpoint:
         self._started = self._owned = False
         self.sessions.close()
         try:
-            await self._flows.parking.close()
-            if self._flows.tasks is not None:
-                await self._flows.tasks.stop()
+            await self._rounds.parking.close()
+            if self._rounds.tasks is not None:
+                await self._rounds.tasks.stop()
         finally:
             try:
                 await self._lifespan.stop()

@@ -21,10 +21,11 @@ from ekiden.server.registration.decorators import Authoring
 from ekiden.server.registration.registry import Registry, unknown_cache_keys
 from ekiden.server.registration.tools import described
 from ekiden.server.rounds.once import Once
-from ekiden.server.rounds.rounds import Flows
+from ekiden.server.rounds.rounds import Rounds
 from ekiden.server.sealing.keys import find_keys
 from ekiden.server.sealing.store import SealedStore
 from ekiden.server.sealing.tokens import RoundLimits, Sealer
+from ekiden.server.tasks.methods import TaskMethods
 from ekiden.server.tasks.tasks import Tasks
 from ekiden.stores import open_store
 from ekiden.stores.memory import MemoryStore
@@ -123,11 +124,11 @@ class Server(Authoring):
             keep=limits.flow_seconds,
         )
         enter = None if lifespan is None else lambda: lifespan(self)
-        self._flows = Flows(sealer, once, clock)
+        self._rounds = Rounds(sealer, once, clock)
         kept = getattr(self._store, "tasks", None)
         super().__init__(registry, has_store=self._store is not None, has_tasks_store=kept is not None)
         if kept is not None:
-            self._flows.tasks = Tasks(
+            self._rounds.tasks = offered = Tasks(
                 kept,
                 registry,
                 audience=audience or name,
@@ -135,9 +136,10 @@ class Server(Authoring):
                 limits=tasks or TaskLimits(),
                 clock=clock,
             )
+            self._rounds.task_methods = TaskMethods(offered, registry)
         self.endpoint = ServerEndpoint(
             registry,
-            self._flows,
+            self._rounds,
             enter,
             lambda endpoint: Sessions(
                 endpoint,
@@ -182,13 +184,13 @@ class Server(Authoring):
 
     def leave_tasks(self) -> None:
         """Serve only: calls become tasks here, and workers elsewhere run them."""
-        if self._flows.tasks is not None:
-            self._flows.tasks.limit(concurrency=0)
+        if self._rounds.tasks is not None:
+            self._rounds.tasks.limit(concurrency=0)
 
     def stop_tasks_within(self, seconds: float) -> None:
         """How long running steps of tasks have to end when the server stops; before the start."""
-        if self._flows.tasks is not None:
-            self._flows.tasks.limit(grace_seconds=seconds)
+        if self._rounds.tasks is not None:
+            self._rounds.tasks.limit(grace_seconds=seconds)
 
     def asgi(
         self,
@@ -211,7 +213,7 @@ class Server(Authoring):
         """For `ekiden.testing`: be told of a tool's legs before they run."""
         if self._registry.tools.get(tool) is None:
             raise UsageError(f"there is no tool {tool!r} to observe")
-        self._flows.watch = watch
+        self._rounds.watch = watch
 
     @asynccontextmanager
     async def running(self, _application: object = None) -> AsyncGenerator[None, None]:

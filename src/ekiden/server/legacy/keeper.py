@@ -1,7 +1,7 @@
 """What sessions need of whoever keeps them, and what their clients may take."""
 
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -9,9 +9,6 @@ from ekiden.rounds.outcome import Outcome
 from ekiden.server.registration.registry import Registry
 from ekiden.transports.server.port import Stream
 from ekiden.wire.modern import Request
-
-if TYPE_CHECKING:
-    from ekiden.server.legacy.session import Session
 
 __all__ = ["Answering", "Keeper", "News", "SessionLimits"]
 
@@ -52,7 +49,7 @@ class Answering(Protocol):
 
 
 class Keeper(Protocol):
-    """Who keeps the session, as it sees him."""
+    """The part of `Sessions` that a `Session` calls."""
 
     @property
     def endpoint(self) -> Answering:
@@ -77,6 +74,6 @@ class Keeper(Protocol):
         """Whether a method is answered in a session."""
         ...
 
-    def forget(self, session: "Session") -> None:
-        """The session has ended."""
+    def forget(self, session_id: str, principal: str) -> None:
+        """The session of that id, and of that principal, has ended."""
         ...

@@ -7,7 +7,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -22,9 +22,10 @@ from ekiden.errors import (
 from ekiden.rounds.outcome import Failed
 from ekiden.rounds.pushing import CannotAsk, undeclared
 from ekiden.server.legacy.keeper import Keeper, News
-from ekiden.server.rounds.pushed import as_tool_error
+from ekiden.server.registration.results import tool_error
 from ekiden.server.subscriptions import Change, Filter, Subscription
 from ekiden.transports.server.legacy.port import Line, SessionsFull
+from ekiden.transports.server.port import Stream
 from ekiden.wire import jsonrpc, versions
 from ekiden.wire.handshake import Hello, Response, request_meta, usable_capabilities
 from ekiden.wire.headers import Headers
@@ -34,7 +35,7 @@ from ekiden.wire.meta import LOG_LEVELS
 from ekiden.wire.modern import Request, target_of
 from ekiden.wire.tasks import LEGACY_NOTIFICATION, NOTIFICATION
 
-__all__ = ["Session", "SessionStream"]
+__all__ = ["AskingStream", "Session", "SessionStream"]
 
 _log = logging.getLogger("ekiden.sessions")
 
@@ -49,6 +50,14 @@ _HANDSHAKE_SECONDS: Final = 10.0
 """How long a question waits for the client to say that it is initialized."""
 _FIRST_LEVEL: Final = "info"
 """What is logged to a client that has not said what it wants to hear."""
+
+
+class AskingStream(Stream, Protocol):
+    """The way back to a client that can be asked."""
+
+    async def ask(self, method: str, params: Mapping[str, Any] | None, elicitation_id: str) -> Any:
+        """Send a request to the client, and wait for its result; `CannotAsk` if there is none."""
+        ...
 
 
 class Session:
@@ -116,7 +125,7 @@ class Session:
         if isinstance(outcome, Failed) and isinstance(missing := outcome.error, MissingCapability):
             # In 2025 there was no error for this, and a tool's caller can mend it.
             text = undeclared(missing.required)
-            outcome = as_tool_error(text) if request.method == "tools/call" else Failed(InvalidRequest(text))
+            outcome = tool_error(text) if request.method == "tools/call" else Failed(InvalidRequest(text))
         return outcome.render(self._dialect, request_id)
 
     def _accept(self, message: Message, headers: Headers | None) -> Request:
@@ -299,7 +308,7 @@ class Session:
     def end(self) -> None:
         """End it: what runs is cancelled, and the id names nothing any more."""
         self._ended = True
-        self._keeper.forget(self)
+        self._keeper.forget(self.id, self.principal)
         self._keeper.endpoint.left(self)
         for task in tuple(self._running.values()):
             task.cancel()
@@ -314,7 +323,7 @@ class Session:
 
 
 class SessionStream:
-    """The way back for one request. Implements `ekiden.server.rounds.pushed.AskingStream`."""
+    """The way back for one request. Implements `AskingStream`."""
 
     def __init__(self, session: Session, line: Line) -> None:
         self.session = session

@@ -142,12 +142,12 @@ class Sessions:
         meta = request_meta({}, versions.LEGACY[0], {}, {}, None)
         return self._principal(Request(0, "initialize", {}, meta, None, headers)) or ""
 
-    def forget(self, session: Session) -> None:
-        """A session has ended."""
-        if self._open.pop(session.id, None) is not None:
-            self._of[session.principal] -= 1
-            if not self._of[session.principal]:
-                del self._of[session.principal]
+    def forget(self, session_id: str, principal: str) -> None:
+        """The session of that id, and of that principal, has ended."""
+        if self._open.pop(session_id, None) is not None:
+            self._of[principal] -= 1
+            if not self._of[principal]:
+                del self._of[principal]
 
     def _make_room(self, principal: str) -> None:
         if principal and self._of[principal] >= self.limits.per_principal:

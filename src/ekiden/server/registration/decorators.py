@@ -14,8 +14,7 @@ from ekiden.server.registration.completions import Reference
 from ekiden.server.registration.prompts import Prompt
 from ekiden.server.registration.registry import Registry
 from ekiden.server.registration.resources import Resource, is_template
-from ekiden.server.registration.tools import Tool
-from ekiden.server.tasks.handler import CancelledTask
+from ekiden.server.registration.tools import CancelledTask, Tool
 
 if TYPE_CHECKING:  # The official models take 0.3 s to import; whoever passes one has done so.
     from mcp_types import Annotations, Icon, ToolAnnotations

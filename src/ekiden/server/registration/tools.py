@@ -7,6 +7,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
+import msgspec
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from ekiden.errors import RegistrationError
@@ -21,15 +22,28 @@ from ekiden.server.schemas import (
     lean_schema,
     type_adapter,
 )
+from ekiden.tasks.run import Why
 from ekiden.wire.headers import find_mirrored_params
 
-__all__ = ["OutputInvalid", "Tool", "described"]
+__all__ = ["CancelledTask", "OutputInvalid", "Tool", "described"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
 class OutputInvalid(Exception):
     """A tool returned something that its own output schema does not allow."""
+
+
+class CancelledTask(msgspec.Struct, frozen=True):
+    """What a clean-up is told: whose work it cleans up, and what of it was done."""
+
+    task_id: str
+    tool: str
+    arguments: Mapping[str, Any]
+    steps: Mapping[str, list[Any]]
+    """The values of the steps that were done, by the name of their function, or by their `key=`."""
+    why: Why = "cancelled"
+    """Whether the task was cancelled, its time was over, or it was given up for it lost too many workers."""
 
 
 class Tool:

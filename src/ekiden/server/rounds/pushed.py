@@ -8,7 +8,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final
 
 from ekiden.errors import InvalidRequest
 from ekiden.rounds.asks import declares
@@ -17,15 +17,14 @@ from ekiden.rounds.leg import mixed_styles
 from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.rounds.pushing import CannotAsk, Push, undeclared
 from ekiden.server.context import Context
+from ekiden.server.legacy.session import AskingStream
 from ekiden.server.questions.input_required import InputRequired, capabilities_for, spelled_requests
+from ekiden.server.registration.results import tool_error
+from ekiden.server.rounds.call import Call
 from ekiden.server.sealing.tokens import Sealer
-from ekiden.transports.server.port import Stream
 from ekiden.wire.json import is_object
 
-if TYPE_CHECKING:
-    from ekiden.server.rounds.rounds import Call
-
-__all__ = ["AskingStream", "PushedCalls", "as_tool_error"]
+__all__ = ["PushedCalls"]
 
 _log = logging.getLogger("ekiden.rounds")
 
@@ -35,14 +34,6 @@ _IDLE_SECONDS: Final = 0.02
 """The first pause before a handler that only wanted to be called again is called again; it doubles."""
 
 
-class AskingStream(Stream, Protocol):
-    """The way back to a client that can be asked."""
-
-    async def ask(self, method: str, params: Mapping[str, Any] | None, elicitation_id: str) -> Any:
-        """Send a request to the client, and wait for its result; `CannotAsk` if there is none."""
-        ...
-
-
 class PushedCalls:
     """Runs the calls of clients with a session."""
 
@@ -50,7 +41,7 @@ class PushedCalls:
         self._sealer = sealer
         self._clock = clock
 
-    async def run(self, call: "Call") -> Outcome:
+    async def run(self, call: Call) -> Outcome:
         """A whole call."""
         claims = self._sealer.first(call.request)
         responses: dict[str, Any] = {}
@@ -71,7 +62,7 @@ class PushedCalls:
         return _refused(call.request.method, CannotAsk(f"The call did not end within {_MOST_ROUNDS} rounds"))
 
     async def _attempt(
-        self, call: "Call", claims: Claims, responses: Mapping[str, Any], pages: list[str]
+        self, call: Call, claims: Claims, responses: Mapping[str, Any], pages: list[str]
     ) -> Outcome | InputRequired:
         push = Push(
             call.title,
@@ -96,7 +87,7 @@ class PushedCalls:
         return ended
 
     async def _resolve(
-        self, call: "Call", claims: Claims, manual: InputRequired, pages: list[str]
+        self, call: Call, claims: Claims, manual: InputRequired, pages: list[str]
     ) -> dict[str, Any]:
         """The answers to what a handler asked in the manual way, all at once."""
         requests = spelled_requests(manual)
@@ -117,9 +108,7 @@ class PushedCalls:
         claims.round += 1
         return dict(zip(requests, answers, strict=True))
 
-    async def _ask(
-        self, call: "Call", method: str, params: Mapping[str, Any] | None, pages: list[str]
-    ) -> Any:
+    async def _ask(self, call: Call, method: str, params: Mapping[str, Any] | None, pages: list[str]) -> Any:
         stream: AskingStream = call.stream  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]  sessions give no other
         page = secrets.token_urlsafe(16)
         answer = await stream.ask(method, params, page)
@@ -128,14 +117,14 @@ class PushedCalls:
             pages.append(page)
         return answer
 
-    async def _tell_visited(self, call: "Call", pages: list[str], outcome: Outcome) -> None:
+    async def _tell_visited(self, call: Call, pages: list[str], outcome: Outcome) -> None:
         """A call that ended well has what it sent the user to its pages for."""
         if isinstance(outcome, Complete) and not outcome.as_dict().get("isError"):
             for page in pages:
                 await call.stream.notify("notifications/elicitation/complete", {"elicitationId": page})
 
 
-async def _ended(call: "Call", run: Coroutine[Any, Any, Any]) -> Outcome | InputRequired:
+async def _ended(call: Call, run: Coroutine[Any, Any, Any]) -> Outcome | InputRequired:
     try:
         value = await run
         return value if isinstance(value, InputRequired) else call.ending.complete(value)
@@ -145,10 +134,5 @@ async def _ended(call: "Call", run: Coroutine[Any, Any, Any]) -> Outcome | Input
 
 def _refused(method: str, error: CannotAsk) -> Outcome:
     if method == "tools/call":
-        return as_tool_error(str(error))
+        return tool_error(str(error))
     return Failed(InvalidRequest(str(error)))
-
-
-def as_tool_error(text: str) -> Complete:
-    """A tool's result that says why it could not be had."""
-    return Complete({"content": [{"type": "text", "text": text}], "isError": True})

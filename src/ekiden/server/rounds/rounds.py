@@ -6,9 +6,7 @@ handler takes no `Context` and brings no state never comes here.
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Final
-
-import msgspec
+from typing import Any, Final
 
 from ekiden.errors import InternalError, InvalidParams, MissingCapability, NonDeterminismError
 from ekiden.rounds.asks import declares
@@ -17,25 +15,21 @@ from ekiden.rounds.journal import UNKNOWN_BRANCH, Entry, Journal
 from ekiden.rounds.leg import BACKGROUND, Ended, Leg, Restart, Suspended, mixed_styles
 from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome
 from ekiden.server.context import Context
-from ekiden.server.handlers import Handler
 from ekiden.server.questions.input_required import InputRequired, capabilities_for, spelled_requests
 from ekiden.server.questions.questions import check_answers
-from ekiden.server.registration.results import Ending
+from ekiden.server.rounds.call import Call
 from ekiden.server.rounds.once import Once, RoundClaim
 from ekiden.server.rounds.parked import ParkingLot
 from ekiden.server.rounds.pushed import PushedCalls
 from ekiden.server.sealing.tokens import Sealer
+from ekiden.server.tasks.methods import TaskMethods
+from ekiden.server.tasks.tasks import Tasks
 from ekiden.telemetry.counts import record
 from ekiden.telemetry.spans import link_to
-from ekiden.transports.server.port import Stream
 from ekiden.wire import versions
 from ekiden.wire.json import copied
-from ekiden.wire.modern import Request
 
-if TYPE_CHECKING:
-    from ekiden.server.tasks.tasks import Tasks
-
-__all__ = ["Call", "Flows", "Given"]
+__all__ = ["Rounds"]
 
 _log = logging.getLogger("ekiden.rounds")
 
@@ -48,31 +42,7 @@ _GIVE_UP: Final = 10
 """Interim results after which clients give up by default; all official SDKs agree on it."""
 
 
-class Given(msgspec.Struct):
-    """The arguments of a call."""
-
-    raw: dict[str, Any]
-    """As they came."""
-    bound: dict[str, Any]
-    """As the handler takes them."""
-    bind: Callable[[dict[str, Any]], dict[str, Any]]
-    """How the one becomes the other: for another run of the handler."""
-
-
-class Call(msgspec.Struct):
-    """One request, with the handler that answers it."""
-
-    request: Request
-    stream: Stream
-    state: Any
-    handler: Handler
-    given: Given
-    title: str
-    """The handler in words, for logs and errors."""
-    ending: Ending
-
-
-class Flows:
+class Rounds:
     """Runs calls of one server."""
 
     def __init__(self, sealer: Sealer, once: Once, clock: Callable[[], float]) -> None:
@@ -85,7 +55,8 @@ class Flows:
         self.pushed = PushedCalls(sealer, clock)
         """Runs the calls of clients that can be asked while they wait."""
         self.tasks: Tasks | None = None
-        """Where there is a store for them."""
+        """The tasks of the server; None if its store keeps none."""
+        self.task_methods: TaskMethods | None = None
         self.stored = sealer.stored
         """Whether there is a store at all."""
         self.parking = ParkingLot(most=limits.parked_calls, seconds=limits.answer_seconds)
@@ -107,7 +78,7 @@ class Flows:
 
     async def _first_or_task(
         self,
-        tasks: "Tasks",
+        tasks: Tasks,
         call: Call,
         claims: Claims,
         responses: Mapping[str, Any],
@@ -121,10 +92,10 @@ class Flows:
 
     async def legacy_task(self, call: Call) -> Outcome | None:
         """The task that a client with a handshake wants its call to become."""
-        if self.tasks is None or call.request.method != "tools/call":
+        if self.task_methods is None or call.request.method != "tools/call":
             return None
         claims = self._sealer.first(call.request)
-        return await self.tasks.legacy.begin(call.request, claims, call.handler, call.stream)
+        return await self.task_methods.legacy.begin(call.request, claims, call.handler, call.stream)
 
     async def _go_on(self, call: Call, responses: Mapping[str, Any]) -> Outcome:
         """A round after the first."""

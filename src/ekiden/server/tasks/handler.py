@@ -15,7 +15,6 @@ from ekiden.errors import (
     StoreRefused,
     UsageError,
 )
-from ekiden.rounds.claims import Claims
 from ekiden.rounds.journal import Entry
 from ekiden.rounds.leg import Ended, Suspended
 from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome
@@ -24,7 +23,7 @@ from ekiden.server.handlers import Handler
 from ekiden.server.middleware import Middleware, around
 from ekiden.server.questions.input_required import InputRequired
 from ekiden.server.registration.results import Ending
-from ekiden.server.registration.tools import Tool
+from ekiden.server.registration.tools import CancelledTask, Tool
 from ekiden.server.schemas import ArgumentsInvalid
 from ekiden.server.tasks.input_required import ByHand
 from ekiden.tasks.leg import TaskLeg
@@ -37,21 +36,9 @@ from ekiden.wire.json import encode
 from ekiden.wire.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVELS, PROTOCOL_VERSION, RequestMeta
 from ekiden.wire.modern import Request
 
-__all__ = ["CancelledTask", "ToolWork"]
+__all__ = ["ToolWork"]
 
 _log = logging.getLogger("ekiden.tasks")
-
-
-class CancelledTask(msgspec.Struct, frozen=True):
-    """What a clean-up is told: whose work it cleans up, and what of it was done."""
-
-    task_id: str
-    tool: str
-    arguments: Mapping[str, Any]
-    steps: Mapping[str, list[Any]]
-    """The values of the steps that were done, by the name of their function, or by their `key=`."""
-    why: Why = "cancelled"
-    """Whether the task was cancelled, its time was over, or it was given up for it lost too many workers."""
 
 
 class ToolWork:
@@ -123,9 +110,9 @@ class ToolWork:
         handler = self._tool.handler
         bound = self._tool.parameters.bind(request.params["arguments"])
         if handler.context is not None:
-            claims = _claims(self._record, by_hand)
+            carried = _Carried(asked=by_hand.asked, manual=by_hand.state, answers=by_hand.answers)
             context: Context[Any] = Context(
-                request, stream, self._state, leg, claims, by_hand.new, handler.function
+                request, stream, self._state, leg, carried, by_hand.new, handler.function
             )
             bound[handler.context] = context
         return handler.call(**bound)
@@ -136,6 +123,15 @@ class ToolWork:
         record = self._record
         cancelled = CancelledTask(record.id, record.tool, record.arguments, _steps(entries), why)
         await Handler(self._tool.on_cancel).call(cancelled)
+
+
+class _Carried(msgspec.Struct):
+    """Implements `ekiden.server.context.Carried` for a handler in a task."""
+
+    asked: dict[str, str]
+    manual: str | None
+    answers: dict[str, Any]
+    round: int = 1
 
 
 class _Inner:
@@ -211,26 +207,6 @@ def _request(record: TaskRecord) -> Request:
     )
     params = {"name": record.tool, "arguments": record.arguments, "_meta": fields}
     return Request(record.id, "tools/call", params, meta, record.tool, None, record.id)
-
-
-def _claims(record: TaskRecord, by_hand: ByHand) -> Claims:
-    return Claims(
-        issued=record.created,
-        expires=record.created,
-        started=record.started,
-        audience=record.audience,
-        method="tools/call",
-        target=record.tool,
-        arguments=b"",
-        principal=record.principal,
-        flow=record.flow,
-        round=1,
-        asked=by_hand.asked,
-        pauses=[],
-        journal={},
-        manual=by_hand.state,
-        answers=by_hand.answers,
-    )
 
 
 def _steps(entries: Mapping[str, Entry]) -> dict[str, list[Any]]:

@@ -8,11 +8,10 @@ if it has a stream for that.
 """
 
 import asyncio
-import math
 import secrets
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ekiden.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError, StoreUnavailable
 from ekiden.rounds.asks import ELICIT
@@ -20,22 +19,19 @@ from ekiden.rounds.claims import Claims
 from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.rounds.pushing import CannotAsk
 from ekiden.server.handlers import Handler
-from ekiden.server.legacy.session import Session, SessionStream
-from ekiden.server.rounds.pushed import AskingStream
+from ekiden.server.legacy.session import AskingStream, Session, SessionStream
 from ekiden.server.subscriptions import Change
+from ekiden.server.tasks.tasks import Tasks, wished_ttl
 from ekiden.tasks.record import Question, TaskRecord
 from ekiden.tasks.store import Place, Signal
 from ekiden.tasks.view import view
 from ekiden.transports.server.port import Stream
 from ekiden.wire import versions
-from ekiden.wire.json import decode, is_object
+from ekiden.wire.json import decode
 from ekiden.wire.modern import Request
 from ekiden.wire.tasks import NOTIFICATION, RELATED, TaskView, legacy_task
 
-if TYPE_CHECKING:
-    from ekiden.server.tasks.tasks import Tasks
-
-__all__ = ["LegacyTasks", "wished_ttl"]
+__all__ = ["LegacyTasks"]
 
 _LOOK_SECONDS: Final = 1.0
 """How often who waits looks by himself, in case a signal was lost."""
@@ -48,7 +44,7 @@ _PAGE: Final = 100
 class LegacyTasks:
     """The same tasks, for those clients."""
 
-    def __init__(self, tasks: "Tasks") -> None:
+    def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
         self._store = tasks.store
         self._asking: set[tuple[str, str]] = set()
@@ -215,17 +211,6 @@ class LegacyTasks:
             yield changed
         finally:
             end()
-
-
-def wished_ttl(request: Request, most: float | None) -> float | None:
-    """The seconds that a client wants its task to be kept for, and no more than the server would."""
-    wish = request.params.get("task")
-    ttl: Any = wish.get("ttl") if is_object(wish) else ""
-    if ttl is None:
-        return None
-    if type(ttl) not in (int, float) or not 0 < ttl < math.inf:
-        raise InvalidParams("Invalid params: `task` is an object whose `ttl` is a positive number")
-    return float(ttl / 1000 if most is None else min(ttl / 1000, most))
 
 
 def _related(task_id: str) -> dict[str, Any]:

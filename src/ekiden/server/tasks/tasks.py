@@ -1,10 +1,11 @@
-"""Tasks as clients see them (SEP-2663): how a call becomes one, and the `tasks/` methods.
+"""The tasks of one server: how a call becomes one, who may see it, and who is told of its changes.
 
 Every task belongs to its principal and to this server: for everybody else it does not exist.
 """
 
 import asyncio
 import logging
+import math
 import re
 import secrets
 from collections.abc import Callable, Mapping
@@ -16,28 +17,25 @@ from ekiden.errors import InvalidParams, MissingCapability, StoreUnavailable, Us
 from ekiden.rounds.asks import declares
 from ekiden.rounds.claims import Claims
 from ekiden.rounds.journal import Entry, fingerprint
-from ekiden.rounds.outcome import Complete, Outcome, Task
+from ekiden.rounds.outcome import Outcome, Task
 from ekiden.server.middleware import Middleware
 from ekiden.server.registration.registry import Registry
-from ekiden.server.registration.results import Ending
-from ekiden.server.registration.tools import Tool
-from ekiden.server.subscriptions import Change, Filter, Subscription
+from ekiden.server.registration.results import ToolEnding
+from ekiden.server.subscriptions import Change
 from ekiden.server.tasks.handler import ToolWork
 from ekiden.server.tasks.input_required import carried, given_answers
-from ekiden.server.tasks.legacy import LegacyTasks, wished_ttl
 from ekiden.tasks.record import TaskRecord
 from ekiden.tasks.runner import Runner, TaskLimits
 from ekiden.tasks.store import Glance, Held, Signal, TaskStore
-from ekiden.tasks.view import created_view, view
+from ekiden.tasks.view import created_view
 from ekiden.telemetry.spans import current_trace
-from ekiden.transports.server.port import Stream
 from ekiden.wire import versions
 from ekiden.wire.json import canonical, encode, is_object
 from ekiden.wire.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 from ekiden.wire.modern import Request
-from ekiden.wire.tasks import NEEDED, NOTIFICATION, RELATED, as_dict
+from ekiden.wire.tasks import NEEDED, NOTIFICATION
 
-__all__ = ["Tasks"]
+__all__ = ["Tasks", "wished_ttl"]
 
 _log = logging.getLogger("ekiden.tasks")
 
@@ -77,19 +75,12 @@ class Tasks:
         self._clock = clock
         self.layers: list[Middleware] = []
         """The middleware around every leg."""
-        self._ending: Callable[[Tool], Ending] | None = None
         self._state: Any = None
         self._started = False
         self._listeners: dict[str, set[Listener]] = {}
         self._unwatch: Callable[[], None] | None = None
-        self.legacy = LegacyTasks(self)
-        """The same tasks, for clients with a handshake."""
 
     # Coming and going
-
-    def use(self, ending: Callable[[Tool], Ending]) -> None:
-        """How a tool's end becomes an outcome; the dispatcher knows."""
-        self._ending = ending
 
     def limit(self, **changes: float) -> None:
         """Change the limits; before the start."""
@@ -121,9 +112,9 @@ class Tasks:
 
     def _find(self, record: TaskRecord) -> ToolWork | None:
         tool = self._registry.tools.get(record.tool)
-        if tool is None or tool.handler.task == "never" or self._ending is None:
+        if tool is None or tool.handler.task == "never":
             return None
-        return ToolWork(tool, record, self._state, self._ending(tool), self.layers)
+        return ToolWork(tool, record, self._state, ToolEnding(tool), self.layers)
 
     def _tools(self) -> list[str]:
         """The tools whose tasks are run here: an older version of the server leaves newer ones to others."""
@@ -198,39 +189,11 @@ class Tasks:
             self.runner.settle(held, asked)
         return kept
 
-    # The methods
-
-    async def get(self, request: Request, stream: Stream) -> Outcome:
-        """`tasks/get`."""
-        seen = await self._mine(request)
-        if request.meta.protocol_version != versions.MODERN:
-            return await self.legacy.get(seen.record)
-        if seen.spelled is None:
-            seen.spelled = self._registry.dialect.detailed_task(view(seen.record))
-        return Complete(seen.spelled)
-
-    async def update(self, request: Request, stream: Stream) -> Outcome:
-        """`tasks/update`; in the draft, `tasks/input_response`."""
-        record = (await self._mine(request)).record
-        responses = request.params.get("inputResponses")
-        if not is_object(responses):
-            raise InvalidParams("Invalid params: `inputResponses` is required and must be an object")
-        if request.meta.protocol_version != versions.MODERN:
-            return await self.legacy.answer(record, responses)
-        await self.answer_record(record, responses)
-        return Complete({})
+    # One task
 
     async def answer_record(self, record: TaskRecord, responses: Mapping[str, Any]) -> None:
         """Keep answers to a task's questions."""
         await self.store.answer(record.id, responses, now=self._clock())
-
-    async def cancel(self, request: Request, stream: Stream) -> Outcome:
-        """`tasks/cancel`."""
-        record = (await self._mine(request)).record
-        if request.meta.protocol_version != versions.MODERN:
-            return await self.legacy.cancel(record)
-        await self.cancel_record(record)
-        return Complete({})
 
     async def cancel_record(self, record: TaskRecord) -> None:
         """Ask for a task to be cancelled."""
@@ -238,30 +201,9 @@ class Tasks:
         tidy = tool is None or tool.on_cancel is not None
         await self.store.cancel(record.id, now=self._clock(), tidy=tidy)
 
-    async def result(self, request: Request, stream: Stream) -> Outcome:
-        """`tasks/result`, for clients with a handshake."""
-        record = (await self._mine(request)).record
-        return await self.legacy.result(record, request, stream)
-
-    async def list(self, request: Request, stream: Stream) -> Outcome:
-        """`tasks/list`, for those of them that have a principal."""
-        return await self.legacy.list(self._who(request), request.params.get("cursor"))
-
     def now(self) -> float:
         """The time."""
         return self._clock()
-
-    async def _mine(self, request: Request) -> Glance:
-        """The task that a request is about, if it is the requester's."""
-        if request.meta.protocol_version == versions.MODERN and not self.wanted_by(request):
-            raise MissingCapability(NEEDED)
-        seen = await self.visible(_task_id(request), self._who(request))
-        if seen is None:
-            raise InvalidParams("Unknown task")
-        return seen
-
-    def _who(self, request: Request) -> str:
-        return "" if self._principal is None else self._principal(request) or ""
 
     async def visible(self, task_id: str, principal: str) -> Glance | None:
         """A task, if it is that principal's."""
@@ -272,37 +214,11 @@ class Tasks:
             return None
         return seen
 
-    # Listening
+    def principal_of(self, request: Request) -> str:
+        """Whose request it is; empty if nobody is told apart."""
+        return "" if self._principal is None else self._principal(request) or ""
 
-    async def grant(self, request: Request, wanted: Filter) -> tuple[str, ...]:
-        """The tasks of a subscription that are the requester's."""
-        if not wanted.tasks:
-            return ()
-        if not self.wanted_by(request):
-            raise MissingCapability(NEEDED)
-        who = self._who(request)
-        return tuple([task_id for task_id in wanted.tasks if await self.visible(task_id, who) is not None])
-
-    async def follow(
-        self, subscription: Subscription, granted: Filter, stream: Stream, acknowledged: dict[str, Any]
-    ) -> None:
-        """Acknowledge a subscription, tell how its tasks are, and then whatever changes."""
-        for task_id in granted.tasks:
-            self.hear(task_id, subscription)
-        tag = {"_meta": acknowledged["_meta"]}
-        told: dict[str, dict[str, Any]] = {}
-        try:
-            await stream.notify("notifications/subscriptions/acknowledged", acknowledged)
-            for task_id in granted.tasks:
-                subscription.offer(Change(NOTIFICATION, task_id))
-            async for change in subscription:
-                if change.method != NOTIFICATION or change.uri is None:
-                    await stream.notify(change.method, {**tag, **change.params()})
-                elif (params := await self._news(change.uri, told)) is not None:
-                    await stream.notify(NOTIFICATION, {**tag, **params})
-        finally:
-            for task_id in granted.tasks:
-                self.unhear(task_id, subscription)
+    # Telling of changes
 
     def hear(self, task_id: str, listener: Listener) -> None:
         """Tell a listener whenever a task changes, until `unhear`."""
@@ -317,20 +233,20 @@ class Tasks:
         if not listeners:
             self._listeners.pop(task_id, None)
 
-    async def _news(self, task_id: str, told: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
-        """A task as it is now; None if it is gone, or as the subscriber knows it."""
-        record = await self.store.load(task_id)
-        if record is None:
-            return None
-        params = as_dict(view(record))
-        if params == told.get(task_id):
-            return None
-        told[task_id] = params
-        return params
-
     def _on_signal(self, signal: Signal) -> None:
         for listener in tuple(self._listeners.get(signal.task_id, ())):
             listener.offer(Change(NOTIFICATION, signal.task_id))
+
+
+def wished_ttl(request: Request, most: float | None) -> float | None:
+    """The seconds that a client wants its task to be kept for, and no more than the server would."""
+    wish = request.params.get("task")
+    ttl: Any = wish.get("ttl") if is_object(wish) else ""
+    if ttl is None:
+        return None
+    if type(ttl) not in (int, float) or not 0 < ttl < math.inf:
+        raise InvalidParams("Invalid params: `task` is an object whose `ttl` is a positive number")
+    return float(ttl / 1000 if most is None else min(ttl / 1000, most))
 
 
 def _meta(request: Request) -> dict[str, Any]:
@@ -338,18 +254,6 @@ def _meta(request: Request) -> dict[str, Any]:
     meta = request.meta
     said = {PROTOCOL_VERSION: meta.protocol_version, CLIENT_CAPABILITIES: meta.capabilities}
     return {**meta.fields, **said, CLIENT_INFO: meta.client_info}
-
-
-def _task_id(request: Request) -> str:
-    """The task that a request names: with a parameter, or, in the draft, in its `_meta`."""
-    if request.name is not None:
-        return request.name
-    task_id = request.params.get("taskId")
-    if task_id is None and is_object(related := request.meta.fields.get(RELATED)):
-        task_id = related.get("taskId")
-    if type(task_id) is not str:
-        raise InvalidParams("Invalid params: `taskId` is required and must be a string")
-    return task_id
 
 
 def _answers(journal: Mapping[str, Entry]) -> str:

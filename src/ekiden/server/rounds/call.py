@@ -1,0 +1,37 @@
+"""One request with the handler that answers it, and the arguments that it is called with."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from ekiden.server.handlers import Handler
+from ekiden.server.registration.results import Ending
+from ekiden.transports.server.port import Stream
+from ekiden.wire.modern import Request
+
+__all__ = ["Call", "Given"]
+
+
+class Given(msgspec.Struct):
+    """The arguments of a call."""
+
+    raw: dict[str, Any]
+    """As they came."""
+    bound: dict[str, Any]
+    """As the handler takes them."""
+    bind: Callable[[dict[str, Any]], dict[str, Any]]
+    """How the one becomes the other: for another run of the handler."""
+
+
+class Call(msgspec.Struct):
+    """One request, with the handler that answers it."""
+
+    request: Request
+    stream: Stream
+    state: Any
+    handler: Handler
+    given: Given
+    title: str
+    """The handler in words, for logs and errors."""
+    ending: Ending

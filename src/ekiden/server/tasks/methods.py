@@ -1,0 +1,135 @@
+"""The `tasks/` methods (SEP-2663), and what a subscription to tasks is told.
+
+Clients with a handshake call methods of the same names: these go on to `legacy`.
+"""
+
+from typing import Any
+
+from ekiden.errors import InvalidParams, MissingCapability
+from ekiden.rounds.outcome import Complete, Outcome
+from ekiden.server.registration.registry import Registry
+from ekiden.server.subscriptions import Change, Filter, Subscription
+from ekiden.server.tasks.legacy import LegacyTasks
+from ekiden.server.tasks.tasks import Tasks
+from ekiden.tasks.store import Glance
+from ekiden.tasks.view import view
+from ekiden.transports.server.port import Stream
+from ekiden.wire import versions
+from ekiden.wire.json import is_object
+from ekiden.wire.modern import Request
+from ekiden.wire.tasks import NEEDED, NOTIFICATION, RELATED, as_dict
+
+__all__ = ["TaskMethods"]
+
+
+class TaskMethods:
+    """Answers what clients ask about tasks."""
+
+    def __init__(self, tasks: Tasks, registry: Registry) -> None:
+        self._tasks = tasks
+        self._registry = registry
+        self.legacy = LegacyTasks(tasks)
+        """The same tasks, for clients with a handshake."""
+
+    async def get(self, request: Request, stream: Stream) -> Outcome:
+        """`tasks/get`."""
+        seen = await self._mine(request)
+        if request.meta.protocol_version != versions.MODERN:
+            return await self.legacy.get(seen.record)
+        if seen.spelled is None:
+            seen.spelled = self._registry.dialect.detailed_task(view(seen.record))
+        return Complete(seen.spelled)
+
+    async def update(self, request: Request, stream: Stream) -> Outcome:
+        """`tasks/update`; in the draft, `tasks/input_response`."""
+        record = (await self._mine(request)).record
+        responses = request.params.get("inputResponses")
+        if not is_object(responses):
+            raise InvalidParams("Invalid params: `inputResponses` is required and must be an object")
+        if request.meta.protocol_version != versions.MODERN:
+            return await self.legacy.answer(record, responses)
+        await self._tasks.answer_record(record, responses)
+        return Complete({})
+
+    async def cancel(self, request: Request, stream: Stream) -> Outcome:
+        """`tasks/cancel`."""
+        record = (await self._mine(request)).record
+        if request.meta.protocol_version != versions.MODERN:
+            return await self.legacy.cancel(record)
+        await self._tasks.cancel_record(record)
+        return Complete({})
+
+    async def result(self, request: Request, stream: Stream) -> Outcome:
+        """`tasks/result`, for clients with a handshake."""
+        record = (await self._mine(request)).record
+        return await self.legacy.result(record, request, stream)
+
+    async def list(self, request: Request, stream: Stream) -> Outcome:
+        """`tasks/list`, for those of them that have a principal."""
+        return await self.legacy.list(self._tasks.principal_of(request), request.params.get("cursor"))
+
+    async def _mine(self, request: Request) -> Glance:
+        """The task that a request is about, if it is the requester's."""
+        if request.meta.protocol_version == versions.MODERN and not self._tasks.wanted_by(request):
+            raise MissingCapability(NEEDED)
+        seen = await self._tasks.visible(_task_id(request), self._tasks.principal_of(request))
+        if seen is None:
+            raise InvalidParams("Unknown task")
+        return seen
+
+    # Subscriptions
+
+    async def grant(self, request: Request, wanted: Filter) -> tuple[str, ...]:
+        """The tasks of a subscription that are the requester's."""
+        if not wanted.tasks:
+            return ()
+        if not self._tasks.wanted_by(request):
+            raise MissingCapability(NEEDED)
+        who = self._tasks.principal_of(request)
+        return tuple(
+            [task_id for task_id in wanted.tasks if await self._tasks.visible(task_id, who) is not None]
+        )
+
+    async def follow(
+        self, subscription: Subscription, granted: Filter, stream: Stream, acknowledged: dict[str, Any]
+    ) -> None:
+        """Acknowledge a subscription, tell how its tasks are, and then whatever changes."""
+        for task_id in granted.tasks:
+            self._tasks.hear(task_id, subscription)
+        tag = {"_meta": acknowledged["_meta"]}
+        told: dict[str, dict[str, Any]] = {}
+        try:
+            await stream.notify("notifications/subscriptions/acknowledged", acknowledged)
+            for task_id in granted.tasks:
+                subscription.offer(Change(NOTIFICATION, task_id))
+            async for change in subscription:
+                if change.method != NOTIFICATION or change.uri is None:
+                    await stream.notify(change.method, {**tag, **change.params()})
+                elif (params := await self._news(change.uri, told)) is not None:
+                    await stream.notify(NOTIFICATION, {**tag, **params})
+        finally:
+            for task_id in granted.tasks:
+                self._tasks.unhear(task_id, subscription)
+
+    async def _news(self, task_id: str, told: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
+        """A task as it is now; None if it is gone, or as the subscriber knows it."""
+        record = await self._tasks.store.load(task_id)
+        if record is None:
+            return None
+        params = as_dict(view(record))
+        if params == told.get(task_id):
+            return None
+        told[task_id] = params
+        return params
+
+
+def _task_id(request: Request) -> str:
+    """The task that a request names: with a parameter, or, in the draft, in its `_meta`."""
+    if request.name is not None:
+        return request.name
+    task_id = request.params.get("taskId")
+    if task_id is None and is_object(related := request.meta.fields.get(RELATED)):
+        task_id = related.get("taskId")
+    if type(task_id) is not str:
+        raise InvalidParams("Invalid params: `taskId` is required and must be a string")
+    return task_id
