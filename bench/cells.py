@@ -146,14 +146,16 @@ _CONFIRM: Final = Call(
 )
 _PLAIN: Final = Setup("ekiden", _tools(FEW))
 
+_MOUNTED: Final = ("--mounted",)
+
 _CELLS: Final = (
-    Cell("A", "`tools/call`, trivial tool", _GREET, _greets, floor=0.70, times_mcp=5),
+    Cell("A", "`tools/call`, trivial tool", _GREET, _greets, floor=0.85, times_mcp=7),
     Cell("B", "first round that asks", _always(_CONFIRM), _asks, floor=0.50, times_mcp=6),
-    Cell("C", "second round, with the answer", _answer, _greets, floor=0.50, times_mcp=6),
+    Cell("C", "second round, with the answer", _answer, _greets, floor=0.45, times_mcp=6),
     Cell(
-        "D", "`tools/list`, 50 tools", _always(Call("tools/list")), _lists_fifty, 50, floor=0.85, times_mcp=20
+        "D", "`tools/list`, 50 tools", _always(Call("tools/list")), _lists_fifty, 50, floor=0.95, times_mcp=20
     ),
-    Cell("E", "`server/discover`", _always(DISCOVER), _discovers, floor=0.85, times_mcp=4),
+    Cell("E", "`server/discover`", _always(DISCOVER), _discovers, floor=0.95, times_mcp=5),
     Cell(
         "G",
         "`tasks/get`, SQLite",
@@ -164,9 +166,11 @@ _CELLS: Final = (
     ),
     Cell("A1000", "A with 1,000 tools registered", _GREET, _greets, 1000, baseline=_PLAIN, floor=0.95),
     Cell("A+mw", "A with one middleware", _GREET, _greets, options=("--middleware",), baseline=_PLAIN),
-    Cell("A+asgi", "A, mounted in another's uvicorn", _GREET, _greets, options=("--mounted",)),
-    Cell("D+asgi", "D, mounted", _always(Call("tools/list")), _lists_fifty, 50, options=("--mounted",)),
-    Cell("E+asgi", "E, mounted", _always(DISCOVER), _discovers, options=("--mounted",)),
+    Cell("A+asgi", "A, mounted in another's uvicorn", _GREET, _greets, options=_MOUNTED, floor=0.60),
+    Cell("B+asgi", "B, mounted", _always(_CONFIRM), _asks, options=_MOUNTED, floor=0.40),
+    Cell("C+asgi", "C, mounted", _answer, _greets, options=_MOUNTED, floor=0.40),
+    Cell("D+asgi", "D, mounted", _always(Call("tools/list")), _lists_fifty, 50, options=_MOUNTED, floor=0.80),
+    Cell("E+asgi", "E, mounted", _always(DISCOVER), _discovers, options=_MOUNTED, floor=0.80),
 )
 
 NEWER: Final = "3.13"
