@@ -1,0 +1,123 @@
+"""The contract of a store of tasks: rows are kept and found, and changes are signalled."""
+
+import asyncio
+from typing import Final
+
+from ekiden.tasks.record import TaskRecord
+from ekiden.testing.task_contract.opening import OpensTaskStore
+from ekiden.testing.task_contract.records import new_record, step
+
+__all__ = ["KeepingContract"]
+
+_PATIENCE: Final = 10.0
+"""Seconds until a signal must have come."""
+
+
+class KeepingContract(OpensTaskStore):
+    """What is kept is found again, by id and in lists."""
+
+    # Keeping
+
+    async def test_a_task_is_found_as_it_was_kept(self) -> None:
+        """Through both ways in."""
+        async with self.opened() as (one, other):
+            record = new_record()
+            entries = {f"s:{number}": step({"n": [number, "x" * 5000, 1.5, None]}) for number in range(30)}
+            assert await one.insert(record, entries) == record
+            assert await other.load("task") == record
+            kept = await other.entries("task")
+            assert kept == entries
+            assert list(kept) == list(entries)
+            assert await other.load("another") is None
+            assert await other.entries("another") == {}
+
+    async def test_a_flow_becomes_one_task_only(self) -> None:
+        """Also if both try at the same time."""
+        async with self.opened() as (one, other):
+            tries = [
+                (one if n % 2 else other).insert(new_record(f"task {n}", flow="flow"), {}) for n in range(8)
+            ]
+            kept = await asyncio.gather(*tries)
+            assert len({record.id for record in kept}) == 1
+            assert len(await one.listing()) == 1
+
+    async def test_a_change_that_raises_changes_nothing(self) -> None:
+        """Neither the row nor the journal."""
+        async with self.opened() as (one, other):
+            await one.insert(new_record(), {})
+
+            def spoil(record: TaskRecord) -> None:
+                record.message = "spoiled"
+                raise ValueError("no")
+
+            try:
+                await one.change("task", spoil, {"s:1": step(1)})
+            except ValueError:
+                pass
+            else:
+                raise AssertionError("what the function raised was swallowed")
+            assert await other.load("task") == new_record()
+            assert await other.entries("task") == {}
+            assert await one.change("another", spoil) is None
+
+    async def test_concurrent_changes_are_made_one_after_another(self) -> None:
+        """None of them is lost."""
+        async with self.opened() as (one, other):
+            await one.insert(new_record(), {})
+
+            def count(record: TaskRecord) -> None:
+                record.losses += 1
+
+            await asyncio.gather(*((one if n % 2 else other).change("task", count) for n in range(20)))
+            kept = await one.load("task")
+            assert kept is not None
+            assert kept.losses == 20
+
+    # Looking on
+
+    async def test_the_operator_sees_the_newest_first(self) -> None:
+        """And can choose."""
+        async with self.opened() as (one, other):
+            for number in range(4):
+                whose = "server" if number else "another"
+                await one.insert(new_record(str(number), created=1000.0 + number, audience=whose), {})
+            await one.insert(new_record("4", created=999.0, principal="alice"), {})
+            await one.claim("2", now=1010.0, lease=10.0)
+            assert [record.id for record in await other.listing(limit=3)] == ["3", "2", "1"]
+            assert [record.id for record in await other.listing(audience="another")] == ["0"]
+            assert [record.id for record in await other.listing(state="running")] == ["2"]
+            assert [r.id for r in await other.listing(audience="server", principal="alice")] == ["4"]
+            assert await other.listing(audience="server", principal="bob") == []
+
+    async def test_a_look_at_all_tasks_goes_on_where_the_last_one_ended(self) -> None:
+        """Tasks of the same moment are told apart by their ids."""
+        async with self.opened() as (one, other):
+            for name in "abcd":
+                await one.insert(new_record(name, created=1000.0 + (name == "d")), {})
+            assert [record.id for record in await other.listing(limit=2)] == ["d", "c"]
+            rest = await other.listing(after=(1000.0, "c"), limit=2)
+            assert [record.id for record in rest] == ["b", "a"]
+            assert await other.listing(after=(1000.0, "a")) == []
+
+    async def test_changes_are_signalled_to_every_process(self) -> None:
+        """Until nobody wants to know any more. A signal may be lost or doubled, but not every time."""
+        async with self.opened() as (one, other):
+            heard: set[tuple[str, str]] = set()
+            ends = [
+                one.watch(lambda signal: heard.add(("one", signal.task_id)), works=True),
+                other.watch(lambda signal: heard.add(("other", signal.task_id))),
+            ]
+            async with asyncio.timeout(_PATIENCE):
+                number = 0
+                while {who for who, _ in heard} != {"one", "other"}:
+                    number += 1
+                    await one.insert(new_record(f"task {number}"), {})
+                    await asyncio.sleep(0.05)
+            assert {task_id for _, task_id in heard} <= {f"task {n + 1}" for n in range(number)}
+            for end in ends:
+                end()
+            await asyncio.sleep(0.05)
+            heard.clear()
+            await one.cancel("task 1", now=1001.0, tidy=False)
+            await asyncio.sleep(0.1)
+            assert heard == set()
