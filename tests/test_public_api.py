@@ -38,6 +38,7 @@ PUBLIC = [
     "ServerError",
     "SessionLimits",
     "StepFailed",
+    "Store",
     "StoreRefused",
     "StoreUnavailable",
     "Task",

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from ekiden.server.registration.tools import CancelledTask
     from ekiden.server.sealing.tokens import RoundLimits
     from ekiden.server.server import Server
+    from ekiden.stores.store import Store
     from ekiden.tasks.runner import TaskLimits
     from ekiden.transports.server.asgi import Limits
     from ekiden.wire.modern import Request
@@ -84,6 +85,7 @@ __all__ = [
     "ServerError",
     "SessionLimits",
     "StepFailed",
+    "Store",
     "StoreRefused",
     "StoreUnavailable",
     "Task",
@@ -128,6 +130,7 @@ _HOMES = {
     "SessionLimits": "ekiden.server.legacy.keeper",
     "CancelledTask": "ekiden.server.registration.tools",
     "Task": "ekiden.rounds.outcome",
+    "Store": "ekiden.stores.store",
     "TaskLimits": "ekiden.tasks.runner",
     "Retry": "ekiden.rounds.retry",
 }

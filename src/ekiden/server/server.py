@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ekiden.errors import UsageError
-from ekiden.rounds.ledger import Ledger
 from ekiden.rounds.leg import Leg
 from ekiden.server.endpoint import ServerEndpoint
 from ekiden.server.legacy.sessions import SessionLimits, Sessions
@@ -27,7 +26,7 @@ from ekiden.server.sealing.store import SealedStore
 from ekiden.server.sealing.tokens import RoundLimits, Sealer
 from ekiden.server.tasks.methods import TaskMethods
 from ekiden.server.tasks.tasks import Tasks
-from ekiden.stores import open_store
+from ekiden.stores import Store, open_store
 from ekiden.stores.memory import MemoryStore
 from ekiden.tasks.runner import TaskLimits
 from ekiden.transports.server.asgi import Limits, StreamableHTTP
@@ -76,7 +75,7 @@ class Server(Authoring):
         cache: Mapping[str, Cache] | None = None,
         page_size: int | None = None,
         keys: Iterable[bytes | str] | Path | None = None,
-        store: Ledger | str | None = None,
+        store: Store | str | None = None,
         seal_store: bool = False,
         audience: str | None = None,
         principal: Callable[[Request], str | None] | None = None,
@@ -125,7 +124,7 @@ class Server(Authoring):
         )
         enter = None if lifespan is None else lambda: lifespan(self)
         self._rounds = Rounds(sealer, once, clock)
-        kept = getattr(self._store, "tasks", None)
+        kept = None if self._store is None else self._store.tasks
         super().__init__(registry, has_store=self._store is not None, has_tasks_store=kept is not None)
         if kept is not None:
             self._rounds.tasks = offered = Tasks(

@@ -1,17 +1,20 @@
 """Where what must outlive a request is kept: the ledger of rounds, and tasks.
 
-Know: storage, leases and fences. Refuse to know: handlers, the protocol, and what the bytes mean.
+`store` says what a store is; `memory`, `sqlite` and `postgres` are the three that there are. They do not know
+each other. What they share: `keys_of_entries`, `watchers`.
+
+Knows: storage, leases and fences. Refuses to know: handlers, the protocol, and what the bytes mean.
 """
 
 from pathlib import Path
 
 from ekiden.errors import UsageError
-from ekiden.rounds.ledger import Ledger
+from ekiden.stores.store import Store
 
-__all__ = ["open_store"]
+__all__ = ["Store", "open_store"]
 
 
-def open_store(url: str) -> Ledger:
+def open_store(url: str) -> Store:
     """The store that a URL names.
 
     `sqlite:///relative.db`, `sqlite:////absolute.db`, `postgresql://user@host/database` or `memory:`.
@@ -26,10 +29,10 @@ def open_store(url: str) -> Ledger:
         return MemoryStore()
     if url.startswith(("postgresql://", "postgres://")):
         return _open_postgres(url)
-    raise UsageError(f"store {url!r} is none of sqlite:///path, postgresql://... and memory:")
+    raise UsageError(f"store must be sqlite:///path, postgresql://... or memory:, not {url!r}")
 
 
-def _open_postgres(url: str) -> Ledger:
+def _open_postgres(url: str) -> Store:
     try:
         from ekiden.stores.postgres import PostgresStore
     except ImportError as error:

@@ -14,8 +14,9 @@ import msgspec
 
 from ekiden.errors import StoreRefused
 from ekiden.rounds.journal import Entry
-from ekiden.rounds.ledger import Busy, Claim, Claimed, Known, Ledger, Recorded
+from ekiden.rounds.ledger import Busy, Claim, Claimed, Known, Recorded
 from ekiden.server.sealing.keys import KeyRing
+from ekiden.stores.store import Store
 from ekiden.tasks.record import Question, TaskRecord
 from ekiden.tasks.states import State
 from ekiden.tasks.store import Due, Held, Place, TaskStore, Watcher
@@ -90,15 +91,14 @@ def _is_sealed(value: Any) -> bool:
 
 
 class SealedStore:
-    """Implements `ekiden.rounds.ledger.Ledger` around another one; `tasks` is sealed too."""
+    """Implements `ekiden.Store` around another one; `tasks` is sealed too."""
 
-    def __init__(self, inner: Ledger, keys: Callable[[], KeyRing]) -> None:
+    def __init__(self, inner: Store, keys: Callable[[], KeyRing]) -> None:
         self._inner = inner
         self._seal = _Seal(keys)
         self.shared = inner.shared
         self.waits = inner.waits
-        tasks: TaskStore | None = getattr(inner, "tasks", None)
-        self.tasks = None if tasks is None else SealedTasks(tasks, self._seal)
+        self.tasks = None if inner.tasks is None else SealedTasks(inner.tasks, self._seal)
 
     def is_new(self, round_id: str) -> bool:
         """Whether nothing is known of a round."""
@@ -161,6 +161,10 @@ class SealedStore:
     async def purge(self, *, now: float) -> None:
         """Forget what has expired."""
         await self._inner.purge(now=now)
+
+    async def migrate(self) -> None:
+        """Make the tables, or bring them up to date."""
+        await self._inner.migrate()
 
     async def close(self) -> None:
         """Release what the store holds."""

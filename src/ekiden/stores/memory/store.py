@@ -36,7 +36,7 @@ class _Round(RoundRow):
 
 
 class MemoryStore:
-    """Implements `ekiden.rounds.ledger.Ledger`. For tests, and the default where there is no store.
+    """Implements `ekiden.Store`. For tests, and the default where there is no store.
 
     It forgets rounds that are done before those that were released, and none that runs: where all of them
     run, no other can be claimed.
@@ -187,6 +187,9 @@ class MemoryStore:
             self._forget(round_id)
         for journal_id in [key for key, (expires, _) in self._journals.items() if expires < now]:
             self._forget_journal(journal_id)
+
+    async def migrate(self) -> None:
+        """Nothing is needed."""
 
     async def close(self) -> None:
         """Nothing is held."""

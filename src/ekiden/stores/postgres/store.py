@@ -49,7 +49,7 @@ _PURGE_JOURNALS: Final = """
 
 
 class PostgresStore:
-    """Implements `ekiden.rounds.ledger.Ledger`; `tasks` implements `ekiden.tasks.store.TaskStore`.
+    """Implements `ekiden.Store`.
 
     It uses up to `most_connections`, two more for the owners of rounds, and for tasks up to six: four for
     what changes them, one to renew leases, one to hear of changes.

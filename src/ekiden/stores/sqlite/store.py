@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class SQLiteStore:
-    """Implements `ekiden.rounds.ledger.Ledger`; `tasks` implements `ekiden.tasks.store.TaskStore`.
+    """Implements `ekiden.Store`.
 
     `synchronous="NORMAL"` does not wait for the disk: faster, and the last moments before a power cut may be
     lost. A killed process loses nothing either way.
