@@ -24,7 +24,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if config.getoption("--matrix"):
         from tests.peers import matrix
 
-        works = matrix.found(terminalreporter.stats.get("passed", []))
+        ended = [report for how in ("passed", "failed") for report in terminalreporter.stats.get(how, [])]
+        works = matrix.found(ended)
         for table in (matrix.OUR_SERVER, matrix.OUR_CLIENT):
             terminalreporter.section(table)
             terminalreporter.write_line(matrix.render(table, works))

@@ -1,7 +1,7 @@
 """The matrix of who works with whom, as the tests find it and as the documentation shows it.
 
-A test that is a cell of it records so. `pytest tests/peers --matrix` prints the tables from what the tests
-found; the page of the documentation must show the same for all cells that there are.
+A test of a cell, or of many, records those that work. `pytest tests/peers --matrix` prints the tables from
+what the tests found; the page of the documentation must show the same for all cells that there are.
 """
 
 from collections.abc import Iterable
@@ -70,9 +70,9 @@ def cell_of_server(way: foreign.Way, case: str) -> Cell | None:
     return Cell(OUR_CLIENT, way.peer.title, version, column, way.transport) if column else None
 
 
-def plain(cell: Cell | None) -> list[str] | None:
-    """A cell as it travels from one process of xdist to the other."""
-    return None if cell is None else list(cell)
+def plain(cells: Iterable[Cell | None]) -> list[list[str]]:
+    """Cells as they travel from one process of xdist to the other."""
+    return [list(cell) for cell in cells if cell is not None]
 
 
 def all_cells() -> list[Cell]:
@@ -110,11 +110,12 @@ def render(table: str, works: Iterable[Cell]) -> str:
 
 
 def found(reports: Iterable[Any]) -> list[Cell]:
-    """The cells that reports of passed tests stand for."""
+    """The cells that tests found to work. A test of many cells records those that do, and then may fail."""
     return [
-        Cell(*value)
+        Cell(*cell)
         for report in reports
         if report.when == "call"
-        for name, value in report.user_properties
-        if name == PROPERTY and value is not None
+        for name, cells in report.user_properties
+        if name == PROPERTY
+        for cell in cells
     ]

@@ -1,6 +1,6 @@
 """The official clients list and call everything of a server, over HTTP and over stdio.
 
-One run of a client gives one observation; each test looks at one part of it.
+One run of a client gives one observation; each test looks at one fact of it, for all steps at once.
 """
 
 import json
@@ -37,11 +37,17 @@ class Observation(NamedTuple):
     def step(self, name: str) -> Json:
         return self.outcome(self.seen["steps"][name])
 
+    def steps(self, group: str) -> Json:
+        """The outcomes of all steps of a group of `expected`."""
+        return {name: self.step(f"{group}: {name}") for name in expected.GROUPS[group]}
+
 
 @pytest.fixture(
     scope="module",
-    params=product(("python", "typescript"), ("http", "stdio")),
-    ids=lambda pair: "-".join(pair),
+    params=[
+        pytest.param(pair, id="-".join(pair), marks=pytest.mark.xdist_group(f"official-{'-'.join(pair)}"))
+        for pair in product(("python", "typescript"), ("http", "stdio"))
+    ],
 )
 def observed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Observation:
     client, transport = request.param
@@ -58,12 +64,9 @@ def observe(client: str, transport: str, log: Path) -> str:
         return running.run_client(client, ["http", url], plan, log.with_name("client-log"))
 
 
-def steps_of(group: str) -> pytest.MarkDecorator:
-    cases = expected.GROUPS[group]
-    return pytest.mark.parametrize(
-        ("name", "wanted"),
-        [pytest.param(f"{group}: {name}", wanted, id=name) for name, (_, wanted) in cases.items()],
-    )
+def wanted(group: str) -> Json:
+    """What the steps of a group should come to."""
+    return {name: outcome for name, (_, outcome) in expected.GROUPS[group].items()}
 
 
 def test_the_modern_version_is_negotiated_by_discovery(observed: Observation) -> None:
@@ -90,61 +93,52 @@ def test_a_client_pinned_to_the_version_calls_at_once(observed: Observation) -> 
     assert observed.outcome(observed.seen["pinned"]) == content(text("Grüße, Aki!"))
 
 
-@pytest.mark.parametrize("kind", expected.LISTS)
-def test_every_definition_is_listed_in_full_and_in_order(observed: Observation, kind: str) -> None:
-    assert joined(observed.seen["lists"], kind) == expected.LISTS[kind]
+def test_every_definition_is_listed_in_full_and_in_order(observed: Observation) -> None:
+    assert {kind: joined(observed.seen["lists"], kind) for kind in expected.LISTS} == expected.LISTS
 
 
-@pytest.mark.parametrize("kind", expected.LISTS)
-def test_a_list_comes_in_full_pages_with_its_caching_hint(observed: Observation, kind: str) -> None:
-    pages = [observed.unwrapped(page) for page in observed.seen["lists"][kind]]
-    hint = expected.PUBLIC_MINUTE if kind == "tools" else expected.UNCACHED
+def test_a_list_comes_in_full_pages_with_its_caching_hint(observed: Observation) -> None:
+    for kind, listed in expected.LISTS.items():
+        pages = [observed.unwrapped(page) for page in observed.seen["lists"][kind]]
+        hint = expected.PUBLIC_MINUTE if kind == "tools" else expected.UNCACHED
 
-    sizes = [len(page.pop(kind)) for page in pages]
-    cursors = [page.pop("nextCursor", None) for page in pages]
+        sizes = [len(page.pop(kind)) for page in pages]
+        cursors = [page.pop("nextCursor", None) for page in pages]
 
-    count = len(expected.LISTS[kind])
-    assert sizes == [2] * (count // 2) + [1] * (count % 2)
-    assert len(sizes) > 1
-    assert None not in cursors[:-1]
-    assert cursors[-1] is None
-    assert pages == [hint] * len(pages)
+        assert sizes == [2] * (len(listed) // 2) + [1] * (len(listed) % 2), kind
+        assert len(sizes) > 1, kind
+        assert None not in cursors[:-1], kind
+        assert cursors[-1] is None, kind
+        assert pages == [hint] * len(pages), kind
 
 
 def joined(lists: Json, kind: str) -> list[Any]:
     return [item for page in lists[kind] for item in page[kind]]
 
 
-@steps_of("calls")
-def test_what_a_tool_returns_arrives_unchanged(observed: Observation, name: str, wanted: Json) -> None:
-    assert observed.step(name) == wanted
+def test_what_a_tool_returns_arrives_unchanged(observed: Observation) -> None:
+    assert observed.steps("calls") == wanted("calls")
 
 
-@steps_of("failures")
-def test_a_failure_tells_the_caller_what_he_may_know(observed: Observation, name: str, wanted: Json) -> None:
-    assert observed.step(name) == wanted
+def test_a_failure_tells_the_caller_what_he_may_know(observed: Observation) -> None:
+    assert observed.steps("failures") == wanted("failures")
 
 
-@steps_of("reads")
-def test_a_resource_is_read(observed: Observation, name: str, wanted: Json) -> None:
-    assert observed.step(name) == wanted
+def test_a_resource_is_read(observed: Observation) -> None:
+    assert observed.steps("reads") == wanted("reads")
 
 
-@steps_of("prompts")
-def test_a_prompt_is_got(observed: Observation, name: str, wanted: Json) -> None:
-    assert observed.step(name) == wanted
+def test_a_prompt_is_got(observed: Observation) -> None:
+    assert observed.steps("prompts") == wanted("prompts")
 
 
-@steps_of("completions")
-def test_an_argument_is_completed(observed: Observation, name: str, wanted: Json) -> None:
-    assert observed.step(name) == wanted
+def test_an_argument_is_completed(observed: Observation) -> None:
+    assert observed.steps("completions") == wanted("completions")
 
 
-@steps_of("headers")
-def test_parameters_are_mirrored_into_headers_over_http_alone(
-    observed: Observation, name: str, wanted: Json
-) -> None:
-    assert observed.step(name)["result"]["structuredContent"] == mirrored(observed, wanted)
+def test_parameters_are_mirrored_into_headers_over_http_alone(observed: Observation) -> None:
+    seen = {name: step["result"]["structuredContent"] for name, step in observed.steps("headers").items()}
+    assert seen == {name: mirrored(observed, headers) for name, headers in wanted("headers").items()}
 
 
 def test_a_call_without_its_headers_is_repeated_with_them_once_the_tool_was_listed(

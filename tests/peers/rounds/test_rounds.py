@@ -1,7 +1,8 @@
 """The matrix: every client answers, with its own loop, what our handlers ask, over HTTP and over stdio.
 
-One run of a client gives one observation; each test looks at one part of it. The same handlers serve the
-clients of 2026-07-28, who are answered with interim results, and those of 2025, who are asked by requests.
+One run of a client gives one observation; each test looks at one fact of it, for all cases at once. The same
+handlers serve the clients of 2026-07-28, who are answered with interim results, and those of 2025, who are
+asked by requests.
 """
 
 import json
@@ -22,18 +23,14 @@ from .recording import messages_in
 RUNS = [(client, transport) for client in CLIENTS for transport in TRANSPORTS]
 
 
-def runs(*names: str, modern: bool | None = None) -> list[Any]:
-    """The runs of clients, each with the name of every case where `names` says so."""
+def runs(*, modern: bool | None = None) -> list[Any]:
+    """The runs of clients. All that looks at one of them is done in one process of xdist."""
     chosen = []
-    for run in RUNS:
-        client, transport = run
-        if modern not in (None, client.is_modern):
-            continue
-        of_client = {"able": cases.able, "unable": cases.unable}
-        rows = [[name] for group in names for name in of_client[group](client.version)] or [[]]
-        title = f"{client.name}-{transport}"
-        marks = [pytest.mark.xdist_group(f"rounds-{title}"), *([pytest.mark.slow] if client.slow else [])]
-        chosen += [pytest.param(run, *row, id="-".join([title, *row]), marks=marks) for row in rows]
+    for client, transport in RUNS:
+        if modern in (None, client.is_modern):
+            title = f"{client.name}-{transport}"
+            marks = [pytest.mark.xdist_group(f"rounds-{title}"), *([pytest.mark.slow] if client.slow else [])]
+            chosen.append(pytest.param((client, transport), id=title, marks=marks))
     return chosen
 
 
@@ -54,14 +51,6 @@ def observed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return kept
 
 
-EVERY_CASE = pytest.mark.parametrize(("observed", "name"), runs("able"), indirect=["observed"])
-EVERY_MODERN_CASE = pytest.mark.parametrize(
-    ("observed", "name"), runs("able", modern=True), indirect=["observed"]
-)
-EVERY_OLDER_CASE = pytest.mark.parametrize(
-    ("observed", "name"), runs("able", modern=False), indirect=["observed"]
-)
-EVERY_UNABLE_CASE = pytest.mark.parametrize(("observed", "name"), runs("unable"), indirect=["observed"])
 EVERY_RUN = pytest.mark.parametrize("observed", runs(), indirect=True)
 EVERY_MODERN_RUN = pytest.mark.parametrize("observed", runs(modern=True), indirect=True)
 EVERY_OLDER_RUN = pytest.mark.parametrize("observed", runs(modern=False), indirect=True)
@@ -97,34 +86,44 @@ def asked_by_round(reported: Json, case: Case) -> list[list[tuple[str, str]]]:
 # What the client sees
 
 
-@EVERY_CASE
+@EVERY_RUN
 def test_a_handler_that_asks_ends_as_if_it_had_never_stopped(
-    observed: Observation, name: str, record_property: Callable[[str, object], None]
+    observed: Observation, record_property: Callable[[str, object], None]
 ) -> None:
-    cell = matrix.cell_of_client(observed.client, observed.transport, name)
-    record_property(matrix.PROPERTY, matrix.plain(cell))
+    seen = {name: outcome(reported) for name, reported in observed.seen["able"].items()}
+    wanted = {name: case.outcome for name, case in observed.cases.items()}
+    works = [name for name in wanted if seen.get(name) == wanted[name]]
+    cells = [matrix.cell_of_client(observed.client, observed.transport, name) for name in works]
+    record_property(matrix.PROPERTY, matrix.plain(cells))
 
-    assert outcome(observed.seen["able"][name]) == observed.cases[name].outcome
-    if observed.cases[name].outcome == cases.FAILED:  # The version has no such question.
-        assert "elicit" in str(observed.seen["able"][name])
-
-
-@EVERY_CASE
-def test_every_callback_is_called_once_for_every_question(observed: Observation, name: str) -> None:
-    reported, case = observed.seen["able"][name], observed.cases[name]
-
-    assert asked_by_round(reported, case) == [sorted(questions) for questions in case.rounds]
-    assert reported["left"] == {}
+    assert seen == wanted
+    for name in wanted:
+        if wanted[name] == cases.FAILED:  # The version has no such question.
+            assert "elicit" in str(observed.seen["able"][name])
 
 
-@EVERY_UNABLE_CASE
-def test_a_client_that_declares_nothing_is_told_what_is_missing(observed: Observation, name: str) -> None:
-    reported, case = observed.seen["unable"][name], observed.unable[name]
+@EVERY_RUN
+def test_every_callback_is_called_once_for_every_question(observed: Observation) -> None:
+    able = observed.seen["able"]
+    asked = {name: asked_by_round(able[name], case) for name, case in observed.cases.items()}
 
-    assert outcome(reported) == case.outcome
-    assert reported["asked"] == []
-    if case.outcome == cases.FAILED:
-        assert "elicitation" in str(reported["result"]["content"])
+    assert asked == {
+        name: [sorted(questions) for questions in case.rounds] for name, case in observed.cases.items()
+    }
+    assert {name: able[name]["left"] for name in able if able[name]["left"] != {}} == {}
+
+
+@EVERY_RUN
+def test_a_client_that_declares_nothing_is_told_what_is_missing(observed: Observation) -> None:
+    reported = observed.seen["unable"]
+
+    assert {name: outcome(reported[name]) for name in reported} == {
+        name: case.outcome for name, case in observed.unable.items()
+    }
+    assert {name: reported[name]["asked"] for name in reported if reported[name]["asked"] != []} == {}
+    for name, case in observed.unable.items():
+        if case.outcome == cases.FAILED:
+            assert "elicitation" in str(reported[name]["result"]["content"])
 
 
 @EVERY_RUN
@@ -160,18 +159,13 @@ def test_nothing_surprises_either_side(observed: Observation) -> None:
 # What goes over the wire to a client of 2026-07-28
 
 
-@EVERY_MODERN_CASE
-def test_a_call_takes_one_request_more_than_it_has_rounds(observed: Observation, name: str) -> None:
-    case = observed.cases[name]
-
-    assert len(observed.wire.requests_for(case.step)) == len(case.rounds) + 1
-
-
-@pytest.mark.parametrize(("observed", "name"), runs("unable", modern=True), indirect=["observed"])
-def test_a_call_of_a_client_that_declares_nothing_does_too(observed: Observation, name: str) -> None:
-    case = observed.unable[name]
-
-    assert len(observed.wire.requests_for(case.step, able=False)) == len(case.rounds) + 1
+@EVERY_MODERN_RUN
+def test_a_call_takes_one_request_more_than_it_has_rounds(observed: Observation) -> None:
+    for is_able, of_client in ((True, observed.cases), (False, observed.unable)):
+        taken = {
+            name: len(observed.wire.requests_for(case.step, able=is_able)) for name, case in of_client.items()
+        }
+        assert taken == {name: len(case.rounds) + 1 for name, case in of_client.items()}
 
 
 @EVERY_MODERN_RUN
@@ -199,12 +193,14 @@ def test_a_modern_client_gets_no_request(observed: Observation) -> None:
 # What goes over the wire to a client of 2025
 
 
-@EVERY_OLDER_CASE
-def test_an_older_client_calls_once_however_often_it_is_asked(observed: Observation, name: str) -> None:
-    step = observed.cases[name].step
-    times = 1 + sum(case.step == step for case in observed.unable.values())
+@EVERY_OLDER_RUN
+def test_an_older_client_calls_once_however_often_it_is_asked(observed: Observation) -> None:
+    unable = [case.step for case in observed.unable.values()]
+    called = {
+        name: len(observed.wire.requests_for(case.step, able=None)) for name, case in observed.cases.items()
+    }
 
-    assert len(observed.wire.requests_for(step, able=None)) == times
+    assert called == {name: 1 + unable.count(case.step) for name, case in observed.cases.items()}
 
 
 @EVERY_OLDER_RUN
