@@ -8,7 +8,8 @@ BIN := $(VENV)/bin
 NPM = $(BIN)/python -m scripts.npm
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-tasks test test-all simulate chaos-tasks check format lint types layers conformance bench clean
+.PHONY: help setup demo demo-tasks test test-all test-newest coverage mutants simulate chaos-tasks check format lint types layers \
+	conformance bench clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -76,6 +77,38 @@ test: $(VENV)/.ready $(PEERS) ## Run the tests (also against the clients and ser
 
 test-all: $(VENV)/.ready $(PEERS) $(EARLIER_PEERS) ## Run the tests, the slow ones too
 	$(BIN)/pytest -n 2 --dist loadgroup
+
+# The newest Python that is here, if it is newer than the one of the development environment.
+NEWEST = $(shell for python in $(foreach minor,14 13 12,python3.$(minor) $(wildcard $(HOME)/.pyenv/versions/3.$(minor).*/bin/python)); do \
+	newer=$$($$python -c 'import sys; print(sys.version_info[:2])' 2>/dev/null) || continue; \
+	[ "$$newer" = "$$($(PYTHON) -c 'import sys; print(sys.version_info[:2])')" ] || echo $$python; break; done)
+# What needs no peer and no real worker process.
+FAST_TESTS := $(addprefix tests/,rounds tasks laws simulation acceptance wire server)
+
+test-newest: ## Run the fast tests on the newest Python that is here
+	@newest="$(NEWEST)"; \
+	if [ -z "$$newest" ]; then echo "There is no newer Python here than $(PYTHON): nothing more to test."; \
+	else $(MAKE) --no-print-directory .cache/newest/.ready NEWEST="$$newest" && \
+	.cache/newest/bin/python -V && .cache/newest/bin/pytest -n 2 --dist loadgroup -m "not slow" $(FAST_TESTS); fi
+
+.cache/newest/.ready: pyproject.toml constraints.txt
+	$(NEWEST) -m venv --clear .cache/newest
+	.cache/newest/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade pip
+	.cache/newest/bin/pip install --quiet --constraint constraints.txt --group dev --editable ".[auth,postgres]"
+	@touch $@
+
+# Peers, pages and benchmarks are left out: they look at the library from outside, and take most of the time.
+COVERAGE_TESTS ?= $(filter-out $(addprefix tests/,docs peers typing requirements chaos),$(patsubst %/,%,$(wildcard tests/*/)))
+coverage: $(VENV)/.ready ## Show what the tests cover, folder by folder
+	rm -rf .cache/coverage && mkdir -p .cache/coverage
+	$(BIN)/coverage run -m pytest -q -n 2 --dist loadgroup -m "not slow" $(COVERAGE_TESTS)
+	$(BIN)/python -m scripts.covered
+
+MUTANTS ?= 60
+SEED ?= 0
+MODULES ?=
+mutants: $(VENV)/.ready ## Break the engine in small ways, and see whether tests notice: `make mutants MUTANTS=60 SEED=1`
+	$(BIN)/python -m scripts.mutants --count $(MUTANTS) --seed $(SEED) $(if $(MODULES),--only $(MODULES))
 
 SEEDS ?= 1000
 STORE ?=
