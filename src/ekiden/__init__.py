@@ -9,27 +9,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ekiden.client.calls import PendingCall
     from ekiden.client.client import Client
-    from ekiden.client.failures import (
-        CallCancelled,
-        CallTimeout,
-        CannotAnswer,
-        InvalidResult,
-        ServerError,
-        TooManyRounds,
-    )
     from ekiden.client.target import ClientLimits
     from ekiden.client.tasks.handle import TaskHandle, TaskSnapshot
     from ekiden.errors import (
+        CallCancelled,
+        CallTimeout,
+        CannotAnswer,
         EkidenError,
         InvalidParams,
+        InvalidResult,
         MissingCapability,
         NonDeterminismError,
         ProtocolError,
         RegistrationError,
+        ServerError,
         StepFailed,
         StoreRefused,
         StoreUnavailable,
         ToolError,
+        TooManyRounds,
         TransportError,
         UsageError,
     )
@@ -99,17 +97,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    "CallCancelled": "ekiden.client.failures",
-    "CallTimeout": "ekiden.client.failures",
     "TaskHandle": "ekiden.client.tasks.handle",
     "TaskSnapshot": "ekiden.client.tasks.handle",
-    "CannotAnswer": "ekiden.client.failures",
     "Client": "ekiden.client.client",
     "ClientLimits": "ekiden.client.target",
-    "InvalidResult": "ekiden.client.failures",
     "PendingCall": "ekiden.client.calls",
-    "ServerError": "ekiden.client.failures",
-    "TooManyRounds": "ekiden.client.failures",
     "Accepted": "ekiden.server.questions.forms",
     "Answer": "ekiden.server.questions.forms",
     "Cancelled": "ekiden.server.questions.forms",

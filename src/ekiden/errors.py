@@ -3,55 +3,60 @@
     EkidenError
     ├── UsageError               you misused the library: change the code that calls it
     │   ├── RegistrationError    a tool, prompt, resource or completion cannot be registered as written
-    │   └── NonDeterminismError  a handler took another way than in an earlier round of the same call
+    │   ├── NonDeterminismError  a handler took another way than in an earlier round of the same call
+    │   └── Mistyped             a word of the command line cannot be read as the value that is wanted
     ├── ProtocolError            one JSON-RPC error: what the peer sent cannot be served
-    │   ├── ParseError                 -32700  the bytes are no JSON
-    │   ├── InvalidRequest             -32600  the JSON is no JSON-RPC request
+    │   ├── ParseError                 -32700  the bytes are not JSON
+    │   ├── InvalidRequest             -32600  the JSON is not a JSON-RPC request
     │   ├── MethodNotFound             -32601
     │   ├── InvalidParams              -32602
     │   ├── InternalError              -32603
     │   ├── HeaderMismatch             -32020  the HTTP headers and the body disagree
     │   ├── MissingCapability          -32021  the client did not declare what the request needs
-    │   └── UnsupportedVersion         -32022
+    │   ├── UnsupportedVersion         -32022
+    │   └── ServerError                what the server answered to a client, with the server's own code
+    │       └── CallFailed             the same, in a test with `ScriptedClient`
     ├── TransportError           the connection failed: nothing is wrong with the message
-    │   └── TooMuch              the peer sends more than is taken of it
+    │   ├── TooMuch              the peer sent more than the limits allow
+    │   └── CallTimeout          the call took longer than the client allows: it was cancelled
+    ├── InvalidResult            the server's result breaks the protocol or the tool's output schema
+    ├── CannotAnswer             the server asks for something that no callback of the client answers
+    ├── TooManyRounds            the call has more rounds than the client allows
+    ├── CallCancelled            the task that the call had become was cancelled
     ├── StoreUnavailable         the store cannot be reached or written to right now: nothing was changed
     ├── StoreRefused             the store cannot keep this value, now or later: nothing was changed
     ├── StepFailed               a step raised, now or in an earlier round: catch it as you would the original
-    └── ToolError                raised by a tool's author: the text is shown to the model
+    ├── ToolError                raised by a tool's author: the text is shown to the model
+    ├── Unanswered               in a test: the script has no answer to a question
+    └── ReplayDiffers            in a test: a handler did something else when it was replayed
 
 A `ProtocolError` carries its facts as attributes; its message may reach the wire, so nothing
 secret goes into it. Handlers may raise any `ProtocolError` to answer with exactly that error.
+
+Signals are exceptions too, but never leave the library: whoever calls the part that raises one catches it,
+and turns it into a result, a log line or one of the errors above. They stand at the end of this file.
+
+    Exception
+    ├── ArgumentsInvalid         server: arguments do not fit their schema
+    ├── OutputInvalid            server: what a tool returned does not fit its output schema
+    ├── NotKept                  server: a value cannot be written to the journal
+    ├── Unidentified             server: a value has no identity that another process knows
+    ├── EraChanged               client: the server may speak another protocol version than before
+    ├── WorkerNotStarted         command line: the first worker process could not start
+    ├── QuestionLeft             command line: the user left a question with Esc
+    └── OSError
+        └── NotPrivate           stores: a folder belongs to somebody else
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-__all__ = [
-    "EkidenError",
-    "HeaderMismatch",
-    "InternalError",
-    "InvalidParams",
-    "InvalidRequest",
-    "MethodNotFound",
-    "MissingCapability",
-    "NonDeterminismError",
-    "ParseError",
-    "ProtocolError",
-    "RegistrationError",
-    "StepFailed",
-    "StoreRefused",
-    "StoreUnavailable",
-    "TooMuch",
-    "ToolError",
-    "TransportError",
-    "UnsupportedVersion",
-    "UsageError",
-]
-
 
 class EkidenError(Exception):
     """The root: catches everything that ekiden raises on purpose."""
+
+
+# The library was misused
 
 
 class UsageError(EkidenError):
@@ -71,6 +76,13 @@ class NonDeterminismError(UsageError):
         self.now = now
 
 
+class Mistyped(UsageError):
+    """A word cannot be read as the wanted value. The message follows the word's name: "x must be ..."."""
+
+
+# In handlers and stores
+
+
 class StepFailed(EkidenError):
     """A step raised. `type` and `message` are those of the exception, in whichever round it was."""
 
@@ -80,12 +92,8 @@ class StepFailed(EkidenError):
         self.message = message
 
 
-class TransportError(EkidenError):
-    """The connection to the peer failed or was closed."""
-
-
-class TooMuch(TransportError):
-    """The peer sent more than is taken of it: a message, a line, a head or a stream is too large."""
+class ToolError(EkidenError):
+    """A tool failed in a way its caller should read: the text becomes the `isError` result."""
 
 
 class StoreRefused(EkidenError):
@@ -96,8 +104,7 @@ class StoreUnavailable(EkidenError):
     """The store cannot be reached or written to right now. Nothing was changed: try again."""
 
 
-class ToolError(EkidenError):
-    """A tool failed in a way its caller should read: the text becomes the `isError` result."""
+# JSON-RPC errors
 
 
 class ProtocolError(EkidenError):
@@ -172,3 +179,113 @@ class UnsupportedVersion(ProtocolError):
         super().__init__(
             "Unsupported protocol version", data={"supported": list(supported), "requested": requested}
         )
+
+
+class ServerError(ProtocolError):
+    """The server answered with a JSON-RPC error: `code`, `message` and `data` are its own."""
+
+
+# Connections and calls, as a client sees them
+
+
+class TransportError(EkidenError):
+    """The connection to the peer failed or was closed."""
+
+
+class TooMuch(TransportError):
+    """The peer sent more than the limits allow: a message, a line, a head or a stream is too large."""
+
+
+class CallTimeout(TransportError):
+    """The call did not end in time; it was cancelled at the server."""
+
+
+class InvalidResult(EkidenError):
+    """The server's result breaks the protocol, or the tool's own output schema."""
+
+
+class CannotAnswer(EkidenError):
+    """The server asks for something that no callback answers. The user was not asked anything."""
+
+    def __init__(self, kinds: Mapping[str, str]) -> None:
+        asked = ", ".join(f"{key} ({kind})" for key, kind in kinds.items())
+        super().__init__(f"No callback answers {asked}; give the client one")
+        self.kinds = dict(kinds)
+
+
+class TooManyRounds(EkidenError):
+    """The call did not end within the rounds that it may have."""
+
+
+class CallCancelled(EkidenError):
+    """The task that the call had become was cancelled, by somebody else or by the server."""
+
+
+# In tests with `ekiden.testing`
+
+
+class CallFailed(ServerError):
+    """The server answered a scripted client with a JSON-RPC error."""
+
+
+class Unanswered(EkidenError):
+    """A question came up that the script has no answer for."""
+
+
+class ReplayDiffers(EkidenError):
+    """Two runs did different things; `straight` and `replayed` are the first effects that differ."""
+
+    def __init__(self, position: int, straight: str, replayed: str) -> None:
+        super().__init__(
+            f"Effect {position + 1} differs: in one run it is {straight}, replayed it is {replayed}. "
+            "Whatever varies between rounds (time, ids, I/O) belongs into ctx.now, ctx.uuid or ctx.step"
+        )
+        self.position = position
+        self.straight = straight
+        self.replayed = replayed
+
+
+# Signals: caught within the library, never seen outside
+
+
+class ArgumentsInvalid(Exception):
+    """Arguments do not fit their schema; the text names each field and why."""
+
+
+class OutputInvalid(Exception):
+    """A tool returned something that its own output schema does not allow."""
+
+
+class NotKept(Exception):
+    """A value cannot be written to the journal; the text says why, and what to change."""
+
+
+class Unidentified(Exception):
+    """A value has nothing that would be equal in another process."""
+
+
+class NotPrivate(OSError):
+    """What is at the path of a private folder belongs to another user, or is not a folder."""
+
+
+class EraChanged(Exception):
+    """The server may not speak as it did: it was upgraded or downgraded. The request was not served."""
+
+    def __init__(self, refusal: EkidenError, *, was_lost: bool = False) -> None:
+        super().__init__(str(refusal))
+        self.refusal = refusal
+        """What to raise if it turns out that nothing has changed."""
+        self.was_lost = was_lost
+        """Whether the session is gone, so that a new one is worth a try even in the same era."""
+
+
+class WorkerNotStarted(Exception):
+    """The first worker process could not start, so no other can. `reason` is what to tell the user."""
+
+    def __init__(self, reason: EkidenError) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+class QuestionLeft(Exception):
+    """The user left a question at the terminal with Esc or Ctrl-D."""

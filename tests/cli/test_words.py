@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from ekiden.cli.answers import read_script
-from ekiden.cli.arguments import Mistyped, parse_arguments, split_pair, typed
+from ekiden.cli.arguments import parse_arguments, split_pair, typed
 from ekiden.cli.terminal.fields import Field
 from ekiden.cli.terminal.forms import Forms
 from ekiden.cli.terminal.prompting import Terminal
 from ekiden.cli.terminal.screen import Screen, harmless
-from ekiden.errors import UsageError
+from ekiden.errors import Mistyped, UsageError
 
 
 @pytest.mark.parametrize(

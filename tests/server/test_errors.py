@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ekiden import Context, EkidenError, InvalidParams, MissingCapability, ProtocolError, Server, ToolError
+from ekiden import Context, InvalidParams, MissingCapability, ProtocolError, Server, ToolError
 from tests.serving import PATIENCE, call, call_tool, error_of, request, soon
 
 
@@ -223,13 +223,6 @@ async def test_the_server_goes_on_after_every_kind_of_failure() -> None:
             response = await soon(channel.receive())
             assert response["id"] == n
         assert response["result"]["content"][0]["text"] == "fine"
-
-
-def test_every_error_of_the_library_has_one_root() -> None:
-    from ekiden import errors
-
-    for name in errors.__all__:
-        assert issubclass(getattr(errors, name), EkidenError)
 
 
 @pytest.mark.parametrize("plain", [False, True])

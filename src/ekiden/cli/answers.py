@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from ekiden.cli.arguments import Mistyped, read_json, split_pair, typed
+from ekiden.cli.arguments import read_json, split_pair, typed
 from ekiden.cli.terminal.fields import fields_of
-from ekiden.errors import UsageError
+from ekiden.errors import Mistyped, UsageError
 from ekiden.rounds.asks import ELICIT, SAMPLE
 from ekiden.wire.json import is_array, is_object
 

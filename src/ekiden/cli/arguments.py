@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from ekiden.errors import ParseError, UsageError
+from ekiden.errors import Mistyped, ParseError, UsageError
 from ekiden.wire.json import decode, is_array, is_object
 
-__all__ = ["Mistyped", "parse_arguments", "read_json", "split_pair", "typed"]
+__all__ = ["parse_arguments", "read_json", "split_pair", "typed"]
 
 _WORDS: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _KINDS: Final = {
@@ -18,10 +18,6 @@ _KINDS: Final = {
     "array": "a JSON array",
     "null": "null",
 }
-
-
-class Mistyped(UsageError):
-    """A word cannot be read as what is wanted; the message completes "x ..."."""
 
 
 def split_pair(word: str) -> tuple[str, str, bool]:

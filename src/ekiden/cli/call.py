@@ -16,7 +16,7 @@ from ekiden.cli.tasks import TaskScreen
 from ekiden.cli.terminal.asking import Responder
 from ekiden.cli.terminal.results import show_result
 from ekiden.cli.terminal.screen import Screen, say
-from ekiden.errors import EkidenError, MethodNotFound, ProtocolError, UsageError
+from ekiden.errors import EkidenError, MethodNotFound, ProtocolError, TooManyRounds, UsageError
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, Tool
@@ -111,7 +111,6 @@ class _Rounds:
     async def drive(self, tool: str, arguments: dict[str, Any]) -> "CallToolResult":
         """The result of the last round."""
         from ekiden.client.calls import PendingCall, pace
-        from ekiden.client.failures import TooManyRounds
 
         progress = self._screen.progress
         ended = await self._client.start_tool(tool, arguments, progress=progress)

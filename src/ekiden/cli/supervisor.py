@@ -25,7 +25,7 @@ from ekiden.cli.loading import split_spec
 from ekiden.cli.reloading import Watch
 from ekiden.cli.run import Job
 from ekiden.cli.terminal.screen import say
-from ekiden.errors import EkidenError, UsageError
+from ekiden.errors import EkidenError, UsageError, WorkerNotStarted
 
 __all__ = ["Report", "Supervisor", "Task"]
 
@@ -61,14 +61,6 @@ class Report(msgspec.Struct):
     failure: str | None = None
     usage: bool = False
     """Whether it is for the user to change something."""
-
-
-class NotStarted(Exception):
-    """The first worker could not start, so no other can."""
-
-    def __init__(self, report: Report) -> None:
-        super().__init__(report.failure)
-        self.error = (UsageError if report.usage else EkidenError)(report.failure)
 
 
 class Worker:
@@ -184,9 +176,9 @@ class Supervisor:
         while not self._stop.is_set():
             try:
                 await self._until_stopped()
-            except NotStarted as error:
+            except WorkerNotStarted as error:
                 if self._watch is None:
-                    raise error.error from None
+                    raise error.reason from None
                 say(f"{error}; waiting for a change")
                 await self._news()
 
@@ -265,5 +257,5 @@ class Supervisor:
             self._proven.set()
             self._on_ready(report.name)
         elif report.failure is not None and not self._proven.is_set():
-            raise NotStarted(report)
+            raise WorkerNotStarted((UsageError if report.usage else EkidenError)(report.failure))
         return await worker.ended()

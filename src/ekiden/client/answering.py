@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union
 
 from pydantic import BaseModel, ValidationError
 
-from ekiden.client.failures import CannotAnswer, InvalidResult
+from ekiden.errors import CannotAnswer, InvalidResult
 from ekiden.rounds.asks import ELICIT, LIST_ROOTS, SAMPLE
 from ekiden.wire.json import is_object
 

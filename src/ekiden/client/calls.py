@@ -7,8 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from ekiden.client.answering import Answerer
-from ekiden.client.failures import InvalidResult, TooManyRounds
-from ekiden.errors import ParseError, UsageError
+from ekiden.errors import InvalidResult, ParseError, TooManyRounds, UsageError
 from ekiden.wire.json import decode, encode, is_object
 
 __all__ = ["PendingCall", "pace", "read_pending", "respond"]

@@ -12,14 +12,13 @@ from typing import Any, Final
 
 from ekiden.client.answering import Answerer
 from ekiden.client.cache import ResultCache
-from ekiden.client.failures import InvalidResult
 from ekiden.client.sessions import eras
 from ekiden.client.sessions.legacy import LegacySession
 from ekiden.client.sessions.modern import ModernSession
-from ekiden.client.sessions.session import Ask, EraChanged, Session
+from ekiden.client.sessions.session import Ask, Session
 from ekiden.client.target import ClientLimits, connect, is_url, origin_of
 from ekiden.client.tasks.handle import with_tasks
-from ekiden.errors import TransportError, UsageError
+from ekiden.errors import EraChanged, InvalidResult, TransportError, UsageError
 from ekiden.transports.client.link import HttpRefused, Link
 
 __all__ = ["Connection"]

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from ekiden.client.failures import CallTimeout
+from ekiden.errors import CallTimeout
 
 __all__ = ["within"]
 

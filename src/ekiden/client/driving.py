@@ -12,14 +12,13 @@ import msgspec
 from ekiden.client.answering import Answerer
 from ekiden.client.calls import PendingCall, read_pending, respond
 from ekiden.client.connection import Connection
-from ekiden.client.failures import ServerError
 from ekiden.client.results import typed
 from ekiden.client.sessions.session import Ask, Hooks
 from ekiden.client.target import ClientLimits
 from ekiden.client.tasks.handle import TaskHandle, TaskTalk, read_snapshot
 from ekiden.client.tasks.legacy import LegacyTaskHandle, offers_tasks, read_legacy_snapshot, wants_task
 from ekiden.client.tools import KnownTools
-from ekiden.errors import HeaderMismatch, MethodNotFound
+from ekiden.errors import HeaderMismatch, MethodNotFound, ServerError
 from ekiden.wire.json import is_object
 
 if TYPE_CHECKING:

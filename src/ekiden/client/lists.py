@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ekiden.client.failures import InvalidResult
 from ekiden.client.sessions.session import Ask
+from ekiden.errors import InvalidResult
 from ekiden.wire.json import is_array
 
 __all__ = ["read_list"]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from ekiden.client.failures import InvalidResult
+from ekiden.errors import InvalidResult
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult

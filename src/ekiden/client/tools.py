@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ekiden.client.failures import InvalidResult
+from ekiden.errors import InvalidResult
 from ekiden.wire.headers import MirroredParam, find_mirrored_params, mirrored_headers
 from ekiden.wire.json import is_object
 from ekiden.wire.schema import UnusableSchema, json_validator

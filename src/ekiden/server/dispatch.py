@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from ekiden.errors import (
+    ArgumentsInvalid,
     InternalError,
     InvalidParams,
     InvalidRequest,
@@ -41,7 +42,6 @@ from ekiden.server.registration.results import (
 from ekiden.server.registration.signatures import HintedParameters
 from ekiden.server.rounds.call import Call, Given
 from ekiden.server.rounds.rounds import Rounds
-from ekiden.server.schemas import ArgumentsInvalid
 from ekiden.server.subscriptions import read_filter
 from ekiden.server.tasks.methods import TaskMethods
 from ekiden.transports.server.port import Stream

@@ -17,13 +17,12 @@ from pydantic import (
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema
 
-from ekiden.errors import RegistrationError
+from ekiden.errors import ArgumentsInvalid, RegistrationError
 from ekiden.wire.json import copied
 from ekiden.wire.schema import MAX_REPORTED, UnusableSchema, path_text
 from ekiden.wire.schema import json_validator as schema_validator
 
 __all__ = [
-    "ArgumentsInvalid",
     "Parameters",
     "explain",
     "explicit_parameters",
@@ -31,10 +30,6 @@ __all__ = [
     "lean_schema",
     "type_adapter",
 ]
-
-
-class ArgumentsInvalid(Exception):
-    """Arguments do not fit their schema; the text names each field and why."""
 
 
 class Parameters(Protocol):

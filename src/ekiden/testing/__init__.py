@@ -11,11 +11,12 @@
 Knows: servers and their public ways in. Refuses to know: pytest, or any other test runner.
 """
 
-from ekiden.testing.answers import CANCEL, DECLINE, Unanswered
-from ekiden.testing.client import CallFailed, Round, ScriptedClient
+from ekiden.errors import CallFailed, ReplayDiffers, Unanswered
+from ekiden.testing.answers import CANCEL, DECLINE
+from ekiden.testing.client import Round, ScriptedClient
 from ekiden.testing.crashing import CRASH_POINTS, crash_at
 from ekiden.testing.ledger_contract import LedgerContract
-from ekiden.testing.replay import ReplayDiffers, check_replay
+from ekiden.testing.replay import check_replay
 from ekiden.testing.replicas import Replicas
 from ekiden.testing.task_contract import TaskStoreContract
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, Final, Literal, TypeAlias
 
-from ekiden.errors import EkidenError
+from ekiden.errors import Unanswered
 from ekiden.rounds.asks import ELICIT, SAMPLE
 from ekiden.wire.json import is_object
 
-__all__ = ["CANCEL", "DECLINE", "Script", "Unanswered", "respond"]
+__all__ = ["CANCEL", "DECLINE", "Script", "respond"]
 
 
 class _No(Enum):
@@ -27,10 +27,6 @@ CANCEL: Final[Literal[_No.CANCEL]] = _No.CANCEL
 
 Script: TypeAlias = Mapping[str, Any] | Callable[[str, dict[str, Any]], Any]
 """Answers by key or message, or a function from a key and its request to the answer."""
-
-
-class Unanswered(EkidenError):
-    """A question came up that the script has no answer for."""
 
 
 def respond(script: Script, key: str, request: dict[str, Any]) -> dict[str, Any]:

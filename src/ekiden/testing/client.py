@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ekiden.errors import ProtocolError
+from ekiden.errors import CallFailed
 from ekiden.server.server import Server
 from ekiden.testing.answers import Script, respond
 from ekiden.transports.server.memory import MemoryChannel
@@ -14,7 +14,7 @@ from ekiden.wire import versions
 from ekiden.wire.json import is_object
 from ekiden.wire.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 
-__all__ = ["CallFailed", "Round", "ScriptedClient"]
+__all__ = ["Round", "ScriptedClient"]
 
 EVERYTHING: Final[dict[str, Any]] = {
     "elicitation": {"form": {}, "url": {}},
@@ -22,10 +22,6 @@ EVERYTHING: Final[dict[str, Any]] = {
     "roots": {},
 }
 """What a scripted client declares unless told otherwise: it can be asked for anything."""
-
-
-class CallFailed(ProtocolError):
-    """The server answered with a JSON-RPC error."""
 
 
 class Round(msgspec.Struct):

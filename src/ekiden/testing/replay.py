@@ -10,30 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from ekiden.errors import EkidenError
+from ekiden.errors import CallFailed, ReplayDiffers
 from ekiden.rounds.journal import Entry, Journal
 from ekiden.rounds.leg import Leg
 from ekiden.server.server import Server
 from ekiden.testing.answers import Script
-from ekiden.testing.client import CallFailed, ScriptedClient
+from ekiden.testing.client import ScriptedClient
 
-__all__ = ["ReplayDiffers", "check_replay"]
+__all__ = ["check_replay"]
 
 _MOST_ROUNDS = 50
 """A call with more rounds asks something else in every one of them."""
-
-
-class ReplayDiffers(EkidenError):
-    """Two runs did different things; `straight` and `replayed` are the first effects that differ."""
-
-    def __init__(self, position: int, straight: str, replayed: str) -> None:
-        super().__init__(
-            f"Effect {position + 1} differs: in one run it is {straight}, replayed it is {replayed}. "
-            "Whatever varies between rounds (time, ids, I/O) belongs into ctx.now, ctx.uuid or ctx.step"
-        )
-        self.position = position
-        self.straight = straight
-        self.replayed = replayed
 
 
 async def check_replay(

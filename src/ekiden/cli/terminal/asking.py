@@ -16,7 +16,7 @@ from ekiden.cli.terminal.fields import fields_of
 from ekiden.cli.terminal.forms import Forms
 from ekiden.cli.terminal.prompting import Terminal
 from ekiden.cli.terminal.screen import Screen
-from ekiden.errors import UsageError
+from ekiden.errors import InvalidResult, UsageError
 from ekiden.rounds.asks import ELICIT, LIST_ROOTS, SAMPLE
 from ekiden.wire.json import is_object
 
@@ -122,7 +122,6 @@ class Responder:
 def _check(requests: Mapping[str, Any]) -> None:
     """Refuse asks that are none, before they reach the screen."""
     from ekiden.client.answering import MOST_ASKS
-    from ekiden.client.failures import InvalidResult
 
     if len(requests) > MOST_ASKS:
         raise InvalidResult(

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
 
-from ekiden.cli.arguments import Mistyped, typed
+from ekiden.cli.arguments import typed
 from ekiden.cli.terminal.screen import harmless
+from ekiden.errors import Mistyped
 from ekiden.wire.json import is_array, is_object
 
 __all__ = ["Field", "fields_of"]

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from ekiden.cli.arguments import Mistyped
 from ekiden.cli.terminal.fields import Field, fields_of
-from ekiden.cli.terminal.prompting import Choice, Left, Terminal
+from ekiden.cli.terminal.prompting import Choice, Terminal
 from ekiden.cli.terminal.screen import Screen, harmless
+from ekiden.errors import Mistyped, QuestionLeft
 
 __all__ = ["Forms"]
 
@@ -42,7 +42,7 @@ class Forms:
                     await self._fill(fields[at], content)
                     at += 1
                 action = await self._review(server, fields, content)
-            except Left:
+            except QuestionLeft:
                 action = await self._leave()
             if action == "accept":
                 return {"action": "accept", "content": content}
@@ -69,7 +69,7 @@ class Forms:
     async def _leave(self) -> str:
         try:
             picked: str = await self._terminal.pick("What now?", [("go on", "Go on with the form"), *_NO])
-        except Left:
+        except QuestionLeft:
             return "go on"
         return picked
 
@@ -147,7 +147,7 @@ class Forms:
         """A choice in which Esc is a cancel."""
         try:
             picked: str = await self._terminal.pick(message, choices)
-        except Left:
+        except QuestionLeft:
             return "cancel"
         return picked
 
@@ -161,7 +161,7 @@ class Forms:
                 return await self._terminal.text(
                     "Reply", "", lambda text: None if text else "Write something"
                 )
-            except Left:
+            except QuestionLeft:
                 self._screen.note("A model cannot decline: write a reply, or end the call with Ctrl-C.")
 
 

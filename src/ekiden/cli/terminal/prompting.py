@@ -1,7 +1,7 @@
 """Questions at the terminal, one at a time, with questionary.
 
-Esc leaves a question (`Left`), wherever it is; Ctrl-C is an interrupt as it is everywhere else. All of
-it is drawn on stderr where that is a terminal, so that stdout can be piped.
+Esc leaves a question (`QuestionLeft`), wherever it is; Ctrl-C is an interrupt as it is everywhere else.
+All of it is drawn on stderr where that is a terminal, so that stdout can be piped.
 """
 
 import asyncio
@@ -10,18 +10,16 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ekiden.errors import QuestionLeft
+
 if TYPE_CHECKING:
     from prompt_toolkit.output import Output
     from questionary import Question
 
-__all__ = ["Left", "Terminal"]
+__all__ = ["Choice", "Terminal"]
 
 Choice = tuple[Any, str]
 """A value, and what the user reads for it."""
-
-
-class Left(Exception):
-    """The user left the question with Esc."""
 
 
 class Terminal:
@@ -80,7 +78,7 @@ class Terminal:
         try:
             return await question.unsafe_ask_async()
         except EOFError:  # Ctrl-D
-            raise Left from None
+            raise QuestionLeft from None
         except KeyboardInterrupt:
             # The terminal is raw while a question is open, so Ctrl-C came as a key. As a signal it
             # cancels the call in good order.
@@ -103,7 +101,7 @@ def _bind(question: "Question") -> None:
 
     @keys.add(Keys.Escape, eager=True)
     def leave(event: KeyPressEvent) -> None:
-        event.app.exit(exception=Left())
+        event.app.exit(exception=QuestionLeft())
 
     @keys.add(Keys.ControlC, eager=True)
     @keys.add(Keys.SIGINT, eager=True)

@@ -11,10 +11,10 @@ import contextlib
 from collections.abc import Callable
 from typing import Final
 
-from ekiden.client.failures import InvalidResult, ServerError
 from ekiden.client.sessions.legacy import LegacySession
 from ekiden.client.sessions.modern import MODERN_ERRORS, ModernSession
-from ekiden.client.sessions.session import Era, EraChanged, Session
+from ekiden.client.sessions.session import Era, Session
+from ekiden.errors import EraChanged, InvalidResult, ServerError
 from ekiden.transports.client.link import HttpRefused
 from ekiden.wire import versions
 from ekiden.wire.json import is_array

@@ -11,9 +11,17 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ekiden.client.answering import MOST_ASKS, Answerer
-from ekiden.client.failures import CannotAnswer, InvalidResult, ServerError, error_from
-from ekiden.client.sessions.session import Ask, Era, EraChanged, Hooks
-from ekiden.errors import EkidenError, InternalError, MethodNotFound, TransportError
+from ekiden.client.sessions.session import Ask, Era, Hooks, read_error
+from ekiden.errors import (
+    CannotAnswer,
+    EkidenError,
+    EraChanged,
+    InternalError,
+    InvalidResult,
+    MethodNotFound,
+    ServerError,
+    TransportError,
+)
 from ekiden.rounds.asks import ELICIT, LIST_ROOTS, SAMPLE
 from ekiden.transports.client.channel import ChannelLink
 from ekiden.transports.client.link import HttpRefused, Link, Outgoing
@@ -127,7 +135,7 @@ class LegacySession:
                 await self._cancel(self._link, request_id)
             raise
         if "error" in message:
-            error = error_from(message)
+            error = read_error(message)
             if message.get("status") in (400, 404):
                 raise EraChanged(error, was_lost=error.code in _LOST)
             raise error

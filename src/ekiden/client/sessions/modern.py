@@ -4,9 +4,8 @@ import itertools
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ekiden.client.failures import InvalidResult, error_from
-from ekiden.client.sessions.session import Ask, Era, EraChanged, Hooks
-from ekiden.errors import TransportError
+from ekiden.client.sessions.session import Ask, Era, Hooks, read_error
+from ekiden.errors import EraChanged, InvalidResult, TransportError
 from ekiden.transports.client.link import HttpRefused, Link, Outgoing
 from ekiden.wire import jsonrpc, versions
 from ekiden.wire.headers import encode_value
@@ -88,7 +87,7 @@ class ModernSession:
         if _wants_other_version(message):
             message = await self._send(ask)
         if "error" in message:
-            error = error_from(message)
+            error = read_error(message)
             if message.get("status") in (400, 404) and error.code in _OLD_ERRORS:
                 raise EraChanged(error)
             raise error

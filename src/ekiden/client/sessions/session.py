@@ -5,7 +5,10 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
-__all__ = ["Ask", "Era", "EraChanged", "Hooks", "Session"]
+from ekiden.errors import ServerError
+from ekiden.wire.json import is_object
+
+__all__ = ["Ask", "Era", "Hooks", "Session", "read_error"]
 
 Era: TypeAlias = Literal["modern", "legacy"]
 
@@ -28,17 +31,6 @@ class Ask(msgspec.Struct):
     hooks: Hooks = msgspec.field(default_factory=Hooks)
 
 
-class EraChanged(Exception):
-    """The server may not speak as it did: it was upgraded or downgraded. The request was not served."""
-
-    def __init__(self, refusal: Exception, *, was_lost: bool = False) -> None:
-        super().__init__(str(refusal))
-        self.refusal = refusal
-        """What to raise if it turns out that nothing has changed."""
-        self.was_lost = was_lost
-        """Whether the session is gone, so that a new one is worth a try even in the same era."""
-
-
 class Session(Protocol):
     """A way to talk to a server, once it is known how it speaks."""
 
@@ -59,3 +51,16 @@ class Session(Protocol):
     async def close(self) -> None:
         """Say goodbye, where the era has a word for it."""
         ...
+
+
+def read_error(message: Mapping[str, Any]) -> ServerError:
+    """The exception for an error response; what the server left out or spelled wrongly is filled in."""
+    error: Any = message.get("error")
+    if not is_object(error):
+        return ServerError("The server sent an error without content", code=-32603)
+    code, text = error.get("code"), error.get("message")
+    return ServerError(
+        text if isinstance(text, str) else "The server gave no reason",
+        code=code if isinstance(code, int) else -32603,
+        data=error.get("data"),
+    )

@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 import msgspec
 
 from ekiden.client.answering import Answerer
-from ekiden.client.failures import (
+from ekiden.client.sessions.session import Ask, Hooks, read_error
+from ekiden.errors import (
     CallCancelled,
     CallTimeout,
     CannotAnswer,
     InvalidResult,
+    ParseError,
     ServerError,
-    error_from,
+    TransportError,
+    UsageError,
 )
-from ekiden.client.sessions.session import Ask, Hooks
-from ekiden.errors import ParseError, TransportError, UsageError
 from ekiden.wire.json import decode, encode
 from ekiden.wire.tasks import EXTENSION, NOTIFICATION
 
@@ -232,7 +233,7 @@ class TaskHandle:
     def _result_of(self, ended: TaskSnapshot) -> dict[str, Any]:
         """What a caller gets of a task that has ended."""
         if ended.status == "failed":
-            raise error_from({"error": ended.error})
+            raise read_error({"error": ended.error})
         if ended.status == "cancelled":
             raise CallCancelled(
                 f"Task {ended.task_id} was cancelled: {ended.status_message or 'no reason given'}"

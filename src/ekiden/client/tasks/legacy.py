@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from ekiden.client.failures import CallCancelled, InvalidResult, ServerError
 from ekiden.client.tasks.handle import AnswerAll, OnStatus, Overdue, TaskHandle, TaskSnapshot, poll_seconds
-from ekiden.errors import InvalidParams, TransportError, UsageError
+from ekiden.errors import CallCancelled, InvalidParams, InvalidResult, ServerError, TransportError, UsageError
 from ekiden.wire import versions
 from ekiden.wire.json import is_object
 from ekiden.wire.tasks import LEGACY_NOTIFICATION

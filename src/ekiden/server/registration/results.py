@@ -11,11 +11,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ekiden.errors import NonDeterminismError, ProtocolError, StoreUnavailable, ToolError
+from ekiden.errors import NonDeterminismError, OutputInvalid, ProtocolError, StoreUnavailable, ToolError
 from ekiden.rounds.leg import Ended, Restart
 from ekiden.rounds.outcome import Complete, Outcome
 from ekiden.server.questions.input_required import InputRequired
-from ekiden.server.registration.tools import OutputInvalid, Tool
+from ekiden.server.registration.tools import Tool
 
 __all__ = ["Ending", "PlainEnding", "ToolEnding", "ends_more_than_a_call", "tool_error", "tool_failure"]
 

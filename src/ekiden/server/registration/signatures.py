@@ -16,9 +16,9 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from typing_extensions import TypedDict
 
-from ekiden.errors import RegistrationError
+from ekiden.errors import ArgumentsInvalid, RegistrationError
 from ekiden.server.context import Context
-from ekiden.server.schemas import ArgumentsInvalid, explain, lean_schema, type_adapter
+from ekiden.server.schemas import explain, lean_schema, type_adapter
 from ekiden.wire.json import canonical, encode
 
 __all__ = ["HintedParameters", "Signature", "read_signature"]

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 import msgspec
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from ekiden.errors import RegistrationError
+from ekiden.errors import OutputInvalid, RegistrationError
 from ekiden.server.handlers import Handler
 from ekiden.server.questions import content
 from ekiden.server.questions.input_required import InputRequired
@@ -25,13 +25,9 @@ from ekiden.server.schemas import (
 from ekiden.tasks.run import Why
 from ekiden.wire.headers import find_mirrored_params
 
-__all__ = ["CancelledTask", "OutputInvalid", "Tool", "described"]
+__all__ = ["CancelledTask", "Tool", "described"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
-
-
-class OutputInvalid(Exception):
-    """A tool returned something that its own output schema does not allow."""
 
 
 class CancelledTask(msgspec.Struct, frozen=True):

@@ -19,14 +19,13 @@ from types import (
 )
 from typing import Any, Final, TypeGuard
 
-from ekiden.errors import UsageError
+from ekiden.errors import Unidentified, UsageError
 from ekiden.rounds.journal import fingerprint, framed
 from ekiden.server.steps.plain import is_context, plain_spelling
 from ekiden.server.steps.scope import Scope
 from ekiden.server.steps.spelling import (
     ATOMS,
     Speller,
-    Unidentified,
     type_name,
 )
 

@@ -23,17 +23,14 @@ from uuid import UUID
 import msgspec
 from pydantic import AnyUrl, BaseModel, Secret, SecretBytes, SecretStr
 
+from ekiden.errors import Unidentified
 from ekiden.rounds.journal import framed
 from ekiden.server.steps.plain import kind_of
 from ekiden.wire.json import MAX_DEPTH
 
-__all__ = ["ATOMS", "SECRETS", "Speller", "Unidentified", "type_name"]
+__all__ = ["ATOMS", "SECRETS", "Speller", "type_name"]
 
 SECRETS: Final = (SecretStr, SecretBytes, Secret)
-
-
-class Unidentified(Exception):
-    """A value has nothing that would be equal in another process."""
 
 
 def _type_name(kind: type[Any]) -> bytes:

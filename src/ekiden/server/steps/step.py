@@ -13,13 +13,13 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from ekiden.errors import ToolError, UsageError
+from ekiden.errors import NotKept, ToolError, UsageError
 from ekiden.rounds.journal import Entry, Kind
 from ekiden.rounds.retry import Retry
 from ekiden.rounds.running import Ended, NotRecalled
 from ekiden.server.handlers import Run
 from ekiden.server.schemas import explain
-from ekiden.server.steps.codecs import NotKept, codec_of
+from ekiden.server.steps.codecs import codec_of
 from ekiden.server.steps.failures import rebuilt, remembered, told
 from ekiden.server.steps.identity import digest_of, is_partial, name_of
 from ekiden.server.steps.plain import is_context

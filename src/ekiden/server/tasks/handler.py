@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from ekiden.errors import (
+    ArgumentsInvalid,
     InternalError,
     InvalidParams,
     NonDeterminismError,
@@ -24,7 +25,6 @@ from ekiden.server.middleware import Middleware, around
 from ekiden.server.questions.input_required import InputRequired
 from ekiden.server.registration.results import Ending
 from ekiden.server.registration.tools import CancelledTask, Tool
-from ekiden.server.schemas import ArgumentsInvalid
 from ekiden.server.tasks.input_required import ByHand
 from ekiden.tasks.leg import TaskLeg
 from ekiden.tasks.record import TaskRecord

@@ -8,11 +8,9 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["NotPrivate", "PrivateFolder"]
+from ekiden.errors import NotPrivate
 
-
-class NotPrivate(OSError):
-    """What is there belongs to somebody else, or is no folder."""
+__all__ = ["PrivateFolder"]
 
 
 class PrivateFolder:

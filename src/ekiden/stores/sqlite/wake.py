@@ -22,7 +22,8 @@ from typing import Final
 
 import msgspec
 
-from ekiden.stores.sqlite.private_folder import NotPrivate, PrivateFolder
+from ekiden.errors import NotPrivate
+from ekiden.stores.sqlite.private_folder import PrivateFolder
 from ekiden.tasks.store import Signal
 
 __all__ = ["WakeSocket"]
