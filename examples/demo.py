@@ -20,10 +20,11 @@ from rich.console import Console
 from rich.table import Table
 
 from ekiden import Client, PendingCall
-from ekiden.cli.answers import Script, question_text
+from ekiden.cli.answers import Script
 from ekiden.cli.terminal.asking import Responder
 from ekiden.cli.terminal.prompting import Terminal
 from ekiden.cli.terminal.screen import Screen
+from ekiden.client.scripted import question_text
 from ekiden.server.sealing.keys import new_key
 
 ANSWERS: dict[str, Any] = {"Seats in": {"seats": 2}, "Pay": {"pay": True}}

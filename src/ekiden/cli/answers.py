@@ -3,7 +3,7 @@
 A question is named by its key, its message, or a part of the message that no other entry matches. The
 answer is written short: an object fills in a form, any other value its only field, `@accept`,
 `@decline` and `@cancel` say just that, a text is what the model wrote, a list is the roots. A whole
-result (an object with `action`, for models with `role`, for roots with `roots`) goes out as it is.
+result (an object with `action`, for models with `role`, for roots with `roots`) is sent as it is.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,14 +12,14 @@ from typing import Any, Final
 
 from ekiden.cli.arguments import read_json, split_pair, typed
 from ekiden.cli.terminal.fields import fields_of
+from ekiden.client.scripted import find_entries, question_text, spell_answer
 from ekiden.errors import Mistyped, UsageError
-from ekiden.rounds.asks import ELICIT, SAMPLE
-from ekiden.wire.json import is_array, is_object
+from ekiden.wire.json import is_object
 
-__all__ = ["MODEL", "Script", "question_text", "read_script"]
+__all__ = ["MODEL", "Script", "read_script"]
 
 MODEL: Final = "ekiden-cli"
-"""Who wrote what the model wrote: the spec wants a name."""
+"""The name that the spec wants for the model: here a person or a script wrote the reply."""
 
 _ACTIONS: Final = {"@accept": "accept", "@decline": "decline", "@cancel": "cancel"}
 
@@ -42,7 +42,10 @@ def read_script(file: Path | None, words: Iterable[str]) -> "Script":
             raise UsageError(f"--answers {file}: it must hold a JSON object, answers by key or message")
     for word in words:
         name, text, raw = split_pair(word)
-        entries[name] = read_json(text) if raw else _Word(text)
+        try:
+            entries[name] = read_json(text) if raw else _Word(text)
+        except Mistyped as error:
+            raise UsageError(f"--answer {name!r} {error}") from None
     return Script(entries)
 
 
@@ -55,50 +58,15 @@ class Script:
     def respond(self, key: str | None, request: Mapping[str, Any]) -> dict[str, Any] | None:
         """The response to a question, or None if there is no answer to it."""
         message = question_text(request)
-        name = self._find(key, message)
-        if name is None:
+        names = find_entries(self._entries, key, message)
+        if not names:
             return None
+        if len(names) > 1:
+            raise UsageError(f"several answers fit {message!r}: {', '.join(map(repr, names))}")
         try:
-            return _spelled(self._entries[name], request)
+            return spell_answer(self._entries[names[0]], request, model=MODEL, elicited=_elicited)
         except Mistyped as error:
-            raise UsageError(f"the answer {name!r} does not fit {message!r}: {error}") from None
-
-    def _find(self, key: str | None, message: str) -> str | None:
-        for name in (key, message):
-            if name is not None and name in self._entries:
-                return name
-        parts = [name for name in self._entries if name and name in message]
-        if len(parts) > 1:
-            raise UsageError(f"several answers fit {message!r}: {', '.join(map(repr, parts))}")
-        return parts[0] if parts else None
-
-
-def question_text(request: Mapping[str, Any]) -> str:
-    """What a request asks, in words."""
-    params: dict[str, Any] = request.get("params") or {}
-    if request.get("method") == ELICIT:
-        return str(params.get("message", ""))
-    if request.get("method") == SAMPLE:
-        messages: Any = params.get("messages")
-        last: Any = messages[-1] if is_array(messages) and messages else None
-        content: Any = last.get("content") if is_object(last) else None
-        blocks: list[Any] = content if is_array(content) else [content]
-        return " ".join(str(block.get("text", "")) for block in blocks if is_object(block))
-    return "roots"
-
-
-def _spelled(answer: Any, request: Mapping[str, Any]) -> dict[str, Any]:
-    params: dict[str, Any] = request.get("params") or {}
-    if request.get("method") == ELICIT:
-        return _elicited(answer, params)
-    if request.get("method") == SAMPLE:
-        if is_object(answer) and "role" in answer:
-            return answer
-        return {"role": "assistant", "model": MODEL, "content": {"type": "text", "text": str(answer)}}
-    if is_object(answer) and "roots" in answer:
-        return answer
-    roots: list[Any] = answer if is_array(answer) else [answer]
-    return {"roots": [{"uri": str(root)} for root in roots]}
+            raise UsageError(f"the answer {names[0]!r} does not fit {message!r}: {error}") from None
 
 
 def _elicited(answer: Any, params: Mapping[str, Any]) -> dict[str, Any]:

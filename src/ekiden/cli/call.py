@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ekiden.cli.answers import question_text, read_script
+from ekiden.cli.answers import read_script
 from ekiden.cli.arguments import parse_arguments
 from ekiden.cli.targets import Connection, opened
 from ekiden.cli.tasks import TaskScreen
 from ekiden.cli.terminal.asking import Responder
 from ekiden.cli.terminal.results import show_result
 from ekiden.cli.terminal.screen import Screen, say
+from ekiden.client.scripted import question_text
 from ekiden.errors import EkidenError, MethodNotFound, ProtocolError, TooManyRounds, UsageError
 
 if TYPE_CHECKING:

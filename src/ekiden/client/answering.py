@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         Root,
     )
 
-__all__ = ["MOST_ASKS", "Answerer", "Elicit", "ElicitUrl", "Roots", "Sample"]
+__all__ = ["MOST_ASKS", "Answerer", "Elicit", "ElicitUrl", "Roots", "Sample", "check_count"]
 
 Elicit: TypeAlias = "Callable[[ElicitRequestFormParams], Awaitable[ElicitResult]]"
 ElicitUrl: TypeAlias = "Callable[[ElicitRequestURLParams], Awaitable[ElicitResult]]"
@@ -74,10 +74,7 @@ class Answerer:
 
     async def answer_all(self, requests: Mapping[str, Any]) -> dict[str, Any]:
         """The responses to the asks of one round."""
-        if len(requests) > MOST_ASKS:
-            raise InvalidResult(
-                f"The server asks {len(requests)} things at once; at most {MOST_ASKS} are allowed"
-            )
+        check_count(requests)
         calls = {key: self._call(key, request) for key, request in requests.items()}
         if unanswered := {key: kind for key, (kind, call) in calls.items() if call is None}:
             raise CannotAnswer(unanswered)
@@ -137,6 +134,14 @@ class Answerer:
         if inspect.isawaitable(roots):
             roots = await roots
         return {"roots": [{"uri": root} if isinstance(root, str) else _dump(root) for root in roots]}
+
+
+def check_count(requests: Mapping[str, Any]) -> None:
+    """Refuse a round that asks more than anybody would answer."""
+    if len(requests) > MOST_ASKS:
+        raise InvalidResult(
+            f"The server asks {len(requests)} things at once; at most {MOST_ASKS} are allowed"
+        )
 
 
 def _bind(

@@ -11,11 +11,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ekiden.cli.answers import MODEL, Script, question_text
+from ekiden.cli.answers import MODEL, Script
 from ekiden.cli.terminal.fields import fields_of
 from ekiden.cli.terminal.forms import Forms
 from ekiden.cli.terminal.prompting import Terminal
 from ekiden.cli.terminal.screen import Screen
+from ekiden.client.scripted import model_reply, question_text
 from ekiden.errors import InvalidResult, UsageError
 from ekiden.rounds.asks import ELICIT, LIST_ROOTS, SAMPLE
 from ekiden.wire.json import is_object
@@ -80,7 +81,7 @@ class Responder:
             if request.get("method") == ELICIT:
                 return await self._forms.fill_in(self.server, params)
             text = await self._forms.write(self.server, question_text(request))
-            return {"role": "assistant", "model": MODEL, "content": {"type": "text", "text": text}}
+            return model_reply(text, MODEL)
 
     # For servers before 2026, which ask while they answer
 
@@ -120,13 +121,10 @@ class Responder:
 
 
 def _check(requests: Mapping[str, Any]) -> None:
-    """Refuse asks that are none, before they reach the screen."""
-    from ekiden.client.answering import MOST_ASKS
+    """Refuse malformed asks before they reach the screen."""
+    from ekiden.client.answering import check_count
 
-    if len(requests) > MOST_ASKS:
-        raise InvalidResult(
-            f"The server asks {len(requests)} things at once; at most {MOST_ASKS} are allowed"
-        )
+    check_count(requests)
     for key, request in requests.items():
         params: Any = (request.get("params") or {}) if is_object(request) else None
         if not is_object(params) or not is_object(params.get("requestedSchema", {})):
