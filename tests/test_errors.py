@@ -49,7 +49,9 @@ def test_what_leaves_the_library_has_one_root_and_signals_do_not() -> None:
         assert issubclass(kind, errors.EkidenError) != (f"class {name}(" in signals)
 
 
-@pytest.mark.parametrize("folder", ["cli", "client", "server", "stores", "telemetry", "testing"])
+@pytest.mark.parametrize(
+    "folder", ["cli", "client", "rounds", "server", "stores", "tasks", "telemetry", "testing"]
+)
 def test_no_exception_is_defined_elsewhere(folder: str) -> None:
     bases = {*CLASSES, "Exception", "BaseException", "OSError", "ValueError", "RuntimeError"}
     found = {

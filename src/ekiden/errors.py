@@ -4,6 +4,7 @@
     ├── UsageError               you misused the library: change the code that calls it
     │   ├── RegistrationError    a tool, prompt, resource or completion cannot be registered as written
     │   ├── NonDeterminismError  a handler took another way than in an earlier round of the same call
+    │   ├── NotRecalled          the recorded value of a step does not fit its annotation any more
     │   └── Mistyped             a word of the command line cannot be read as the value that is wanted
     ├── ProtocolError            one JSON-RPC error: what the peer sent cannot be served
     │   ├── ParseError                 -32700  the bytes are not JSON
@@ -25,8 +26,11 @@
     ├── CallCancelled            the task that the call had become was cancelled
     ├── StoreUnavailable         the store cannot be reached or written to right now: nothing was changed
     ├── StoreRefused             the store cannot keep this value, now or later: nothing was changed
+    ├── LostClaim                another worker has the task, or it has ended: nothing was changed
+    ├── IllegalMove              the state of the task does not allow this: nothing was changed
     ├── StepFailed               a step raised, now or in an earlier round: catch it as you would the original
     ├── ToolError                raised by a tool's author: the text is shown to the model
+    │   └── CannotAsk            the client cannot be asked, or gave no fitting answer
     ├── Unanswered               in a test: the script has no answer to a question
     └── ReplayDiffers            in a test: a handler did something else when it was replayed
 
@@ -37,6 +41,12 @@ Signals are exceptions too, but never leave the library: whoever calls the part 
 and turns it into a result, a log line or one of the errors above. They stand at the end of this file.
 
     Exception
+    ├── Ended                    engine: the leg ends here, with this outcome
+    │   └── TaskCancelled        engine: ... because its task was cancelled
+    ├── Restart                  engine: an earlier attempt at the round went further: run the handler again
+    ├── MalformedAnswer          engine: the value is not a result of the question's kind: an error
+    ├── UnfitAnswer              engine: the value breaks the rules of this question: it is asked again
+    ├── StateRefused             engine: a token that must not be used
     ├── ArgumentsInvalid         server: arguments do not fit their schema
     ├── OutputInvalid            server: what a tool returned does not fit its output schema
     ├── NotKept                  server: a value cannot be written to the journal
@@ -76,6 +86,10 @@ class NonDeterminismError(UsageError):
         self.now = now
 
 
+class NotRecalled(UsageError):
+    """What the journal holds of a step does not fit the annotation of its function."""
+
+
 class Mistyped(UsageError):
     """A word cannot be read as the wanted value. The message follows the word's name: "x must be ..."."""
 
@@ -96,12 +110,29 @@ class ToolError(EkidenError):
     """A tool failed in a way its caller should read: the text becomes the `isError` result."""
 
 
+class CannotAsk(ToolError):
+    """The client cannot be asked, or gave no fitting answer. In a tool this is the text of its result."""
+
+
 class StoreRefused(EkidenError):
     """The store cannot keep a value, however often it is tried: it is too large, or no column takes it."""
 
 
 class StoreUnavailable(EkidenError):
     """The store cannot be reached or written to right now. Nothing was changed: try again."""
+
+
+class LostClaim(EkidenError):
+    """Another worker holds the task by now, or it has ended. Nothing was changed."""
+
+
+class IllegalMove(EkidenError):
+    """The task is in a state that does not allow this. Nothing was changed."""
+
+    def __init__(self, state: str, move: str) -> None:
+        super().__init__(f"a task that is {state} cannot {move}")
+        self.state = state
+        self.move = move
 
 
 # JSON-RPC errors
@@ -246,6 +277,40 @@ class ReplayDiffers(EkidenError):
 
 
 # Signals: caught within the library, never seen outside
+
+
+class Ended(Exception):
+    """Ends a leg with an outcome that is not its handler's: one recorded before, or that of a lost claim."""
+
+    def __init__(self, outcome: Any) -> None:
+        super().__init__()
+        self.outcome = outcome
+        """An `ekiden.rounds.outcome.Outcome`."""
+
+
+class TaskCancelled(Ended):
+    """The handler of a task has stopped because the task was cancelled."""
+
+
+class Restart(Exception):
+    """An earlier attempt at the round went further: run the handler again, over what that one did."""
+
+    def __init__(self, entries: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.entries = entries
+        """The journal's entries of that attempt, by key, in order."""
+
+
+class MalformedAnswer(Exception):
+    """The value is not a result of the question's kind."""
+
+
+class UnfitAnswer(Exception):
+    """The value is a result of the right kind that breaks the rules of this question."""
+
+
+class StateRefused(Exception):
+    """A token that must not be used. The reason is for the log; the client learns only that it is refused."""
 
 
 class ArgumentsInvalid(Exception):

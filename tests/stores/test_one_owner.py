@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from ekiden import Context, RoundLimits, Server, StoreUnavailable
+from ekiden.errors import Ended
 from ekiden.rounds.journal import Entry
-from ekiden.rounds.leg import Ended
 from ekiden.rounds.outcome import Complete, Failed
 from ekiden.server.rounds.once import Once, RoundClaim
 from ekiden.stores.memory import MemoryStore

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ekiden.errors import IllegalMove, LostClaim
 from ekiden.tasks import moves
-from ekiden.tasks.moves import Ending, LostClaim, Suspension
+from ekiden.tasks.moves import Ending, Suspension
 from ekiden.tasks.record import Question, TaskRecord
-from ekiden.tasks.states import FINAL, MOVES, IllegalMove, Move, State, move
+from ekiden.tasks.states import FINAL, MOVES, Move, State, move
 from ekiden.testing.task_contract import new_record
 
 STATES: tuple[State, ...] = get_args(State)

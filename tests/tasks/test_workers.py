@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ekiden import Context, Server, TaskLimits
-from ekiden.tasks.moves import LostClaim
+from ekiden.errors import LostClaim
 from ekiden.testing.task_contract import new_record
 from tests.tasks.driving import TaskClient, accept, new_server
 

@@ -14,7 +14,7 @@ import msgspec
 from ekiden.rounds.journal import fingerprint, framed
 from ekiden.wire.json import canonical
 
-__all__ = ["Ask", "MalformedAnswer", "UnfitAnswer", "declares", "name_of"]
+__all__ = ["Ask", "declares", "name_of"]
 
 ELICIT: Final = "elicitation/create"
 SAMPLE: Final = "sampling/createMessage"
@@ -29,14 +29,6 @@ _FORM_MODE: Final[Mapping[str, Any]] = {"form": {}}
 
 _WORDS: Final = 48
 """Characters of a question that a token carries."""
-
-
-class MalformedAnswer(Exception):
-    """The value is no result of the question's kind at all."""
-
-
-class UnfitAnswer(Exception):
-    """The value is a result of the right kind that breaks the rules of this question."""
 
 
 class Ask(msgspec.Struct, frozen=True):

@@ -5,19 +5,16 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from ekiden.errors import StateRefused
 from ekiden.rounds.journal import Entry
 
-__all__ = ["About", "Claims", "StateRefused", "decode_claims", "encode_claims", "verify"]
+__all__ = ["About", "Claims", "decode_claims", "encode_claims", "verify"]
 
 FORMAT: Final = 1
 _BOUND: Final = ("audience", "method", "target", "arguments", "principal")
 
 About: TypeAlias = tuple[str, str, str, bytes, str]
 """What a token was issued for, or a request is: the claims named in `_BOUND`."""
-
-
-class StateRefused(Exception):
-    """A token that must not be used. The reason is for the log; the client learns only that it is refused."""
 
 
 class Claims(msgspec.Struct, array_like=True):

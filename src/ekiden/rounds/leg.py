@@ -24,19 +24,24 @@ from functools import partial
 from threading import get_ident
 from typing import Any, ClassVar, Final, NoReturn
 
-from ekiden.errors import MissingCapability, NonDeterminismError, UsageError
-from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer, declares, name_of
+from ekiden.errors import (
+    MalformedAnswer,
+    MissingCapability,
+    NonDeterminismError,
+    NotRecalled,
+    UnfitAnswer,
+    UsageError,
+)
+from ekiden.rounds.asks import Ask, declares, name_of
 from ekiden.rounds.journal import Entry
 from ekiden.rounds.performing import current_step
-from ekiden.rounds.running import Ended, NotRecalled, Restart, Step, Suspended, malformed
+from ekiden.rounds.running import Step, Suspended, malformed
 from ekiden.rounds.waiting import CUT, Waiting
 
 __all__ = [
     "BACKGROUND",
     "SOON",
-    "Ended",
     "Leg",
-    "Restart",
     "Step",
     "Suspended",
     "check_key",

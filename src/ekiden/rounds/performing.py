@@ -11,10 +11,11 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextvars import Context, ContextVar
 from typing import Any, Final
 
+from ekiden.errors import Restart
 from ekiden.opaque import Opaque
 from ekiden.rounds.journal import Entry
 from ekiden.rounds.ledger import RoundMemory
-from ekiden.rounds.running import Restart, Running, Step
+from ekiden.rounds.running import Running, Step
 from ekiden.rounds.turns import Waiter
 
 __all__ = ["Performing", "current_memory", "current_step", "current_task", "raised"]

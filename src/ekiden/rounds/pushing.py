@@ -10,13 +10,13 @@ import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final, TypeAlias
 
-from ekiden.errors import ToolError, UsageError
-from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer, declares
+from ekiden.errors import CannotAsk, MalformedAnswer, UnfitAnswer, UsageError
+from ekiden.rounds.asks import Ask, declares
 from ekiden.rounds.journal import Entry
 from ekiden.rounds.leg import Step, current_step, log_failed_afterwards, mixed_styles, not_for_tasks
 from ekiden.rounds.performing import current_task, raised
 
-__all__ = ["CannotAsk", "Push", "SendAsk"]
+__all__ = ["Push", "SendAsk"]
 
 _TRIES: Final = 10
 """How often an answer that breaks the rules of its question is asked for again."""
@@ -25,10 +25,6 @@ _UNWIND_SECONDS: Final = 5.0
 
 SendAsk: TypeAlias = Callable[[str, Mapping[str, Any] | None], Awaitable[Any]]
 """Sends a question to the client and gives its answer; raises `CannotAsk` if none comes."""
-
-
-class CannotAsk(ToolError):
-    """The client cannot be asked, or gave no answer. In a tool this is the text of its result."""
 
 
 class Push:

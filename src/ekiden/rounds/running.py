@@ -16,16 +16,15 @@ from typing import Any, Final, NoReturn, Protocol
 
 import msgspec
 
-from ekiden.errors import InvalidParams, NonDeterminismError, UsageError
+from ekiden.errors import InvalidParams, MalformedAnswer, NonDeterminismError, UnfitAnswer
 from ekiden.opaque import Opaque
-from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer
+from ekiden.rounds.asks import Ask
 from ekiden.rounds.handler_task import BEGINS_AT_ONCE, FirstStretch
 from ekiden.rounds.journal import LEFT_BEHIND, STEP, UNKNOWN_BRANCH, Entry, Journal
-from ekiden.rounds.outcome import Outcome
 from ekiden.rounds.retry import Retry
 from ekiden.rounds.turns import Turns
 
-__all__ = ["Ended", "NotRecalled", "Restart", "Running", "Step", "Suspended", "malformed"]
+__all__ = ["Running", "Step", "Suspended", "malformed"]
 
 _log = logging.getLogger("ekiden.rounds")
 
@@ -74,31 +73,11 @@ class Step(Protocol):
         ...
 
 
-class NotRecalled(UsageError):
-    """What an entry holds does not fit what the step is annotated to return."""
-
-
 class Suspended(msgspec.Struct):
     """The leg ended because it waits for the other side."""
 
     asks: dict[str, Ask]
     pauses: list[str]
-
-
-class Ended(Exception):
-    """Raised by a `RoundMemory` to end the leg with an outcome that an earlier attempt recorded."""
-
-    def __init__(self, outcome: Outcome) -> None:
-        super().__init__()
-        self.outcome = outcome
-
-
-class Restart(Exception):
-    """An earlier attempt at the round went further: run the handler again, over what that one did."""
-
-    def __init__(self, entries: Mapping[str, Entry]) -> None:
-        super().__init__()
-        self.entries = entries
 
 
 class Running(Opaque):

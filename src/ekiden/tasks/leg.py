@@ -12,18 +12,18 @@ from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, ClassVar, Final, Self
 
-from ekiden.errors import InternalError, MissingCapability
-from ekiden.rounds.asks import Ask, MalformedAnswer, UnfitAnswer, declares
+from ekiden.errors import InternalError, MalformedAnswer, MissingCapability, TaskCancelled, UnfitAnswer
+from ekiden.rounds.asks import Ask, declares
 from ekiden.rounds.journal import Entry, Journal
 from ekiden.rounds.ledger import RoundMemory
-from ekiden.rounds.leg import BACKGROUND, SOON, Ended, Leg, Step, Suspended
+from ekiden.rounds.leg import BACKGROUND, SOON, Leg, Step, Suspended
 from ekiden.rounds.outcome import Failed
 from ekiden.rounds.turns import Waiter
 from ekiden.tasks.moves import Suspension
 from ekiden.tasks.record import Question
 from ekiden.tasks.store import Held
 
-__all__ = ["BY_HAND", "TaskCancelled", "TaskLeg"]
+__all__ = ["BY_HAND", "TaskLeg"]
 
 _log = logging.getLogger("ekiden.tasks")
 
@@ -33,13 +33,6 @@ _PUT_AFTER: Final = 0.005
 
 BY_HAND: Final = "m:manual"
 """Where the journal has what a handler keeps that asks by itself, not with effects."""
-
-
-class TaskCancelled(Ended):
-    """The handler ended because the task was cancelled."""
-
-    def __init__(self) -> None:
-        super().__init__(Failed(InternalError("The task was cancelled")))
 
 
 class TaskLeg(Leg, kw_only=True):
@@ -145,7 +138,7 @@ class TaskLeg(Leg, kw_only=True):
             is_cut = isinstance(self._ending, Suspended) or (self._ending is None and self._main.cancelled())
             if is_cut:
                 self._end()
-                raise TaskCancelled
+                raise TaskCancelled(Failed(InternalError("The task was cancelled")))
         return super()._concluded()
 
     # The manual way: the handler ends its leg with questions, and is called again when they are answered

@@ -10,13 +10,12 @@ from typing import Any
 
 import msgspec
 
-from ekiden.errors import EkidenError
+from ekiden.errors import IllegalMove, LostClaim
 from ekiden.tasks.record import Question, TaskRecord
-from ekiden.tasks.states import IllegalMove, Move, State, move
+from ekiden.tasks.states import Move, State, move
 
 __all__ = [
     "Ending",
-    "LostClaim",
     "Suspension",
     "answer",
     "cancel",
@@ -30,10 +29,6 @@ __all__ = [
     "suspend",
     "tidied",
 ]
-
-
-class LostClaim(EkidenError):
-    """Another worker holds the task by now, or it has ended: nothing was changed."""
 
 
 class Ending(msgspec.Struct, frozen=True):

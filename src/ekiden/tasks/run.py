@@ -6,13 +6,21 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-from ekiden.errors import InternalError, ProtocolError, StoreRefused, StoreUnavailable
+from ekiden.errors import (
+    Ended,
+    InternalError,
+    LostClaim,
+    ProtocolError,
+    StoreRefused,
+    StoreUnavailable,
+    TaskCancelled,
+)
 from ekiden.rounds.journal import Entry, Journal
-from ekiden.rounds.leg import Ended, Suspended
+from ekiden.rounds.leg import Suspended
 from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.tasks import moves
-from ekiden.tasks.leg import TaskCancelled, TaskLeg
-from ekiden.tasks.moves import Ending, LostClaim
+from ekiden.tasks.leg import TaskLeg
+from ekiden.tasks.moves import Ending
 from ekiden.tasks.store import Held
 from ekiden.wire.json import UNSPEAKABLE, encode
 

@@ -14,8 +14,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from ekiden.errors import InternalError, StoreUnavailable
-from ekiden.tasks.moves import LostClaim
+from ekiden.errors import InternalError, LostClaim, StoreUnavailable
 from ekiden.tasks.queue import SUSPECT, Queue
 from ekiden.tasks.record import TaskRecord
 from ekiden.tasks.run import Run, Work, spell_error

@@ -11,9 +11,9 @@ The laws:
 
 from typing import Final, Literal, TypeAlias
 
-from ekiden.errors import EkidenError
+from ekiden.errors import IllegalMove
 
-__all__ = ["FINAL", "MOVES", "IllegalMove", "Move", "State", "Status", "move"]
+__all__ = ["FINAL", "MOVES", "Move", "State", "Status", "move"]
 
 State: TypeAlias = Literal[
     "queued", "running", "waiting", "stopping", "tidying", "failing", "completed", "failed", "cancelled"
@@ -79,15 +79,6 @@ MOVES: Final[dict[tuple[State, Move], State]] = {
     ("failing", "claim"): "failing",
     ("failing", "tidied"): "failed",
 }
-
-
-class IllegalMove(EkidenError):
-    """The task is in a state that does not allow this."""
-
-    def __init__(self, state: State, what: Move) -> None:
-        super().__init__(f"a task that is {state} cannot {what}")
-        self.state = state
-        self.move: Move = what
 
 
 def move(state: State, what: Move) -> State:

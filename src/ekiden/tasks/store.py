@@ -18,11 +18,12 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
+from ekiden.errors import IllegalMove, LostClaim
 from ekiden.rounds.journal import Entry
 from ekiden.tasks import moves
-from ekiden.tasks.moves import Ending, LostClaim, Suspension
+from ekiden.tasks.moves import Ending, Suspension
 from ekiden.tasks.record import TaskRecord
-from ekiden.tasks.states import IllegalMove, State
+from ekiden.tasks.states import State
 
 __all__ = ["Due", "Glance", "Held", "Place", "Signal", "TaskStore", "Watcher", "is_quiet"]
 

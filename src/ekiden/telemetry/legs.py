@@ -9,9 +9,9 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from ekiden.errors import TaskCancelled
 from ekiden.rounds.leg import Suspended
 from ekiden.rounds.outcome import Outcome
-from ekiden.tasks.leg import TaskCancelled
 from ekiden.tasks.record import TaskRecord
 from ekiden.telemetry.counts import record as record_duration
 from ekiden.telemetry.spans import error_type, mark_failed

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from ekiden.errors import (
+    CannotAsk,
     InternalError,
     InvalidParams,
     InvalidRequest,
@@ -20,7 +21,7 @@ from ekiden.errors import (
     ProtocolError,
 )
 from ekiden.rounds.outcome import Failed
-from ekiden.rounds.pushing import CannotAsk, undeclared
+from ekiden.rounds.pushing import undeclared
 from ekiden.server.legacy.keeper import Keeper, News
 from ekiden.server.registration.results import tool_error
 from ekiden.server.subscriptions import Change, Filter, Subscription

@@ -16,8 +16,8 @@ import msgspec
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from ekiden.errors import UsageError
-from ekiden.rounds.asks import ELICIT, Ask, MalformedAnswer, UnfitAnswer
+from ekiden.errors import MalformedAnswer, UnfitAnswer, UsageError
+from ekiden.rounds.asks import ELICIT, Ask
 from ekiden.rounds.journal import fingerprint, framed
 from ekiden.server.schemas import explain, json_validator, lean_schema, type_adapter
 from ekiden.wire.json import canonical, copied, encode, is_array, is_object

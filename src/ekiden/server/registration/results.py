@@ -11,8 +11,15 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ekiden.errors import NonDeterminismError, OutputInvalid, ProtocolError, StoreUnavailable, ToolError
-from ekiden.rounds.leg import Ended, Restart
+from ekiden.errors import (
+    Ended,
+    NonDeterminismError,
+    OutputInvalid,
+    ProtocolError,
+    Restart,
+    StoreUnavailable,
+    ToolError,
+)
 from ekiden.rounds.outcome import Complete, Outcome
 from ekiden.server.questions.input_required import InputRequired
 from ekiden.server.registration.tools import Tool

@@ -11,11 +11,10 @@ import math
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, TypeVar
 
-from ekiden.errors import InternalError, InvalidParams, StoreUnavailable
+from ekiden.errors import Ended, InternalError, InvalidParams, StoreUnavailable
 from ekiden.opaque import Opaque
 from ekiden.rounds.journal import Entry, fingerprint, framed
 from ekiden.rounds.ledger import Busy, Claim, Claimed, Ledger, Recorded, Refused, Unfinished
-from ekiden.rounds.leg import Ended
 from ekiden.rounds.outcome import Failed, Outcome
 from ekiden.server.rounds.contenders import Contenders, Contest
 from ekiden.server.rounds.enduring import insist, to_the_end
@@ -116,7 +115,8 @@ class RoundClaim(Opaque):
         try:
             await self.own()
         except Ended as ended:
-            return ended.outcome
+            outcome: Outcome = ended.outcome
+            return outcome
         return None
 
     # Owning it

@@ -10,12 +10,12 @@ import secrets
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
-from ekiden.errors import InvalidRequest
+from ekiden.errors import CannotAsk, InvalidRequest
 from ekiden.rounds.asks import declares
 from ekiden.rounds.claims import Claims
 from ekiden.rounds.leg import mixed_styles
 from ekiden.rounds.outcome import Complete, Failed, Outcome
-from ekiden.rounds.pushing import CannotAsk, Push, undeclared
+from ekiden.rounds.pushing import Push, undeclared
 from ekiden.server.context import Context
 from ekiden.server.legacy.session import AskingStream
 from ekiden.server.questions.input_required import InputRequired, capabilities_for, spelled_requests

@@ -8,11 +8,11 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
-from ekiden.errors import InternalError, InvalidParams, MissingCapability, NonDeterminismError
+from ekiden.errors import Ended, InternalError, InvalidParams, MissingCapability, NonDeterminismError, Restart
 from ekiden.rounds.asks import declares
 from ekiden.rounds.claims import Claims
 from ekiden.rounds.journal import UNKNOWN_BRANCH, Entry, Journal
-from ekiden.rounds.leg import BACKGROUND, Ended, Leg, Restart, Suspended, mixed_styles
+from ekiden.rounds.leg import BACKGROUND, Leg, Suspended, mixed_styles
 from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome
 from ekiden.server.context import Context
 from ekiden.server.questions.input_required import InputRequired, capabilities_for, spelled_requests
@@ -196,13 +196,13 @@ class Rounds:
         memory: RoundClaim | None,
     ) -> Outcome:
         """Run the handler over what is known, once, to the end of its round."""
+        outcome: Outcome
         try:
             leg, context, run = self._begin(call, claims, responses, asked, memory)
             try:
                 ended = _ended(call, await run)
             except BaseException as error:
                 ended = call.ending.failed(error)
-            outcome: Outcome
             if type(ended) is Complete:
                 outcome = ended
             else:
@@ -212,7 +212,8 @@ class Rounds:
         except Ended as recorded:
             if memory is not None:
                 await memory.release()
-            return recorded.outcome
+            outcome = recorded.outcome
+            return outcome
         except NonDeterminismError as error:
             _log.error("%s", error)
             outcome = Failed(

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ekiden.errors import InvalidParams, UsageError
-from ekiden.rounds.claims import About, Claims, StateRefused, decode_claims, encode_claims, verify
+from ekiden.errors import InvalidParams, StateRefused, UsageError
+from ekiden.rounds.claims import About, Claims, decode_claims, encode_claims, verify
 from ekiden.rounds.journal import Entry, fingerprint
 from ekiden.rounds.ledger import Ledger
 from ekiden.server.sealing.keys import KeyRing

@@ -13,10 +13,9 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from ekiden.errors import NotKept, ToolError, UsageError
+from ekiden.errors import Ended, NotKept, NotRecalled, ToolError, UsageError
 from ekiden.rounds.journal import Entry, Kind
 from ekiden.rounds.retry import Retry
-from ekiden.rounds.running import Ended, NotRecalled
 from ekiden.server.handlers import Run
 from ekiden.server.schemas import explain
 from ekiden.server.steps.codecs import codec_of

@@ -9,6 +9,7 @@ import msgspec
 
 from ekiden.errors import (
     ArgumentsInvalid,
+    Ended,
     InternalError,
     InvalidParams,
     NonDeterminismError,
@@ -17,7 +18,7 @@ from ekiden.errors import (
     UsageError,
 )
 from ekiden.rounds.journal import Entry
-from ekiden.rounds.leg import Ended, Suspended
+from ekiden.rounds.leg import Suspended
 from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome
 from ekiden.server.context import Context
 from ekiden.server.handlers import Handler
@@ -152,7 +153,8 @@ class _Inner:
             ended = await self._leg(request)
         except Ended as cut:
             self._cut = cut
-            return cut.outcome
+            outcome: Outcome = cut.outcome
+            return outcome
         if not isinstance(ended, Suspended):
             return ended
         self._suspended = ended

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ekiden.errors import InvalidParams, MissingCapability
-from ekiden.rounds.asks import ELICIT, LIST_ROOTS, SAMPLE, Ask, MalformedAnswer, declares, digest_of
+from ekiden.errors import InvalidParams, MalformedAnswer, MissingCapability
+from ekiden.rounds.asks import ELICIT, LIST_ROOTS, SAMPLE, Ask, declares, digest_of
 from ekiden.rounds.claims import Claims
 from ekiden.rounds.journal import Entry
 from ekiden.rounds.leg import Suspended, mixed_styles

@@ -13,11 +13,17 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from ekiden.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError, StoreUnavailable
+from ekiden.errors import (
+    CannotAsk,
+    InternalError,
+    InvalidParams,
+    MethodNotFound,
+    ProtocolError,
+    StoreUnavailable,
+)
 from ekiden.rounds.asks import ELICIT
 from ekiden.rounds.claims import Claims
 from ekiden.rounds.outcome import Complete, Failed, Outcome
-from ekiden.rounds.pushing import CannotAsk
 from ekiden.server.handlers import Handler
 from ekiden.server.legacy.session import AskingStream, Session, SessionStream
 from ekiden.server.subscriptions import Change

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, LiteralString, TypeVar
 
-from ekiden.errors import StoreUnavailable
+from ekiden.errors import IllegalMove, LostClaim, StoreUnavailable
 from ekiden.rounds.journal import Entry
 from ekiden.stores.keys_of_entries import key_to_bytes
 from ekiden.stores.postgres import rows
@@ -18,9 +18,8 @@ from ekiden.stores.postgres.rows import Append, Write
 from ekiden.stores.postgres.signals import PostgresSignals, payloads
 from ekiden.stores.postgres.together import Together
 from ekiden.tasks import moves
-from ekiden.tasks.moves import LostClaim
 from ekiden.tasks.record import TaskRecord, decode_record, encode_record
-from ekiden.tasks.states import IllegalMove, State
+from ekiden.tasks.states import State
 from ekiden.tasks.store import Due, Held, Place, Signal, TaskStore, Watcher, is_quiet
 
 __all__ = ["PostgresTasks"]

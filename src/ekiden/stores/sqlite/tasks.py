@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from ekiden.errors import IllegalMove, LostClaim
 from ekiden.rounds.journal import Entry
 from ekiden.stores.sqlite import statements as sql
 from ekiden.stores.sqlite.due import FairSearch
@@ -19,9 +20,8 @@ from ekiden.stores.sqlite.file import SQLiteFile
 from ekiden.stores.sqlite.wake import WakeSocket
 from ekiden.stores.watchers import Watchers
 from ekiden.tasks import moves
-from ekiden.tasks.moves import LostClaim
 from ekiden.tasks.record import TaskRecord, decode_record, encode_record
-from ekiden.tasks.states import IllegalMove, State
+from ekiden.tasks.states import State
 from ekiden.tasks.store import Due, Glance, Held, Place, Signal, TaskStore, Watcher, is_quiet
 
 __all__ = ["SQLiteTasks"]

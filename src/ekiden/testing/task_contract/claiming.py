@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from ekiden.tasks.moves import Ending, LostClaim, Suspension
+from ekiden.errors import LostClaim
+from ekiden.tasks.moves import Ending, Suspension
 from ekiden.testing.task_contract.opening import OpensTaskStore
 from ekiden.testing.task_contract.records import TOOLS, claimed, due_ids, new_record, question, step
 
