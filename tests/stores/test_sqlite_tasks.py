@@ -1,6 +1,7 @@
 """What tasks in a SQLite file promise beside the contract: they stay quick when there are many."""
 
 import asyncio
+import re
 import sqlite3
 import time
 from contextlib import closing
@@ -64,8 +65,9 @@ async def test_every_statement_uses_an_index(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "tasks.db")) as connection:
         for name in names:
             statement: str = getattr(sqlite_task_statements, name)
-            count = 6 if "?6" in statement else statement.count("?")
-            plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", [None] * count).fetchall()
+            named = re.findall(r":(\w+)", statement)
+            values: Any = dict.fromkeys(named) if named else [None] * statement.count("?")
+            plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall()
             steps = [str(row[3]) for row in plan]
             assert not [step for step in steps if step.startswith("SCAN")], (name, steps)
             # The entries of one task are sorted by number; nothing else is.

@@ -63,6 +63,43 @@ async def test_a_worker_that_was_frozen_begins_no_step_that_its_successor_has(st
     assert ran == [("a", 1), ("b", 2)]
 
 
+async def test_a_task_is_not_blamed_for_a_worker_that_comes_back(store: Any) -> None:
+    """It was frozen for longer than its lease, in the middle of a step, and lives."""
+    began: list[int] = []
+    go = {1: asyncio.Event(), 2: asyncio.Event()}
+
+    def deploy(number: int) -> Server:
+        server = new_server(store)
+
+        async def work() -> str:
+            began.append(number)
+            await go[number].wait()
+            return f"done by {number}"
+
+        @server.tool(task="required")
+        async def tool(ctx: Context) -> str:
+            return await ctx.step(work, key="work")
+
+        return server
+
+    first, second = deploy(1), deploy(2)
+    async with first.running():
+        task_id = await TaskClient(first).start()
+        async with asyncio.timeout(PATIENCE):
+            while not began:
+                await asyncio.sleep(0.005)
+            await forget_the_world(first)
+            async with second.running():
+                while began != [1, 2]:
+                    await asyncio.sleep(0.005)
+                assert (await store.tasks.load(task_id)).losses == 1
+                go[1].set()
+                while (await store.tasks.load(task_id)).losses:
+                    await asyncio.sleep(0.005)
+                go[2].set()
+                assert await TaskClient(second).text(task_id) == "done by 2"
+
+
 async def test_a_worker_that_was_frozen_while_it_saved_what_led_to_a_step_does_not_begin_it(
     store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

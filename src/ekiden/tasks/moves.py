@@ -26,6 +26,7 @@ __all__ = [
     "publish",
     "release",
     "stop",
+    "survive",
     "suspend",
     "tidied",
 ]
@@ -65,6 +66,14 @@ def claim(record: TaskRecord, *, now: float, lease: float) -> None:
     if before not in ("queued", "waiting"):
         record.losses += 1  # Nobody gave it back; a clean-up has only so many tries, too.
     record.due = now + lease
+
+
+def survive(record: TaskRecord, fence: int) -> None:
+    """The worker with this fence lost the task to another, and lives: that loss does not count."""
+    record.state = move(record.state, "survive")
+    if record.fence <= fence or not record.losses:
+        raise LostClaim(f"task {record.id} has no such loss")
+    record.losses -= 1
 
 
 def publish(record: TaskRecord, fence: int, leaves: Suspension, *, now: float) -> None:

@@ -250,6 +250,7 @@ class Run:
         state = await self._runner.insist(lambda: self._store.append(self.id, self.fence, entries))
         if state is None:
             self._lost = True
+            self._runner.beside(self._survive())
             raise _taken_over()
         self.losses = self._known.losses = 0
         if state == "stopping" and self._leg is not None:
@@ -293,8 +294,14 @@ class Run:
         if not self._lost:
             self._lost = True
             _log.warning("Task %s was taken over or has ended while it ran here", self.id)
+            self._runner.beside(self._survive())
             if self.task is not None:
                 self.task.cancel()
+
+    async def _survive(self) -> None:
+        """Say that this worker lives, so that the task is not blamed for its loss."""
+        with contextlib.suppress(StoreUnavailable, StoreRefused):
+            await self._store.survive(self.id, self.fence)
 
     def abandon(self) -> None:
         """The process ends without having come to the end of a step: that it is cut off is not its record."""

@@ -27,6 +27,7 @@ Status: TypeAlias = Literal["working", "input_required", "completed", "failed", 
 
 Move: TypeAlias = Literal[
     "claim",
+    "survive",
     "publish",
     "suspend",
     "release",
@@ -47,6 +48,11 @@ MOVES: Final[dict[tuple[State, Move], State]] = {
     ("queued", "claim"): "running",
     ("waiting", "claim"): "running",
     ("running", "claim"): "running",
+    # The worker that it was taken from lives after all: the task did not end it.
+    ("queued", "survive"): "queued",
+    ("running", "survive"): "running",
+    ("waiting", "survive"): "waiting",
+    ("stopping", "survive"): "stopping",
     # Its runner goes on with it.
     ("running", "publish"): "running",
     ("stopping", "publish"): "stopping",

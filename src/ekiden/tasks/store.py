@@ -184,6 +184,13 @@ class TaskStore(abc.ABC):
         tries = await asyncio.gather(*(self.claim(task_id, now=now, lease=lease) for task_id in task_ids))
         return [held for held in tries if held is not None]
 
+    async def survive(self, task_id: str, fence: int) -> bool:
+        """Say that the worker lives which lost a task held with `fence`; whether that counted as a loss."""
+        try:
+            return await self.change(task_id, lambda record: moves.survive(record, fence)) is not None
+        except (LostClaim, IllegalMove):
+            return False
+
     async def publish(
         self,
         task_id: str,

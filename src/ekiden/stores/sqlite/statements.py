@@ -83,18 +83,26 @@ OVERDUE: Final = """
 OLD: Final = "SELECT id FROM tasks WHERE expires < ? ORDER BY expires LIMIT ?"
 
 _PAGE: Final = """
-    (created, id) < (?4, ?5) AND (?1 IS NULL OR audience = ?1) AND (?2 IS NULL OR principal = ?2)
-    AND (?3 IS NULL OR state = ?3) ORDER BY created DESC, id DESC LIMIT ?6
+    (created, id) < (:created, :id) AND (:audience IS NULL OR audience = :audience)
+    AND (:principal IS NULL OR principal = :principal) AND (:state IS NULL OR state = :state)
+    ORDER BY created DESC, id DESC LIMIT :limit
 """
 _FOUND: Final = "SELECT record, state, fence, losses, due FROM tasks WHERE"
 NEWEST: Final = f"{_FOUND} {_PAGE}"
-NEWEST_OF_PRINCIPAL: Final = f"{_FOUND} audience = ?1 AND principal = ?2 AND {_PAGE}"
+NEWEST_OF_PRINCIPAL: Final = f"{_FOUND} audience = :audience AND principal = :principal AND {_PAGE}"
 
 
 def newest(
     audience: str | None, principal: str | None, state: State | None, after: Place | None, limit: int
-) -> tuple[str, tuple[object, ...]]:
+) -> tuple[str, dict[str, object]]:
     """The statement for a page of tasks, the newest first, that reads the fewest rows; and its values."""
     created, task_id = after or (float("inf"), "")
-    values = (audience, principal, state, created, task_id, limit)
+    values: dict[str, object] = {
+        "audience": audience,
+        "principal": principal,
+        "state": state,
+        "created": created,
+        "id": task_id,
+        "limit": limit,
+    }
     return (NEWEST if audience is None or principal is None else NEWEST_OF_PRINCIPAL), values

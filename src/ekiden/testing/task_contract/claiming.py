@@ -123,3 +123,22 @@ class ClaimingContract(OpensTaskStore):
             third = await one.claim("task", now=1020.0, lease=10.0)
             assert third is not None
             assert third.record.losses == 1
+
+    async def test_a_worker_that_lives_is_no_loss(self) -> None:
+        """It lost its claim, and says so; it can say it once, and only of its own."""
+        async with self.opened() as (one, other):
+            held = await claimed(one, new_record())
+            assert not await one.survive("task", held.fence)
+            taken = await other.claim("task", now=1010.0, lease=10.0)
+            assert taken is not None
+            assert taken.record.losses == 1
+            assert not await other.survive("task", taken.fence)
+            assert await one.survive("task", held.fence)
+            assert not await one.survive("task", held.fence)
+            after = await other.load("task")
+            assert after is not None
+            assert (after.state, after.fence, after.losses) == ("running", taken.fence, 0)
+            assert await other.extend({"task": taken.fence}, until=1030.0) == {"task"}
+            await other.finish("task", taken.fence, Ending(result=b"{}"), now=1011.0)
+            assert not await one.survive("task", held.fence)
+            assert not await one.survive("gone", 1)
