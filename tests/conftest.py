@@ -6,7 +6,7 @@ import pytest
 
 from ekiden.client.sessions import eras
 
-pytest_plugins = ["pytester"]
+pytest_plugins = ["pytester", "tests.store_fixtures"]
 
 
 @pytest.fixture(autouse=True)

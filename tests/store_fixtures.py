@@ -1,4 +1,4 @@
-"""Stores to run the same tests on."""
+"""Stores to run the same tests on. There is one Postgres for all tests of a process."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Generator

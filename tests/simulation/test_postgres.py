@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from scripts.postgres import running_postgres
+from scripts.postgres import Postgres
 from tests.simulation import databases
 from tests.simulation.run import MODES_WITH_STORE, Tally, run_seed
 
@@ -12,13 +12,13 @@ SEEDS = {"rounds": 30, "tasks": 20}
 
 
 @pytest.fixture(scope="module")
-def database() -> Iterator[None]:
-    with running_postgres() as server, databases.in_use(server.server_url):
+def simulated(postgres: Postgres) -> Iterator[None]:
+    with databases.in_use(postgres.server_url):
         yield
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("database")
+@pytest.mark.usefixtures("simulated")
 @pytest.mark.xdist_group("simulated postgres")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("mode", MODES_WITH_STORE)

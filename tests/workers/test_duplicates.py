@@ -6,9 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from ekiden.stores.postgres import PostgresStore
-from scripts.postgres import running_postgres
-
 from .calls import Call, Json, post
 from .cluster import LEASE_SECONDS, Cluster, cluster, gate
 from .conftest import watched
@@ -23,17 +20,8 @@ def three(request: pytest.FixtureRequest, key: str, tmp_path: Path) -> Iterator[
         with cluster(tmp_path, key, store=True) as made:
             yield from watched(made)
     else:
-        with running_postgres() as server:
-            url = server.new_database()
-            asyncio.run(migrate(url))
-            with cluster(tmp_path, key, store=url) as made:
-                yield from watched(made)
-
-
-async def migrate(url: str) -> None:
-    store = PostgresStore(url)
-    await store.migrate()
-    await store.close()
+        with cluster(tmp_path, key, store=request.getfixturevalue("database")) as made:
+            yield from watched(made)
 
 
 @pytest.mark.parametrize("tool", ["gated", "strict"])
