@@ -2,9 +2,10 @@
 
     crash_at(store.tasks, "before commit 2")
 
-kills the process when it is about to commit a step for the second time. "after" is when the commit is
-durable, and nobody has been told yet. The moves: `create`, `claim`, `commit` (a step), `publish`,
-`suspend`, `answer`, `finish`, `cancel`, `stop`, `tidied`, `release`.
+kills the process when it is about to commit something for the second time. "after" is when the commit is
+durable, and nobody has been told yet. The moves: `create`, `claim`, `commit` (a step, or the deadline of a
+sleep), `publish`, `suspend`, `answer`, `finish`, `cancel`, `stop`, `tidied`, `release`. Who creates a task
+may begin it without a `claim`.
 """
 
 import functools
@@ -18,7 +19,7 @@ from ekiden.tasks.store import TaskStore
 
 __all__ = ["CRASH_POINTS", "crash_at"]
 
-_METHODS: Final = {"create": "insert", "commit": "append"}
+_METHODS: Final = {"create": "insert", "claim": "claim_all", "commit": "append"}
 
 CRASH_POINTS: Final = (
     "create",
