@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from ekiden.rounds.journal import Entry
+from ekiden.stores import columns
 from ekiden.stores.sqlite import SQLiteStore
 from ekiden.stores.sqlite import due as sqlite_due
 from ekiden.stores.sqlite import schema as sqlite_schema
@@ -82,9 +83,8 @@ def many(path: Path, count: int, **fields: Any) -> None:
         for number in range(count):
             values = {name: value(number) if callable(value) else value for name, value in fields.items()}
             record = new_record(f"{fields['tool']} {number}", **values)
-            row = (record.id, record.flow, record.audience, record.tool, record.principal, record.state)
-            rest = (0, 0, record.due, record.expires, record.created, encode_record(record))
-            connection.execute(sqlite_task_statements.INSERT, (*row, *rest))
+            row = (*(getattr(record, name) for name in columns.ROW), encode_record(record))
+            connection.execute(sqlite_task_statements.INSERT, row)
         connection.commit()
 
 

@@ -6,6 +6,7 @@ from typing import TypeVar
 import msgspec
 
 from ekiden.rounds.journal import Entry
+from ekiden.stores.columns import LEASED, RUNNING, due_of
 from ekiden.stores.watchers import Watchers
 from ekiden.tasks.record import TaskRecord, decode_record, encode_record
 from ekiden.tasks.states import State
@@ -68,7 +69,7 @@ class MemoryTasks(TaskStore):
     async def append(self, task_id: str, fence: int, entries: Mapping[str, Entry]) -> State | None:
         """Add to a journal."""
         record = await self.load(task_id)
-        if record is None or record.fence != fence or record.state not in ("running", "stopping"):
+        if record is None or record.fence != fence or record.state not in RUNNING:
             return None
         if record.losses:
             record.losses = 0
@@ -98,8 +99,7 @@ class MemoryTasks(TaskStore):
             for task_id, (whose, tool, due) in self._due.items()
             if whose == audience and tool in tools and due <= now
         ]
-        records = [decode_record(self._rows[task_id]) for _, task_id in sorted(ready)]
-        found = [Due(r.id, r.principal, r.due or 0.0, r.state, r.fence, r.losses) for r in records]
+        found = [due_of(decode_record(self._rows[task_id])) for _, task_id in sorted(ready)]
         first: dict[str, Due] = {}
         for each in found[limit:]:
             first.setdefault(each.principal, each)
@@ -116,11 +116,7 @@ class MemoryTasks(TaskStore):
         still: set[str] = set()
         for task_id, fence in held.items():
             record = await self.load(task_id)
-            if (
-                record is not None
-                and record.fence == fence
-                and record.state in ("running", "stopping", "tidying", "failing")
-            ):
+            if record is not None and record.fence == fence and record.state in LEASED:
                 record.due = until
                 self._rows[task_id] = encode_record(record)
                 self._due[task_id] = (record.audience, record.tool, until)

@@ -4,6 +4,7 @@ A worker that stops in the middle of anything leaves no transaction open, so it 
 is decided on in this process, and written only if the row still is of the version that was read. Rows that
 somebody else writes at this very moment are skipped, never waited for; whoever misses one looks again.
 """
+# ruff: noqa: S608  Statements are put together from the constants of this package only.
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, LiteralString
@@ -11,8 +12,10 @@ from typing import Any, Final, LiteralString
 import msgspec
 
 from ekiden.rounds.journal import Entry
+from ekiden.stores import columns
+from ekiden.stores.columns import ENDED, LEASED, LIVE, ROW, RUNNING, read_row, sql_list
 from ekiden.stores.keys_of_entries import key_digest, key_from_bytes, key_to_bytes
-from ekiden.tasks.record import TaskRecord, decode_record, encode_record
+from ekiden.tasks.record import TaskRecord, encode_record
 from ekiden.tasks.store import Due, Signal
 
 __all__ = [
@@ -39,10 +42,36 @@ __all__ = [
     "row_columns",
 ]
 
-_COLUMNS: Final[LiteralString] = "record, state, fence, losses, due, version"
+_TYPES: Final[dict[str, LiteralString]] = {
+    "id": "text",
+    "flow": "text",
+    "audience": "text",
+    "tool": "text",
+    "principal": "bytea",
+    "created": "float8",
+    "state": "text",
+    "fence": "bigint",
+    "losses": "bigint",
+    "due": "float8",
+    "expires": "float8",
+    "record": "bytea",
+    "version": "bigint",
+}
 
-BY_ID: Final[LiteralString] = f"SELECT {_COLUMNS}, id FROM ekiden_tasks WHERE id = ANY(%s)"  # noqa: S608
-BY_FLOW: Final[LiteralString] = f"SELECT {_COLUMNS}, flow FROM ekiden_tasks WHERE flow = ANY(%s)"  # noqa: S608
+
+def _arrays(names: tuple[LiteralString, ...]) -> LiteralString:
+    """Columns as the arguments of `unnest`."""
+    return ", ".join([f"%({name})b::{_TYPES[name]}[]" for name in names])
+
+
+_INSERTED: Final = (*ROW, "record")
+_CHANGED: Final = (*LIVE, "expires", "record")
+"""What a change writes. Nothing else of a row ever changes, but its version."""
+
+_COLUMNS: Final[LiteralString] = f"record, version, {', '.join(LIVE)}"
+
+BY_ID: Final[LiteralString] = f"SELECT {_COLUMNS}, id FROM ekiden_tasks WHERE id = ANY(%s)"
+BY_FLOW: Final[LiteralString] = f"SELECT {_COLUMNS}, flow FROM ekiden_tasks WHERE flow = ANY(%s)"
 ENTRIES: Final[LiteralString] = (
     "SELECT task_id, key, entry FROM ekiden_task_entries WHERE task_id = ANY(%s) ORDER BY number"
 )
@@ -58,33 +87,25 @@ _TELL: Final[LiteralString] = """
 
 INSERT: Final[LiteralString] = f"""
     WITH made AS (
-        INSERT INTO ekiden_tasks
-            (id, flow, audience, tool, principal, created, state, fence, losses, due, expires, record)
-        SELECT * FROM unnest(
-            %(id)b::text[], %(flow)b::text[], %(audience)b::text[], %(tool)b::text[], %(principal)b::bytea[],
-            %(created)b::float8[], %(state)b::text[], %(fence)b::bigint[], %(losses)b::bigint[],
-            %(due)b::float8[], %(expires)b::float8[], %(record)b::bytea[])
+        INSERT INTO ekiden_tasks ({", ".join(_INSERTED)}) SELECT * FROM unnest({_arrays(_INSERTED)})
         ON CONFLICT (flow) DO NOTHING RETURNING id
     ), added AS (
         INSERT INTO ekiden_task_entries (task_id, digest, key, entry)
         {_NEW_ENTRIES} WHERE task_id IN (SELECT id FROM made) ORDER BY place
     )
     SELECT array(SELECT id FROM made), {_TELL}
-"""  # noqa: S608
+"""
 
 CHANGE: Final[LiteralString] = f"""
     WITH wanted AS (
-        SELECT * FROM unnest(
-            %(id)b::text[], %(version)b::bigint[], %(state)b::text[], %(fence)b::bigint[],
-            %(losses)b::bigint[], %(due)b::float8[], %(expires)b::float8[], %(record)b::bytea[])
-            AS wanted(id, version, state, fence, losses, due, expires, record)
+        SELECT * FROM unnest({_arrays(("id", "version", *_CHANGED))})
+            AS wanted(id, version, {", ".join(_CHANGED)})
     ), ours AS (
         SELECT task.id FROM wanted JOIN ekiden_tasks AS task USING (id)
         WHERE task.version = wanted.version FOR NO KEY UPDATE OF task SKIP LOCKED
     ), changed AS (
         UPDATE ekiden_tasks AS task
-        SET state = wanted.state, fence = wanted.fence, losses = wanted.losses, due = wanted.due,
-            expires = wanted.expires, record = wanted.record, version = wanted.version + 1
+        SET version = wanted.version + 1, {", ".join([f"{name} = wanted.{name}" for name in _CHANGED])}
         FROM wanted WHERE task.id = wanted.id AND task.id IN (SELECT id FROM ours) RETURNING task.id
     ), added AS (
         INSERT INTO ekiden_task_entries (task_id, digest, key, entry)
@@ -92,14 +113,14 @@ CHANGE: Final[LiteralString] = f"""
         ON CONFLICT (task_id, digest) DO UPDATE SET entry = EXCLUDED.entry, number = DEFAULT
     )
     SELECT array(SELECT id FROM changed), {_TELL}
-"""  # noqa: S608
+"""
 
 APPEND: Final[LiteralString] = f"""
     WITH ours AS (
         SELECT task.id, task.state, task.losses
         FROM unnest(%(id)b::text[], %(fence)b::bigint[]) AS wanted(id, fence)
             JOIN ekiden_tasks AS task USING (id)
-        WHERE task.fence = wanted.fence AND task.state IN ('running', 'stopping')
+        WHERE task.fence = wanted.fence AND task.state IN ({sql_list(RUNNING)})
         FOR NO KEY UPDATE OF task SKIP LOCKED
     ), progress AS (
         UPDATE ekiden_tasks SET losses = 0, version = version + 1
@@ -110,27 +131,27 @@ APPEND: Final[LiteralString] = f"""
         ON CONFLICT (task_id, digest) DO UPDATE SET entry = EXCLUDED.entry, number = DEFAULT
     )
     SELECT id, state FROM ours
-"""  # noqa: S608
+"""
 
-_MINE: Final[LiteralString] = """
+_MINE: Final[LiteralString] = f"""
     FROM unnest(%(id)b::text[], %(fence)b::bigint[]) AS wanted(id, fence) JOIN ekiden_tasks AS task USING (id)
-    WHERE task.fence = wanted.fence AND task.state IN ('running', 'stopping', 'tidying', 'failing')
+    WHERE task.fence = wanted.fence AND task.state IN ({sql_list(LEASED)})
 """
 HELD: Final[LiteralString] = f"SELECT task.id {_MINE}"
 EXTEND: Final[LiteralString] = f"""
     WITH ours AS (SELECT task.id {_MINE} FOR NO KEY UPDATE OF task SKIP LOCKED)
     UPDATE ekiden_tasks SET due = %(until)s, version = version + 1
     WHERE id IN (SELECT id FROM ours) RETURNING id
-"""  # noqa: S608
+"""
 
-_DUE: Final[LiteralString] = "task.id, task.principal, task.due, task.state, task.fence, task.losses"
+_DUE: Final[LiteralString] = ", ".join([f"task.{name}" for name in columns.DUE])
 DUE: Final[LiteralString] = f"""
     SELECT found.* FROM unnest(%(tools)s::text[]) AS known(tool) CROSS JOIN LATERAL (
         SELECT {_DUE} FROM ekiden_tasks AS task
         WHERE task.audience = %(audience)s AND task.tool = known.tool AND task.due <= %(now)s
         ORDER BY task.due LIMIT %(limit)s
     ) AS found ORDER BY found.due LIMIT %(limit)s
-"""  # noqa: S608
+"""
 OTHERS_DUE: Final[LiteralString] = f"""
     WITH RECURSIVE whose AS (
         (SELECT principal FROM ekiden_tasks
@@ -151,7 +172,7 @@ OTHERS_DUE: Final[LiteralString] = f"""
             AND task.tool = ANY(%(tools)s)
         ORDER BY task.due LIMIT 1
     ) AS found ON true ORDER BY whose.principal
-"""  # noqa: S608
+"""
 NEXT_DUE: Final[LiteralString] = """
     SELECT min(found.due) FROM unnest(%(tools)s::text[]) AS known(tool) CROSS JOIN LATERAL (
         SELECT task.due FROM ekiden_tasks AS task
@@ -159,9 +180,9 @@ NEXT_DUE: Final[LiteralString] = """
         ORDER BY task.due LIMIT 1
     ) AS found
 """
-OVERDUE: Final[LiteralString] = """
+OVERDUE: Final[LiteralString] = f"""
     SELECT id FROM ekiden_tasks
-    WHERE expires <= %s AND state NOT IN ('completed', 'failed', 'cancelled', 'tidying', 'failing')
+    WHERE expires <= %s AND state NOT IN ({sql_list(ENDED)})
     ORDER BY expires LIMIT %s
 """
 FORGET: Final[LiteralString] = """
@@ -173,10 +194,11 @@ FORGET: Final[LiteralString] = """
     )
     DELETE FROM ekiden_tasks WHERE id IN (SELECT id FROM old)
 """
-_NEWEST: Final[LiteralString] = f"SELECT {_COLUMNS} FROM ekiden_tasks"  # noqa: S608
+_NEWEST: Final[LiteralString] = f"SELECT {_COLUMNS} FROM ekiden_tasks"
 NEWEST: Final[dict[str, LiteralString]] = {
     "all": f"""{_NEWEST} WHERE (created, id) < (%(created)s, %(id)s)
         AND (%(audience)s::text IS NULL OR audience = %(audience)s)
+        AND (%(principal)s::bytea IS NULL OR principal = %(principal)s)
         AND (%(state)s::text IS NULL OR state = %(state)s)
         ORDER BY created DESC, id DESC LIMIT %(limit)s""",
     "mine": f"""{_NEWEST} WHERE audience = %(audience)s AND principal = %(principal)s
@@ -191,9 +213,9 @@ _unpack = msgspec.msgpack.Decoder(Entry).decode
 
 
 def record_of(row: Sequence[Any]) -> TaskRecord:
-    """A row as a record: what has a column of its own may be newer there."""
-    record = decode_record(row[0])
-    record.state, record.fence, record.losses, record.due, record.version = row[1:6]
+    """A row as a record."""
+    record = read_row(row[0], row[2:6])
+    record.version = row[1]
     return record
 
 
@@ -214,22 +236,20 @@ class Write:
 def row_columns(writes: Sequence[Write]) -> dict[str, Any]:
     """Rows and entries as the arrays of a statement."""
     records = [write.record for write in writes]
+    fields = {name: [_adapted(name, getattr(record, name)) for record in records] for name in ROW}
     return {
-        "id": [record.id for record in records],
+        **fields,
         "version": [record.version for record in records],
-        "flow": [record.flow for record in records],
-        "audience": [record.audience for record in records],
-        "tool": [record.tool for record in records],
-        "principal": [key_to_bytes(record.principal) for record in records],
-        "created": [float(record.created) for record in records],
-        "state": [record.state for record in records],
-        "fence": [record.fence for record in records],
-        "losses": [record.losses for record in records],
-        "due": [None if record.due is None else float(record.due) for record in records],
-        "expires": [None if record.expires is None else float(record.expires) for record in records],
         "record": [write.data for write in writes],
         **entry_columns(entry for write in writes for entry in write.entries),
     }
+
+
+def _adapted(name: str, value: Any) -> Any:
+    """A value as the column has it: an array takes numbers of one kind only, and text without zeros."""
+    if _TYPES[name] == "bytea":
+        return key_to_bytes(value)
+    return float(value) if _TYPES[name] == "float8" and value is not None else value
 
 
 def entry_columns(entries: Iterable[tuple[str, bytes, bytes]]) -> dict[str, list[Any]]:

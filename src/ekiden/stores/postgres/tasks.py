@@ -11,6 +11,7 @@ from typing import Any, Final, LiteralString, TypeVar
 
 from ekiden.errors import IllegalMove, LostClaim, StoreUnavailable
 from ekiden.rounds.journal import Entry
+from ekiden.stores.columns import RUNNING
 from ekiden.stores.keys_of_entries import key_to_bytes
 from ekiden.stores.postgres import rows
 from ekiden.stores.postgres.database import PostgresDatabase
@@ -143,7 +144,7 @@ class PostgresTasks(TaskStore):
         append, patience = Append(task_id, fence, entries), self._patience(task_id)
         while (state := await self._appends.do(append, task_id, append.size)) is None:
             record = await self.load(task_id)
-            if record is None or record.fence != fence or record.state not in ("running", "stopping"):
+            if record is None or record.fence != fence or record.state not in RUNNING:
                 return None
             await patience.wait()  # Somebody else was writing the row.
         return state
@@ -189,12 +190,15 @@ class PostgresTasks(TaskStore):
     ) -> Sequence[TaskRecord]:
         """Tasks, the newest first."""
         created, task_id = after or _FAR
-        values: dict[str, Any] = {"audience": audience, "state": state, "created": created, "id": task_id}
-        values["limit"] = limit
-        if principal is None or audience is None:
-            query = rows.NEWEST["all"]
-        else:
-            query, values["principal"] = rows.NEWEST["mine"], key_to_bytes(principal)
+        values: dict[str, Any] = {
+            "audience": audience,
+            "principal": None if principal is None else key_to_bytes(principal),
+            "state": state,
+            "created": created,
+            "id": task_id,
+            "limit": limit,
+        }
+        query = rows.NEWEST["all" if principal is None or audience is None else "mine"]
         return [rows.record_of(row) for row in await self._look(query, values)]
 
     # Who is next

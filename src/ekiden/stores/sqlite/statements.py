@@ -1,7 +1,10 @@
 """Every statement that tasks in a SQLite file need. A test holds each of them to an index."""
+# ruff: noqa: S608  Statements are put together from the constants of this package only.
 
 from typing import Final
 
+from ekiden.stores import columns
+from ekiden.stores.columns import ENDED, LEASED, LIVE, ROW, RUNNING, sql_list
 from ekiden.tasks.states import State
 from ekiden.tasks.store import Place
 
@@ -30,29 +33,26 @@ __all__ = [
     "newest",
 ]
 
+_LIVE: Final = ", ".join(LIVE)
+_SET_LIVE: Final = ", ".join(f"{name} = ?" for name in LIVE)
+_DUE: Final = ", ".join(columns.DUE)
+
 # One row
 
-INSERT: Final = """
-    INSERT INTO tasks
-        (id, flow, audience, tool, principal, state, fence, losses, due, expires, created, record)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (flow) DO NOTHING
+INSERT: Final = f"""
+    INSERT INTO tasks ({", ".join(ROW)}, record) VALUES ({"?, " * len(ROW)}?) ON CONFLICT (flow) DO NOTHING
 """
-BY_ID: Final = "SELECT record, state, fence, losses, due FROM tasks WHERE id = ?"
-SMALL_BY_ID: Final = """
-    SELECT CASE WHEN length(record) <= ? THEN record END, state, fence, losses, due FROM tasks WHERE id = ?
+BY_ID: Final = f"SELECT record, {_LIVE} FROM tasks WHERE id = ?"
+SMALL_BY_ID: Final = f"""
+    SELECT CASE WHEN length(record) <= ? THEN record END, {_LIVE} FROM tasks WHERE id = ?
 """
 """The record only if it is small: SQLite knows how long a blob is without reading it."""
-BY_FLOW: Final = "SELECT record, state, fence, losses, due FROM tasks WHERE flow = ?"
-CHANGE: Final = "UPDATE tasks SET state = ?, fence = ?, losses = ?, due = ?, record = ? WHERE id = ?"
+BY_FLOW: Final = f"SELECT record, {_LIVE} FROM tasks WHERE flow = ?"
+CHANGE: Final = f"UPDATE tasks SET {_SET_LIVE}, record = ? WHERE id = ?"
 CHANGE_EXPIRY: Final = "UPDATE tasks SET expires = ? WHERE id = ?"
-CLAIM: Final = "UPDATE tasks SET state = ?, fence = ?, losses = ?, due = ? WHERE id = ?"
-EXTEND: Final = """
-    UPDATE tasks SET due = ?
-    WHERE id = ? AND fence = ? AND state IN ('running', 'stopping', 'tidying', 'failing')
-"""
-HELD: Final = """
-    SELECT state, losses FROM tasks WHERE id = ? AND fence = ? AND state IN ('running', 'stopping')
-"""
+CLAIM: Final = f"UPDATE tasks SET {_SET_LIVE} WHERE id = ?"
+EXTEND: Final = f"UPDATE tasks SET due = ? WHERE id = ? AND fence = ? AND state IN ({sql_list(LEASED)})"
+HELD: Final = f"SELECT state, losses FROM tasks WHERE id = ? AND fence = ? AND state IN ({sql_list(RUNNING)})"
 PROGRESS: Final = "UPDATE tasks SET losses = 0 WHERE id = ?"
 FORGET: Final = "DELETE FROM tasks WHERE id = ?"
 
@@ -64,20 +64,19 @@ FORGET_ENTRIES: Final = "DELETE FROM task_entries WHERE task_id = ?"
 
 # Looking for tasks
 
-DUE: Final = """
-    SELECT id, principal, due, state, fence, losses FROM tasks
+DUE: Final = f"""
+    SELECT {_DUE} FROM tasks
     WHERE audience = ? AND tool = ? AND due <= ? ORDER BY due LIMIT ?
 """
-NEXT_PRINCIPAL: Final = """
-    SELECT id, principal, due, state, fence, losses FROM tasks
+NEXT_PRINCIPAL: Final = f"""
+    SELECT {_DUE} FROM tasks
     WHERE audience = ? AND tool = ? AND principal >= ? AND due IS NOT NULL ORDER BY principal, due LIMIT 1
 """
 NEXT_DUE: Final = """
     SELECT due FROM tasks WHERE audience = ? AND tool = ? AND due IS NOT NULL ORDER BY due LIMIT 1
 """
-OVERDUE: Final = """
-    SELECT id FROM tasks
-    WHERE expires <= ? AND state NOT IN ('completed', 'failed', 'cancelled', 'tidying', 'failing')
+OVERDUE: Final = f"""
+    SELECT id FROM tasks WHERE expires <= ? AND state NOT IN ({sql_list(ENDED)})
     ORDER BY expires LIMIT ?
 """
 OLD: Final = "SELECT id FROM tasks WHERE expires < ? ORDER BY expires LIMIT ?"
@@ -87,7 +86,7 @@ _PAGE: Final = """
     AND (:principal IS NULL OR principal = :principal) AND (:state IS NULL OR state = :state)
     ORDER BY created DESC, id DESC LIMIT :limit
 """
-_FOUND: Final = "SELECT record, state, fence, losses, due FROM tasks WHERE"
+_FOUND: Final = f"SELECT record, {_LIVE} FROM tasks WHERE"
 NEWEST: Final = f"{_FOUND} {_PAGE}"
 NEWEST_OF_PRINCIPAL: Final = f"{_FOUND} audience = :audience AND principal = :principal AND {_PAGE}"
 

@@ -14,13 +14,14 @@ import msgspec
 
 from ekiden.errors import IllegalMove, LostClaim
 from ekiden.rounds.journal import Entry
+from ekiden.stores.columns import ROW, live_values, read_row
 from ekiden.stores.sqlite import statements as sql
 from ekiden.stores.sqlite.due import FairSearch
 from ekiden.stores.sqlite.file import SQLiteFile
 from ekiden.stores.sqlite.wake import WakeSocket
 from ekiden.stores.watchers import Watchers
 from ekiden.tasks import moves
-from ekiden.tasks.record import TaskRecord, decode_record, encode_record
+from ekiden.tasks.record import TaskRecord, encode_record
 from ekiden.tasks.states import State
 from ekiden.tasks.store import Due, Glance, Held, Place, Signal, TaskStore, Watcher, is_quiet
 
@@ -62,20 +63,8 @@ class SQLiteTasks(TaskStore):
     async def insert(self, record: TaskRecord, entries: Mapping[str, Entry]) -> TaskRecord:
         """Keep a new task."""
         journal = _packed(record.id, entries)
-        row = (
-            record.id,
-            record.flow,
-            record.audience,
-            record.tool,
-            record.principal,
-            record.state,
-            record.fence,
-            record.losses,
-            record.due,
-            record.expires,
-            record.created,
-            encode_record(record),
-        )
+        data = encode_record(record)
+        row = (*(getattr(record, name) for name in ROW), data)
 
         def work(connection: sqlite3.Connection) -> TaskRecord:
             if connection.execute(sql.INSERT, row).rowcount == 0:
@@ -83,7 +72,7 @@ class SQLiteTasks(TaskStore):
             _add(connection, journal)
             return record
 
-        kept = await self._file.write(work, size=len(row[-1]) + _size(journal))
+        kept = await self._file.write(work, size=len(data) + _size(journal))
         if kept is record:
             self._tell(record)
         return kept
@@ -105,7 +94,7 @@ class SQLiteTasks(TaskStore):
             record = _record(row)
             updated, expires = record.updated, record.expires
             made = make(record)
-            connection.execute(sql.CHANGE, (*_columns(record), encode_record(record), task_id))
+            connection.execute(sql.CHANGE, (*live_values(record), encode_record(record), task_id))
             if record.expires != expires:
                 connection.execute(sql.CHANGE_EXPIRY, (record.expires, task_id))
             _add(connection, journal)
@@ -255,15 +244,8 @@ class SQLiteTasks(TaskStore):
         self._wake.close()
 
 
-def _columns(record: TaskRecord) -> tuple[State, int, int, float | None]:
-    return record.state, record.fence, record.losses, record.due
-
-
 def _record(row: Any) -> TaskRecord:
-    """A row as a record: what has a column of its own may be newer there."""
-    record = decode_record(row[0])
-    record.state, record.fence, record.losses, record.due = row[1:5]
-    return record
+    return read_row(row[0], row[1:])
 
 
 @functools.lru_cache(_REMEMBERED)
@@ -305,9 +287,9 @@ def _claim(
     except (LostClaim, IllegalMove):
         return None
     if record.updated == updated:
-        connection.execute(sql.CLAIM, (*_columns(record), task_id))  # The rest is as it was.
+        connection.execute(sql.CLAIM, (*live_values(record), task_id))  # The rest is as it was.
     else:
-        connection.execute(sql.CHANGE, (*_columns(record), encode_record(record), task_id))
+        connection.execute(sql.CHANGE, (*live_values(record), encode_record(record), task_id))
     return Held(record, _entries(connection, task_id)), is_quiet(record, updated)
 
 

@@ -88,6 +88,8 @@ class KeepingContract(OpensTaskStore):
             assert [record.id for record in await other.listing(state="running")] == ["2"]
             assert [r.id for r in await other.listing(audience="server", principal="alice")] == ["4"]
             assert await other.listing(audience="server", principal="bob") == []
+            assert [r.id for r in await other.listing(principal="alice")] == ["4"]
+            assert await other.listing(principal="bob") == []
 
     async def test_a_look_at_all_tasks_goes_on_where_the_last_one_ended(self) -> None:
         """Tasks of the same moment are told apart by their ids."""
