@@ -15,6 +15,7 @@ from ekiden.rounds.ledger import Claimed, Ledger
 from ekiden.server.sealing.keys import KeyRing
 from ekiden.server.sealing.store import SealedStore
 from ekiden.stores.memory import MemoryStore
+from ekiden.stores.postgres import PostgresStore
 from ekiden.stores.sqlite import SQLiteStore
 from ekiden.tasks.store import TaskStore
 from ekiden.testing import LedgerContract
@@ -52,6 +53,22 @@ class TestSealedLedger(LedgerContract):
         path = self.folder / f"{len(list(self.folder.iterdir()))}.db"
         inner = [SQLiteStore(path) for _ in range(2)]
         yield SealedStore(inner[0], lambda: OLD), SealedStore(inner[1], lambda: OLD)
+        for store in inner:
+            await store.close()
+
+
+class TestSealedTasksInPostgres(TaskStoreContract):
+    @pytest.fixture(autouse=True)
+    def _url(self, database: str) -> None:
+        self.url = database
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[tuple[TaskStore, TaskStore], None]:
+        inner = [PostgresStore(self.url) for _ in range(2)]
+        one, other = (SealedStore(store, lambda: OLD).tasks for store in inner)
+        assert one is not None
+        assert other is not None
+        yield one, other
         for store in inner:
             await store.close()
 

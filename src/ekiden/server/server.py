@@ -21,7 +21,7 @@ from ekiden.server.registration.registry import Registry, unknown_cache_keys
 from ekiden.server.registration.tools import described
 from ekiden.server.rounds.once import Once
 from ekiden.server.rounds.rounds import Rounds
-from ekiden.server.sealing.keys import find_keys
+from ekiden.server.sealing.keys import find_keys, has_lasting_keys
 from ekiden.server.sealing.store import SealedStore
 from ekiden.server.sealing.tokens import RoundLimits, Sealer
 from ekiden.server.tasks.methods import TaskMethods
@@ -114,6 +114,10 @@ class Server(Authoring):
         )
         """Whether workers in other processes see this server's tasks."""
         if seal_store and self._store is not None:
+            if self.shares_tasks and not has_lasting_keys(keys):
+                raise UsageError(
+                    "seal_store=True needs keys= or EKIDEN_KEYS: nothing would open after a restart"
+                )
             self._store = SealedStore(self._store, ring)
         sealer = Sealer(audience or name, ring, self._store, principal, limits, clock)
         once = Once(

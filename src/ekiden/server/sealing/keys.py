@@ -29,6 +29,7 @@ _log = logging.getLogger("ekiden.keys")
 _VERSION: Final = "ek1"
 _HEAD: Final = 13
 """Characters of a token that say how it is sealed: the version, and the key's id."""
+_SEALED: Final = f"{_VERSION}.".encode()
 _LEAST: Final = 32
 _NO_NONCE: Final = bytes(SIZE)
 
@@ -84,6 +85,11 @@ class KeyRing:
         key = self._first
         return key.bound + key.at_rest.encrypt(_NO_NONCE, data, key.bound + row)
 
+    @staticmethod
+    def is_sealed_at_rest(data: bytes) -> bool:
+        """Whether bytes look like those of `seal_at_rest`: nothing that a store keeps in the clear does."""
+        return data.startswith(_SEALED)
+
     def open_at_rest(self, sealed: bytes, row: bytes) -> bytes | None:
         """What was sealed for this row; None if it was not, or by a key that is gone."""
         try:
@@ -103,6 +109,11 @@ def _from_text(text: str) -> bytes:
         return base64.urlsafe_b64decode(text.strip() + "=" * (-len(text.strip()) % 4))
     except (binascii.Error, ValueError):
         raise UsageError("a key as text must be base64 of at least 32 bytes") from None
+
+
+def has_lasting_keys(keys: object) -> bool:
+    """Whether `find_keys` finds keys that outlive this process."""
+    return keys is not None or any(os.environ.get(name) for name in ("EKIDEN_KEYS", "EKIDEN_KEYS_FILE"))
 
 
 def find_keys(keys: Iterable[bytes | str] | Path | None) -> KeyRing:
