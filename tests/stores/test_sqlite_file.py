@@ -5,6 +5,8 @@ import os
 import shutil
 import sqlite3
 import stat
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,57 @@ async def test_a_write_that_comes_while_the_file_is_closed_waits_for_that(
     assert len({event.split()[-1] for event in events}) == 1
     assert await store.get_journal("early") == b"early"
     await store.close()
+
+
+async def test_a_read_that_comes_while_the_file_is_closed_is_not_made_on_a_file_of_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long read holds the closing up. Who reads meanwhile opens the file again, and sees if it is gone."""
+    store = SQLiteStore(tmp_path / "rounds.db")
+    await store.put_journal("early", b"early", expires=100.0)
+    closing_began, scanning, go_on = threading.Event(), threading.Event(), threading.Event()
+    close = store._file._open.close
+
+    def noted_close() -> None:
+        closing_began.set()
+        close()
+
+    def long_read(connection: sqlite3.Connection) -> None:
+        scanning.set()
+        assert go_on.wait(10)
+
+    monkeypatch.setattr(store._file._open, "close", noted_close)
+    long = asyncio.create_task(store._file.scan(long_read))
+    assert await asyncio.to_thread(scanning.wait, 10)
+    closing = asyncio.create_task(store.close())
+    assert await asyncio.to_thread(closing_began.wait, 10)
+    await asyncio.sleep(0.02)  # It waits for the long read now.
+    late = asyncio.create_task(store.get_journal("early"))
+    await asyncio.sleep(0.02)
+    go_on.set()
+    await asyncio.gather(long, closing)
+    assert await late == b"early"
+    for file in tmp_path.iterdir():
+        file.unlink()
+    with pytest.raises(StoreUnavailable, match="deleted"):
+        await store.put_journal("new", b"new", expires=100.0)
+    await store.put_journal("new", b"new", expires=100.0)
+    assert await store.get_journal("new") == b"new"
+    assert await store.get_journal("early") is None
+    await store.close()
+
+
+def test_two_processes_write_read_and_close_one_file_all_the_time(tmp_path: Path) -> None:
+    """No round is lost, run twice or forgotten, whoever closes the file meanwhile."""
+    command = [sys.executable, "-m", "tests.stores.closing_writer", str(tmp_path / "rounds.db")]
+    writers = [subprocess.Popen([*command, who], stdout=subprocess.PIPE) for who in ("one", "other")]
+    try:
+        assert [writer.communicate(timeout=60)[0] for writer in writers] == [b"120 rounds\n"] * 2
+    finally:
+        for writer in writers:
+            writer.kill()
+            writer.wait(10)
+    assert [file.name for file in tmp_path.iterdir()] == ["rounds.db"], "the last one tidied up"
 
 
 async def test_a_write_that_fails_half_way_fails_alone(tmp_path: Path) -> None:

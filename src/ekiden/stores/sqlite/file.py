@@ -46,6 +46,9 @@ _TOLD_SECONDS: Final = 0.005
 _MOST_WAITING: Final = 256 * 1024 * 1024
 """Bytes that wait to be written at most: who comes then is refused, and may try again."""
 
+_READ_TRIES: Final = 100
+"""How often a read opens a file again that somebody closes in the same moment."""
+
 _ITS_OWN: Final = (
     sqlite3.DataError,
     sqlite3.IntegrityError,
@@ -78,33 +81,43 @@ class _Write:
             self.future.set_result(self.result)
 
 
+class _Closed(Exception):
+    """The file was closed before it could be read."""
+
+
+class _Reader:
+    """A connection that only reads. Use it under its lock: closed meanwhile by another thread, it crashes."""
+
+    def __init__(self) -> None:
+        self.connection: sqlite3.Connection | None = None
+        self.lock = threading.Lock()
+
+    def close(self) -> None:
+        with self.lock:
+            connection, self.connection = self.connection, None
+            if connection is not None:
+                connection.close()
+
+
 class _Connections:
     """What a file holds open; it outlives the file's owner for as long as it takes to close it."""
 
     def __init__(self) -> None:
         self.writer: sqlite3.Connection | None = None
-        self.reader: sqlite3.Connection | None = None
+        self.reader = _Reader()
         """For short reads, in whichever thread wants them."""
-        self.scanner: sqlite3.Connection | None = None
+        self.scanner = _Reader()
         """For long reads."""
         self.identity: Identity = {}
         self.writing = threading.RLock()
-        self.reading = threading.Lock()
-        self.scanning = threading.Lock()
-        """Held by whoever uses a connection: one that is closed in another thread meanwhile is a crash."""
 
     def close(self) -> None:
-        # The last connection to be closed tidies the file up: not the one that an event loop waits for.
         with self.writing:
-            with self.reading:
-                reader, self.reader = self.reader, None
-                if reader is not None:
-                    reader.close()
-            with self.scanning:
-                scanner, self.scanner = self.scanner, None
-                if scanner is not None:
-                    scanner.close()
+            # First: who reads looks whether there is a writer, and so opens no connection behind our back.
             writer, self.writer = self.writer, None
+            self.reader.close()
+            self.scanner.close()
+            # Last: this tidies the file up, and no event loop waits for it.
             if writer is not None:
                 writer.close()
 
@@ -185,35 +198,41 @@ class SQLiteFile:
         """Look at something small that is committed."""
         if self._in_memory:
             return await self.write(work)  # There is no file that a second connection could read.
-        if self._open.writer is None:
-            await self.open()
-        try:
-            with self._open.reading:
-                reader = self._open.reader
-                if reader is None:
-                    reader = self._open.reader = open_reader(self.path, self._busy_seconds)
-                return work(reader)
-        except sqlite3.Error as error:
-            raise self._unreadable(error) from error
+        for _ in range(_READ_TRIES):
+            if self._open.writer is None:
+                await self.open()
+            with contextlib.suppress(_Closed):
+                return self._read(self._open.reader, work)
+        raise self._closed_too_often()
 
     async def scan(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Look at what is committed, in a thread, because that may take a while."""
         if self._in_memory:
             return await self.write(work)
-        if self._open.writer is None:
-            await self.open()
-        return await asyncio.wrap_future(self._scans.submit(self._scan, work))
+        for _ in range(_READ_TRIES):
+            if self._open.writer is None:
+                await self.open()
+            with contextlib.suppress(_Closed):
+                return await asyncio.wrap_future(self._scans.submit(self._scan, work))
+        raise self._closed_too_often()
 
     def _scan(self, work: Callable[[sqlite3.Connection], T]) -> T:
         self._check()
+        return self._read(self._open.scanner, work)
+
+    def _read(self, reader: _Reader, work: Callable[[sqlite3.Connection], T]) -> T:
         try:
-            with self._open.scanning:
-                scanner = self._open.scanner
-                if scanner is None:
-                    scanner = self._open.scanner = open_reader(self.path, self._busy_seconds)
-                return work(scanner)
+            with reader.lock:
+                if self._open.writer is None:
+                    raise _Closed
+                if reader.connection is None:
+                    reader.connection = open_reader(self.path, self._busy_seconds)
+                return work(reader.connection)
         except sqlite3.Error as error:
             raise self._unreadable(error) from error
+
+    def _closed_too_often(self) -> StoreUnavailable:
+        return StoreUnavailable(f"the store {self.path} is closed by others all the time; try again")
 
     def _unreadable(self, error: sqlite3.Error) -> StoreUnavailable:
         return StoreUnavailable(f"the store {self.path} cannot be read: {error}")
