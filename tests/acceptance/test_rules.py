@@ -1023,19 +1023,26 @@ async def test_of_several_questions_an_undeclared_one_stops_the_call() -> None:
     assert error.data["requiredCapabilities"].keys() <= {"roots"}
 
 
-async def test_a_handler_that_catches_everything_cannot_hide_the_missing_capability() -> None:
+@pytest.mark.parametrize("everything", [Exception, BaseException])
+async def test_a_handler_that_catches_everything_cannot_hide_the_missing_capability(
+    everything: type[BaseException],
+) -> None:
     server = new_server()
+    caught: list[BaseException] = []
 
     @server.tool
     async def tool(ctx: Context) -> str:
         try:
             await ctx.list_roots()
-        except ValueError:
+        except everything as error:
+            caught.append(error)
             return "never"
         return "never"
 
     error = await Client(server, capabilities={}).refused()
     assert error.code == -32021
+    assert error.data == {"requiredCapabilities": {"roots": {}}}
+    assert [isinstance(one, Exception) for one in caught] in ([], [False]), "it is not an Exception"
 
 
 @pytest.mark.parametrize(

@@ -154,6 +154,17 @@ def test_invented_cursors_do_not_fill_the_memory(count: int, size: int | None) -
     assert len(of._pages) <= count + 1
 
 
+@pytest.mark.parametrize(("count", "size", "pages"), [(9, 3, 4), (10, 3, 4), (5, None, 1), (4, 1, 5)])
+def test_only_pages_that_our_own_cursors_lead_to_are_kept(count: int, size: int | None, pages: int) -> None:
+    of = catalog(count, size)
+    walk(of)
+    for position in range(200):
+        of.page(cursor(f"things:{position}"), spell)
+    assert len(of._pages) <= pages
+    sizes = sum(len(json.loads(page)["things"]) for page in of._pages.values())
+    assert sizes <= count, "no entry is kept twice"
+
+
 def test_invented_cursors_into_gaps_do_not_fill_the_memory() -> None:
     of = catalog(1000, 2)
     for n in range(2, 998):

@@ -42,13 +42,34 @@ def test_the_author_keeps_his_meta(version: str) -> None:
 
 
 def test_a_page_is_respelled_once() -> None:
+    respelled: list[str] = []
+
+    def task_support(name: str) -> str | None:
+        respelled.append(name)
+        return "optional"
+
     dialect = Legacy(NOVEMBER)
+    dialect.task_support = task_support
     page = Modern(INFO).result({"tools": [{"name": "t", "inputSchema": {"type": "object"}}]})
     first = dialect.complete(1, page)
+    assert b'"taskSupport":"optional"' in first
     assert dialect.complete(2, page) == first.replace(b'"id":1', b'"id":2')
-    for number in range(200):  # What lies ready is limited.
-        dialect.complete(1, Modern(INFO).result({"tools": [{"name": str(number)}]}))
+    assert respelled == ["t"]
+    others = [Modern(INFO).result({"tools": [{"name": str(number)}]}) for number in range(200)]
+    for other in others:
+        assert json.loads(dialect.complete(1, other)) != json.loads(first), "each page is its own"
     assert dialect.complete(1, page) == first
+    assert respelled == ["t", "t"], "only so many pages lie ready"
+
+
+def test_equal_pages_of_other_tools_are_respelled_apart() -> None:
+    support: dict[str, str] = {"t": "optional"}
+    dialect = Legacy(NOVEMBER)
+    dialect.task_support = support.get
+    page = Modern(INFO).result({"tools": [{"name": "t", "inputSchema": {"type": "object"}}]})
+    assert b'"taskSupport":"optional"' in dialect.complete(1, page)
+    support["t"] = "required"  # The tool was taken away, and another one of its name came.
+    assert b'"taskSupport":"required"' in dialect.complete(1, bytes(bytearray(page)))
 
 
 def test_blocks_inside_prompts_and_resources_are_respelled_too() -> None:

@@ -1,95 +1,158 @@
-"""Calls of several rounds: driven to their end, or let go of so that another process can end them."""
+"""Calls of several rounds: sent, answered, sent again, until they end or a cap is reached.
 
-import asyncio
-from collections.abc import Mapping
-from typing import Any, Final
+A call has one way here, whether the client drives it or its user does by hand: the arguments that
+the server wants mirrored become headers, and a tool's result is held to the tool's own output schema.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
 from ekiden.client.answering import Answerer
-from ekiden.errors import InvalidResult, ParseError, TooManyRounds, UsageError
-from ekiden.wire.json import decode, encode, is_object
+from ekiden.client.calls import PendingCall, read_pending, respond
+from ekiden.client.connection import Connection
+from ekiden.client.results import typed
+from ekiden.client.sessions.session import Ask, Hooks
+from ekiden.client.target import ClientLimits
+from ekiden.client.tasks.handle import TaskHandle, TaskTalk, read_snapshot
+from ekiden.client.tasks.legacy import LegacyTaskHandle, offers_tasks, read_legacy_snapshot, wants_task
+from ekiden.client.tools import KnownTools
+from ekiden.errors import HeaderMismatch, MethodNotFound, ServerError
+from ekiden.wire.json import is_object
 
-__all__ = ["PendingCall", "pace", "read_pending", "respond"]
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult
 
-_FORMAT: Final = 1
+__all__ = ["Call", "Driver", "Progress"]
+
+Progress: TypeAlias = Callable[[float, float | None, str | None], None]
 
 
-class PendingCall(msgspec.Struct):
-    """A call that waits for answers. It is plain data: store it, carry it away, resume it elsewhere."""
+class Call(msgspec.Struct):
+    """A call before its first round."""
 
     method: str
+    name: str
+    """What it addresses: a tool, a prompt, a URI."""
     params: dict[str, Any]
-    """The original parameters."""
-    requests: dict[str, dict[str, Any]]
-    """What the server asks, by key; empty where it only wants to be called again."""
-    state: str | None
-    """The server's state: sent back exactly as it came, never looked into."""
-    rounds: int = 1
-    """Interim results so far."""
-    idle_rounds: int = 0
-    """How many of them in a row asked nothing."""
-
-    def retry(self, responses: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters of the next round."""
-        params = dict(self.params)
-        if self.requests:
-            params["inputResponses"] = dict(responses)
-        if self.state is not None:
-            params["requestState"] = self.state
-        return params
-
-    def to_json(self) -> str:
-        """The call as text. It holds the arguments and the server's state: keep it as you keep those."""
-        fields = {"format": _FORMAT, **msgspec.to_builtins(self)}
-        return encode(fields).decode()
-
-    @classmethod
-    def from_json(cls, text: str) -> "PendingCall":
-        """A call that `to_json` wrote."""
-        try:
-            fields = decode(text.encode())
-            if not is_object(fields) or "format" not in fields:
-                raise UsageError("this is no pending call")
-            if fields.pop("format") != _FORMAT:
-                raise UsageError("this pending call was written by another version of ekiden")
-            return msgspec.convert(fields, cls)
-        except (ParseError, msgspec.ValidationError) as error:
-            raise UsageError(f"this is no pending call: {error}") from None
+    progress: Progress | None = None
 
 
-def read_pending(
-    method: str,
-    params: dict[str, Any],
-    result: Mapping[str, Any],
-    before: PendingCall | None,
-    most_state: int,
-) -> PendingCall:
-    """The pending call that an interim result stands for."""
-    requests, state = result.get("inputRequests", {}), result.get("requestState")
-    if not is_object(requests) or not (state is None or isinstance(state, str)):
-        raise InvalidResult("The server's interim result is malformed")
-    if not requests and state is None:
-        raise InvalidResult("The server's interim result has neither questions nor state")
-    if state is not None and len(state) > most_state:
-        raise InvalidResult(
-            f"The server's state has {len(state)} characters; at most {most_state} are allowed"
+class Driver:
+    """Drives calls over one connection."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        answerer: Answerer,
+        tools: KnownTools,
+        *,
+        learn_tools: Callable[[], Any],
+        limits: ClientLimits,
+    ) -> None:
+        self._connection = connection
+        self._answerer = answerer
+        self._tools = tools
+        self._learn_tools = learn_tools
+        self._most_state = limits.state_bytes
+        self._looked_for: set[str] = set()
+        """Tools that were looked for at a server of 2025 with tasks."""
+        self._talk = TaskTalk(
+            connection.request, answerer, self.finish, limits.stuck_seconds, connection.watchers
         )
-    rounds = 1 if before is None else before.rounds + 1
-    idle = 0 if requests else 1 if before is None else before.idle_rounds + 1
-    return PendingCall(method, params, requests, state, rounds, idle)
+
+    def handle(self, task_id: str, tool: str | None) -> TaskHandle:
+        """A task of the server, as its era has them."""
+        if self._connection.session.era == "legacy":
+            return LegacyTaskHandle(self._talk, task_id, tool)
+        return TaskHandle(self._talk, task_id, tool)
+
+    async def drive(self, call: Call, max_rounds: int) -> dict[str, Any] | TaskHandle:
+        """The final result, or the task that it will come from; what is asked is answered by callbacks."""
+        ended = await self.round(call, None, {})
+        while isinstance(ended, PendingCall):
+            responses = await respond(ended, self._answerer, max_rounds)
+            ended = await self.round(call, ended, responses)
+        return ended
+
+    async def round(
+        self,
+        call: Call,
+        before: PendingCall | None,
+        responses: Mapping[str, Any],
+        *,
+        as_task: bool = False,
+    ) -> dict[str, Any] | PendingCall | TaskHandle:
+        """One round: the final result, checked, what the call waits for, or the task it has become.
+
+        `as_task` asks for a task where that is the client's to decide.
+        """
+        params = call.params if before is None else before.retry(responses)
+        if call.method == "tools/call" and offers_tasks(self._connection.session):
+            result = await self._send_with_wish(call, params, optional=as_task)
+            if is_object(task := result.get("task")) and "content" not in result:
+                return self.handle(read_legacy_snapshot(task).task_id, call.name)
+        else:
+            result = await self._send(call, params)
+        if result.get("resultType") == "input_required":
+            return read_pending(call.method, call.params, result, before, self._most_state)
+        if result.get("resultType") == "task":
+            return self.handle(read_snapshot(result).task_id, call.name)
+        if call.method == "tools/call":
+            self._tools.check(call.name, result)
+        return result
+
+    def finish(self, name: str | None, result: dict[str, Any]) -> "CallToolResult":
+        """The result of a task, checked as that of a call."""
+        from mcp_types import CallToolResult
+
+        if name is not None:
+            self._tools.check(name, result)
+        return typed(CallToolResult, result)
+
+    async def _send_with_wish(self, call: Call, params: dict[str, Any], *, optional: bool) -> dict[str, Any]:
+        """Send a call to a server of 2025 with tasks: for tools that must be, or may be, as a task."""
+        if not self._tools.knows(call.name) and call.name not in self._looked_for:
+            self._looked_for.add(call.name)
+            await self._learn_tools()
+        wanted = wants_task(self._tools, call.name, optional=optional)
+        try:
+            return await self._send(call, {**params, "task": {}} if wanted else params)
+        except ServerError as error:
+            if error.code != MethodNotFound.default_code:
+                raise
+            # The tool has another opinion of tasks than it had: look, and try once more.
+            await self._learn_tools()
+            if wants_task(self._tools, call.name, optional=optional) == wanted:
+                raise
+        return await self._send(call, params if wanted else {**params, "task": {}})
+
+    async def _send(self, call: Call, params: dict[str, Any]) -> dict[str, Any]:
+        progress = call.progress
+        hooks = Hooks(progress=None if progress is None else _progress_hook(progress))
+        if call.method != "tools/call":
+            return await self._connection.request(Ask(call.method, params, call.name, {}, hooks))
+        headers = self._tools.headers(call.name, params["arguments"])
+        try:
+            return await self._connection.request(Ask(call.method, params, call.name, headers, hooks))
+        except ServerError as error:
+            if error.code != HeaderMismatch.default_code:
+                raise
+        # The server mirrors arguments that we did not know of: look at its tools, and try once more.
+        await self._learn_tools()
+        headers = self._tools.headers(call.name, params["arguments"])
+        return await self._connection.request(Ask(call.method, params, call.name, headers, hooks))
 
 
-async def respond(pending: PendingCall, answerer: Answerer, max_rounds: int) -> dict[str, Any]:
-    """The answers of one round, by callbacks; the caps are checked before anybody is asked."""
-    if pending.rounds > max_rounds:
-        raise TooManyRounds(f"The call did not end within {max_rounds} rounds")
-    if not pending.requests:
-        await asyncio.sleep(pace(pending.idle_rounds))
-        return {}
-    return await answerer.answer_all(pending.requests)
+def _progress_hook(progress: Progress) -> Callable[[dict[str, Any]], None]:
+    def tell(params: dict[str, Any]) -> None:
+        done, total, message = params.get("progress"), params.get("total"), params.get("message")
+        if isinstance(done, int | float):  # What a server may say beyond that is nobody's business.
+            progress(
+                done,
+                total if isinstance(total, int | float) else None,
+                message if isinstance(message, str) else None,
+            )
 
-
-def pace(idle_rounds: int) -> float:
-    """Seconds to wait before a round that only calls again: a busy server is not helped by haste."""
-    return float(min(1.0, 0.02 * 2 ** (idle_rounds - 1)))
+    return tell
