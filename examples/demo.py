@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ekiden import Client, PendingCall
-from ekiden.cli.answers import Script
+from ekiden.cli.terminal.answers import Script
 from ekiden.cli.terminal.asking import Responder
 from ekiden.cli.terminal.prompting import Terminal
 from ekiden.cli.terminal.screen import Screen

@@ -7,8 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ekiden.client.calls import PendingCall
     from ekiden.client.client import Client
+    from ekiden.client.pending import PendingCall
     from ekiden.client.target import ClientLimits
     from ekiden.client.tasks.handle import TaskHandle, TaskSnapshot
     from ekiden.errors import (
@@ -101,7 +101,7 @@ _HOMES = {
     "TaskSnapshot": "ekiden.client.tasks.handle",
     "Client": "ekiden.client.client",
     "ClientLimits": "ekiden.client.target",
-    "PendingCall": "ekiden.client.calls",
+    "PendingCall": "ekiden.client.pending",
     "Accepted": "ekiden.server.questions.forms",
     "Answer": "ekiden.server.questions.forms",
     "Cancelled": "ekiden.server.questions.forms",

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ekiden.cli.answers import read_script
 from ekiden.cli.arguments import parse_arguments, split_pair, typed
+from ekiden.cli.terminal.answers import read_script
 from ekiden.cli.terminal.fields import Field
 from ekiden.cli.terminal.forms import Forms
 from ekiden.cli.terminal.prompting import Terminal

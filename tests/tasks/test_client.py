@@ -222,7 +222,7 @@ async def test_a_server_that_tells_too_much_does_not_fill_the_memory() -> None:
         return {**snapshot, "status": "completed", "result": {"content": []}} if told else snapshot
 
     seen: list[TaskSnapshot] = []
-    talk = client_tasks.TaskTalk(request, Answerer(), lambda _, result: result, 60.0, set())
+    talk = client_tasks.TaskClient(request, Answerer(), lambda _, result: result, 60.0, set())
     handle = TaskHandle(talk, "t")
     assert await handle.wait(timeout=10, on_status=seen.append) == {"content": []}  # type: ignore[comparison-overlap]
     assert len(seen) < 100

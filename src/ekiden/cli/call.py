@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ekiden.cli.answers import read_script
 from ekiden.cli.arguments import parse_arguments
-from ekiden.cli.targets import Connection, opened
-from ekiden.cli.tasks import TaskScreen
+from ekiden.cli.targets import TargetOptions, opened
+from ekiden.cli.terminal.answers import read_script
 from ekiden.cli.terminal.asking import Responder
 from ekiden.cli.terminal.results import show_result
 from ekiden.cli.terminal.screen import Screen, say
+from ekiden.cli.terminal.task_status import TaskScreen
 from ekiden.client.scripted import question_text
 from ekiden.errors import EkidenError, MethodNotFound, ProtocolError, TooManyRounds, UsageError
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, Tool
 
-    from ekiden.client.calls import PendingCall
     from ekiden.client.client import Client
+    from ekiden.client.pending import PendingCall
     from ekiden.client.tasks.handle import TaskHandle
 
 __all__ = ["CallOptions", "call"]
@@ -32,7 +32,7 @@ __all__ = ["CallOptions", "call"]
 class CallOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What `ekiden call` was told."""
 
-    connection: Connection
+    connection: TargetOptions
     tool: str
     arguments: Sequence[str]
     answers: Path | None
@@ -111,7 +111,7 @@ class _Rounds:
 
     async def drive(self, tool: str, arguments: dict[str, Any]) -> "CallToolResult":
         """The result of the last round."""
-        from ekiden.client.calls import PendingCall, pace
+        from ekiden.client.pending import PendingCall, pace
 
         progress = self._screen.progress
         ended = await self._client.start_tool(tool, arguments, progress=progress)

@@ -77,8 +77,9 @@ def run(
     ] = False,
 ) -> None:
     """Serve the server of a Python file."""
-    from ekiden.cli.run import Job, RunOptions
+    from ekiden.cli.run import RunOptions
     from ekiden.cli.run import run as run_server
+    from ekiden.cli.serving.job import Job
 
     job = Job(
         spec=server,
@@ -130,10 +131,10 @@ def call(
     """Call a tool. What it asks is asked at the terminal."""
     from ekiden.cli.call import CallOptions
     from ekiden.cli.call import call as call_tool
-    from ekiden.cli.targets import Connection
+    from ekiden.cli.targets import TargetOptions
 
     options = CallOptions(
-        connection=Connection(target=target, headers=header or [], era=era, timeout=timeout),
+        connection=TargetOptions(target=target, headers=header or [], era=era, timeout=timeout),
         tool=tool,
         arguments=arguments or [],
         answers=answers,
@@ -173,9 +174,9 @@ def _list(
     as_json: bool,
 ) -> None:
     from ekiden.cli.list import show_list
-    from ekiden.cli.targets import Connection
+    from ekiden.cli.targets import TargetOptions
 
-    show_list(what, Connection(target=target, headers=header or [], era=era), as_json=as_json)
+    show_list(what, TargetOptions(target=target, headers=header or [], era=era), as_json=as_json)
 
 
 @app.command()
@@ -212,11 +213,11 @@ def tasks(
     json: Json = False,
 ) -> None:
     """Look at tasks, or cancel one."""
-    from ekiden.cli.targets import Connection
+    from ekiden.cli.targets import TargetOptions
     from ekiden.cli.tasks import TaskOptions, look
 
     options = TaskOptions(store=store, state=state, limit=limit, json=json, words=words)
-    look(options, lambda target: Connection(target=target, headers=header or [], era=era))
+    look(options, lambda target: TargetOptions(target=target, headers=header or [], era=era))
 
 
 @stores.command("migrate")

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal
 
-from ekiden.cli.targets import Connection, opened
+from ekiden.cli.targets import TargetOptions, opened
 from ekiden.cli.terminal.results import rows_table
 from ekiden.cli.terminal.screen import Screen
 from ekiden.errors import MethodNotFound, ProtocolError
@@ -18,7 +18,7 @@ __all__ = ["show_list"]
 What = Literal["tools", "prompts", "resources"]
 
 
-def show_list(what: What, connection: Connection, *, as_json: bool) -> None:
+def show_list(what: What, connection: TargetOptions, *, as_json: bool) -> None:
     """List one kind of thing."""
     screen = Screen()
     found = asyncio.run(_fetch(what, connection))
@@ -32,7 +32,7 @@ def show_list(what: What, connection: Connection, *, as_json: bool) -> None:
     screen.out.print(rows_table(columns, rows))
 
 
-async def _fetch(what: What, connection: Connection) -> dict[str, list[dict[str, Any]]]:
+async def _fetch(what: What, connection: TargetOptions) -> dict[str, list[dict[str, Any]]]:
     async with opened(connection) as client:
         if what == "tools":
             return {"tools": await _dumped(client.list_tools)}

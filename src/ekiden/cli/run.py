@@ -13,33 +13,17 @@ import msgspec
 
 from ekiden.cli.keys import check_keys, provide_key, use_keys_file
 from ekiden.cli.loading import load_server
+from ekiden.cli.serving.job import Job, serve, set_up_logging
 from ekiden.cli.terminal.screen import say
-from ekiden.errors import EkidenError, UsageError
+from ekiden.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ekiden.server.server import Server
-    from ekiden.transports.server.legacy.relay import UnixRelay
 
-__all__ = ["Job", "RunOptions", "run", "serve", "set_up_logging"]
+__all__ = ["RunOptions", "run"]
 
 _BACKLOG: Final = 2048
 """Connections that may wait to be accepted: as uvicorn's own."""
-
-
-class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """What to serve over HTTP, and how; workers get it as an argument."""
-
-    spec: str
-    path: str = "/mcp"
-    allow_hosts: list[str] = []
-    allow_origins: list[str] = []
-    grace: float = 10.0
-    log_level: str = "warning"
-    stateless_2025: bool = False
-    tasks: bool = True
-    """Whether whoever serves also runs tasks."""
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,45 +121,6 @@ def _listening(bound: socket.socket) -> socket.socket:
     return bound
 
 
-def serve(
-    server: "Server",
-    job: Job,
-    listener: socket.socket,
-    on_ready: "Callable[[], None]",
-    relay: "UnixRelay | None" = None,
-) -> None:
-    """Serve over HTTP until a signal. `relay` leads to the other workers, if there are any."""
-    from ekiden.server.serve import new_event_loop, serve_http
-    from ekiden.transports.server.guard import LOCALHOST
-
-    if job.stateless_2025:
-        server.endpoint.sessions.stateless = True
-    if not job.tasks:
-        server.leave_tasks()
-    server.stop_tasks_within(job.grace)
-    application = server.asgi(
-        path=job.path,
-        allowed_hosts=[*LOCALHOST, *job.allow_hosts],
-        allowed_origins=job.allow_origins or None,
-    )
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        host, port = listener.getsockname()[:2]
-        serving = serve_http(
-            application,
-            host=host,
-            port=port,
-            grace=job.grace,
-            log_level=job.log_level,
-            sockets=[listener],
-            on_ready=on_ready,
-            relay=relay,
-        )
-        try:
-            runner.run(serving)
-        except SystemExit:  # How uvicorn says that the lifespan failed; the reason is in the log.
-            raise EkidenError(f"{server.name} could not start: its lifespan failed") from None
-
-
 def _serve_stdio(server: "Server", grace: float) -> None:
     from ekiden.server.serve import new_event_loop
     from ekiden.transports.server.stdio import serve_stdio
@@ -186,7 +131,7 @@ def _serve_stdio(server: "Server", grace: float) -> None:
 
 
 def _serve_with_workers(options: RunOptions, listeners: list[socket.socket]) -> None:
-    from ekiden.cli.supervisor import Supervisor
+    from ekiden.cli.serving.supervisor import Supervisor
 
     made_key = provide_key()
     url = _url(options, listeners[0])
@@ -198,13 +143,6 @@ def _serve_with_workers(options: RunOptions, listeners: list[socket.socket]) -> 
             say("no keys are set: calls that are open when this ends are lost; see `ekiden keys new`")
 
     Supervisor(options.job, listeners, options.workers, reload=options.reload, on_ready=on_ready).run()
-
-
-def set_up_logging(level: str) -> None:
-    """What ekiden and the user's code log goes to stderr; what they print does not change."""
-    import logging
-
-    logging.basicConfig(level=level.upper(), format="%(levelname)s %(name)s: %(message)s")
 
 
 def _url(options: RunOptions, listener: socket.socket) -> str:

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from ekiden.cli.terminal.asking import Responder
     from ekiden.client.client import Client
 
-__all__ = ["Connection", "opened"]
+__all__ = ["TargetOptions", "opened"]
 
 
-class Connection(msgspec.Struct, frozen=True, kw_only=True):
+class TargetOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What to speak to, and how."""
 
     target: str
@@ -33,7 +33,7 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def opened(
-    connection: Connection, responder: "Responder | None" = None, **options: Any
+    connection: TargetOptions, responder: "Responder | None" = None, **options: Any
 ) -> "AsyncGenerator[Client]":
     """A client of the target. A server in a file runs in this process, and prints to stderr."""
     from ekiden.client.client import Client

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ekiden.cli.keys import use_keys_file
 from ekiden.cli.loading import load_server
-from ekiden.cli.run import set_up_logging
+from ekiden.cli.serving.job import set_up_logging
 from ekiden.cli.terminal.screen import say
 from ekiden.errors import UsageError
 

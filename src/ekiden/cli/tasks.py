@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 import msgspec
 
-from ekiden.cli.targets import Connection, opened
+from ekiden.cli.targets import TargetOptions, opened
 from ekiden.cli.terminal.results import rows_table
 from ekiden.cli.terminal.screen import Screen, harmless, say
 from ekiden.errors import UsageError
 
 if TYPE_CHECKING:
-    from ekiden.client.tasks.handle import TaskSnapshot
     from ekiden.tasks.record import TaskRecord
     from ekiden.tasks.states import State
     from ekiden.tasks.store import TaskStore
 
-__all__ = ["TaskOptions", "TaskScreen", "look", "migrate"]
+__all__ = ["TaskOptions", "look", "migrate"]
 
 
 class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,30 +32,7 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     json: bool
 
 
-class TaskScreen:
-    """Shows how a task is doing: live at a terminal, in lines where every round is told."""
-
-    def __init__(self, screen: Screen, *, verbose: bool) -> None:
-        self._screen = screen
-        self._verbose = verbose
-        self._last = ""
-
-    def show(self, snapshot: "TaskSnapshot") -> None:
-        """Show a state, if it is a new one."""
-        text = snapshot.status.replace("_", " ")
-        if snapshot.status_message:
-            text += f": {snapshot.status_message}"
-        if text == self._last:
-            return
-        self._last = text
-        if self._verbose:
-            self._screen.clear()
-            self._screen.note(f"task {text}", style="dim")
-        elif not snapshot.ended:
-            self._screen.progress(0, None, text)
-
-
-def look(options: TaskOptions, connection: Callable[[str], Connection]) -> None:
+def look(options: TaskOptions, connection: Callable[[str], TargetOptions]) -> None:
     """Do what `ekiden tasks` was told."""
     screen = Screen()
     if options.store is not None:
@@ -71,12 +47,12 @@ def look(options: TaskOptions, connection: Callable[[str], Connection]) -> None:
             raise UsageError("say TARGET get ID, TARGET cancel ID, or --store URL list")
 
 
-async def _get(connection: Connection, task_id: str, screen: Screen) -> None:
+async def _get(connection: TargetOptions, task_id: str, screen: Screen) -> None:
     async with opened(connection) as client:
         screen.json(msgspec.to_builtins(await client.task(task_id).status()))
 
 
-async def _cancel(connection: Connection, task_id: str) -> None:
+async def _cancel(connection: TargetOptions, task_id: str) -> None:
     async with opened(connection) as client:
         await client.task(task_id).cancel()
         status = (await client.task(task_id).status()).status

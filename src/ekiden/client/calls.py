@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from ekiden.client.answering import Answerer
-from ekiden.client.calls import PendingCall, read_pending, respond
-from ekiden.client.connection import Connection
+from ekiden.client.connection import ServerConnection
+from ekiden.client.pending import PendingCall, read_pending, respond
 from ekiden.client.results import typed
-from ekiden.client.sessions.session import Ask, Hooks
+from ekiden.client.sessions.session import ClientRequest, Hooks
 from ekiden.client.target import ClientLimits
-from ekiden.client.tasks.handle import TaskHandle, TaskTalk, read_snapshot
+from ekiden.client.tasks.handle import TaskClient, TaskHandle, read_snapshot
 from ekiden.client.tasks.legacy import LegacyTaskHandle, offers_tasks, read_legacy_snapshot, wants_task
 from ekiden.client.tools import KnownTools
 from ekiden.errors import HeaderMismatch, MethodNotFound, ServerError
@@ -24,12 +24,12 @@ from ekiden.wire.json import is_object
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
 
-__all__ = ["Call", "Driver", "Progress"]
+__all__ = ["CallDriver", "ClientCall", "Progress"]
 
 Progress: TypeAlias = Callable[[float, float | None, str | None], None]
 
 
-class Call(msgspec.Struct):
+class ClientCall(msgspec.Struct):
     """A call before its first round."""
 
     method: str
@@ -39,12 +39,12 @@ class Call(msgspec.Struct):
     progress: Progress | None = None
 
 
-class Driver:
+class CallDriver:
     """Drives calls over one connection."""
 
     def __init__(
         self,
-        connection: Connection,
+        connection: ServerConnection,
         answerer: Answerer,
         tools: KnownTools,
         *,
@@ -58,17 +58,17 @@ class Driver:
         self._most_state = limits.state_bytes
         self._looked_for: set[str] = set()
         """Tools that were looked for at a server of 2025 with tasks."""
-        self._talk = TaskTalk(
+        self._client = TaskClient(
             connection.request, answerer, self.finish, limits.stuck_seconds, connection.watchers
         )
 
     def handle(self, task_id: str, tool: str | None) -> TaskHandle:
         """A task of the server, as its era has them."""
         if self._connection.session.era == "legacy":
-            return LegacyTaskHandle(self._talk, task_id, tool)
-        return TaskHandle(self._talk, task_id, tool)
+            return LegacyTaskHandle(self._client, task_id, tool)
+        return TaskHandle(self._client, task_id, tool)
 
-    async def drive(self, call: Call, max_rounds: int) -> dict[str, Any] | TaskHandle:
+    async def drive(self, call: ClientCall, max_rounds: int) -> dict[str, Any] | TaskHandle:
         """The final result, or the task that it will come from; what is asked is answered by callbacks."""
         ended = await self.round(call, None, {})
         while isinstance(ended, PendingCall):
@@ -78,7 +78,7 @@ class Driver:
 
     async def round(
         self,
-        call: Call,
+        call: ClientCall,
         before: PendingCall | None,
         responses: Mapping[str, Any],
         *,
@@ -111,7 +111,9 @@ class Driver:
             self._tools.check(name, result)
         return typed(CallToolResult, result)
 
-    async def _send_with_wish(self, call: Call, params: dict[str, Any], *, optional: bool) -> dict[str, Any]:
+    async def _send_with_wish(
+        self, call: ClientCall, params: dict[str, Any], *, optional: bool
+    ) -> dict[str, Any]:
         """Send a call to a server of 2025 with tasks: for tools that must be, or may be, as a task."""
         if not self._tools.knows(call.name) and call.name not in self._looked_for:
             self._looked_for.add(call.name)
@@ -128,21 +130,23 @@ class Driver:
                 raise
         return await self._send(call, params if wanted else {**params, "task": {}})
 
-    async def _send(self, call: Call, params: dict[str, Any]) -> dict[str, Any]:
+    async def _send(self, call: ClientCall, params: dict[str, Any]) -> dict[str, Any]:
         progress = call.progress
         hooks = Hooks(progress=None if progress is None else _progress_hook(progress))
         if call.method != "tools/call":
-            return await self._connection.request(Ask(call.method, params, call.name, {}, hooks))
+            return await self._connection.request(ClientRequest(call.method, params, call.name, {}, hooks))
         headers = self._tools.headers(call.name, params["arguments"])
         try:
-            return await self._connection.request(Ask(call.method, params, call.name, headers, hooks))
+            return await self._connection.request(
+                ClientRequest(call.method, params, call.name, headers, hooks)
+            )
         except ServerError as error:
             if error.code != HeaderMismatch.default_code:
                 raise
         # The server mirrors arguments that we did not know of: look at its tools, and try once more.
         await self._learn_tools()
         headers = self._tools.headers(call.name, params["arguments"])
-        return await self._connection.request(Ask(call.method, params, call.name, headers, hooks))
+        return await self._connection.request(ClientRequest(call.method, params, call.name, headers, hooks))
 
 
 def _progress_hook(progress: Progress) -> Callable[[dict[str, Any]], None]:

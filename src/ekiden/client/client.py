@@ -12,13 +12,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from ekiden.client.answering import Answerer, Elicit, ElicitUrl, Roots, Sample
-from ekiden.client.calls import PendingCall, respond
-from ekiden.client.connection import Connection
+from ekiden.client.calls import CallDriver, ClientCall, Progress
+from ekiden.client.connection import ServerConnection
 from ekiden.client.deadlines import within
-from ekiden.client.driving import Call, Driver, Progress
 from ekiden.client.lists import read_list
+from ekiden.client.pending import PendingCall, respond
 from ekiden.client.results import read_structured, typed
-from ekiden.client.sessions.session import Ask, Session
+from ekiden.client.sessions.session import ClientRequest, ClientSession
 from ekiden.client.target import ClientLimits, Target, is_url
 from ekiden.client.tasks.handle import TaskHandle, TaskSnapshot, read_handle
 from ekiden.client.tools import KnownTools
@@ -83,7 +83,7 @@ class Client:
         self._max_rounds = max_rounds
         self._timeout = timeout
         self._limits = limits or ClientLimits()
-        self._connection = Connection(
+        self._connection = ServerConnection(
             target,
             self._answerer,
             info={"name": name, "version": version},
@@ -95,7 +95,7 @@ class Client:
             options={"auth": auth, "http_client": http_client, "env": env, "cwd": cwd},
         )
         self._tools = KnownTools(mirrors=is_url(target))
-        self._driver = Driver(
+        self._driver = CallDriver(
             self._connection,
             self._answerer,
             self._tools,
@@ -116,7 +116,7 @@ class Client:
     # What the server is
 
     @property
-    def session(self) -> Session:
+    def session(self) -> ClientSession:
         """The open session: its era, its version, the server's info, capabilities and instructions."""
         return self._connection.session
 
@@ -125,7 +125,7 @@ class Client:
         from mcp_types import DiscoverResult
 
         if self.session.era == "modern":
-            return typed(DiscoverResult, await self._request(Ask("server/discover", {})))
+            return typed(DiscoverResult, await self._request(ClientRequest("server/discover", {})))
         told = {"capabilities": self.session.capabilities, "instructions": self.session.instructions}
         return typed(DiscoverResult, {"supportedVersions": [self.session.version], **told})
 
@@ -160,9 +160,9 @@ class Client:
         async with within(self._timeout, method):
             return await read_list(self._connection.request, method, field, self._limits.pages)
 
-    async def _request(self, ask: Ask) -> dict[str, Any]:
-        async with within(self._timeout, ask.method):
-            return await self._connection.request(ask)
+    async def _request(self, request: ClientRequest) -> dict[str, Any]:
+        async with within(self._timeout, request.method):
+            return await self._connection.request(request)
 
     # Calls
 
@@ -225,7 +225,7 @@ class Client:
         """Get a prompt, answering what it asks."""
         from mcp_types import GetPromptResult
 
-        call = Call("prompts/get", name, {"name": name, "arguments": dict(arguments or {})})
+        call = ClientCall("prompts/get", name, {"name": name, "arguments": dict(arguments or {})})
         return typed(GetPromptResult, await self._drive(call, max_rounds, timeout))
 
     async def read_resource(
@@ -238,12 +238,12 @@ class Client:
         """Read a resource, answering what it asks."""
         from mcp_types import ReadResourceResult
 
-        call = Call("resources/read", uri, {"uri": uri})
+        call = ClientCall("resources/read", uri, {"uri": uri})
         return typed(ReadResourceResult, await self._drive(call, max_rounds, timeout))
 
     async def _drive(
         self,
-        call: Call,
+        call: ClientCall,
         max_rounds: int | None,
         timeout: float | None,  # noqa: ASYNC109
         on_status: Callable[[TaskSnapshot], None] | None = None,
@@ -277,7 +277,9 @@ class Client:
         params: dict[str, Any] = {"ref": ref, "argument": {"name": argument, "value": value}}
         if arguments:
             params["context"] = {"arguments": dict(arguments)}
-        return typed(CompleteResult, await self._request(Ask("completion/complete", params))).completion
+        return typed(
+            CompleteResult, await self._request(ClientRequest("completion/complete", params))
+        ).completion
 
     # By hand
 
@@ -319,12 +321,12 @@ class Client:
         if responses is None:
             most = self._max_rounds if max_rounds is None else max_rounds
             responses = await respond(pending, self._answerer, most)
-        call = Call(pending.method, str(pending.params["name"]), pending.params, progress)
+        call = ClientCall(pending.method, str(pending.params["name"]), pending.params, progress)
         return await self._round(call, pending, responses, timeout)
 
     async def _round(
         self,
-        call: Call,
+        call: ClientCall,
         before: PendingCall | None,
         responses: Mapping[str, Any],
         timeout: float | None,  # noqa: ASYNC109
@@ -362,8 +364,8 @@ def _tool_call(
     arguments: Mapping[str, Any] | None,
     meta: Mapping[str, Any] | None,
     progress: Progress | None,
-) -> Call:
+) -> ClientCall:
     params: dict[str, Any] = {"name": name, "arguments": dict(arguments or {})}
     if meta is not None:
         params["_meta"] = dict(meta)
-    return Call("tools/call", name, params, progress)
+    return ClientCall("tools/call", name, params, progress)

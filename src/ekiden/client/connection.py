@@ -15,15 +15,15 @@ from ekiden.client.cache import ResultCache
 from ekiden.client.sessions import eras
 from ekiden.client.sessions.legacy import LegacySession
 from ekiden.client.sessions.modern import ModernSession
-from ekiden.client.sessions.session import Ask, Session
+from ekiden.client.sessions.session import ClientRequest, ClientSession
 from ekiden.client.target import ClientLimits, connect, is_url, origin_of
 from ekiden.client.tasks.handle import with_tasks
 from ekiden.errors import EraChanged, InvalidResult, TransportError, UsageError
 from ekiden.transports.client.link import HttpRefused, Link
 
-__all__ = ["Connection"]
+__all__ = ["ServerConnection"]
 
-_log = logging.getLogger("ekiden.client")
+_log = logging.getLogger(__name__)
 
 _SAFE: Final = frozenset(
     {
@@ -41,7 +41,7 @@ _OF_ROUNDS: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 """Requests that may be answered with `input_required`."""
 
 
-class Connection:
+class ServerConnection:
     """The way to one server, from the first message to the last."""
 
     def __init__(
@@ -67,7 +67,7 @@ class Connection:
         self._limits = limits
         self._options = options
         self._link: Link | None = None
-        self._session: Session | None = None
+        self._session: ClientSession | None = None
         self._finding = asyncio.Lock()
         self._cache = ResultCache()
         self.watchers: set[Callable[[dict[str, Any]], None]] = set()
@@ -82,7 +82,7 @@ class Connection:
             await self.close()
             raise
 
-    async def _find_session(self, link: Link) -> Session:
+    async def _find_session(self, link: Link) -> ClientSession:
         return await eras.find_session(
             lambda: ModernSession(
                 link, with_tasks(self._answerer.capabilities), self._info, log_level=self._log_level
@@ -113,50 +113,52 @@ class Connection:
                 await link.close()
 
     @property
-    def session(self) -> Session:
+    def session(self) -> ClientSession:
         """The open session."""
         if self._session is None:
             raise UsageError("the client is not connected: use it in `async with Client(...) as client`")
         return self._session
 
-    async def request(self, ask: Ask) -> dict[str, Any]:
+    async def request(self, request: ClientRequest) -> dict[str, Any]:
         """The result of a request: a kept one, or the server's."""
-        retried = "inputResponses" in ask.params or "requestState" in ask.params
-        if not retried and (kept := self._cache.get(ask.method, ask.params)) is not None:
+        retried = "inputResponses" in request.params or "requestState" in request.params
+        if not retried and (kept := self._cache.get(request.method, request.params)) is not None:
             return kept
-        if ask.hooks.notification is None:
-            ask.hooks.notification = self.notified
-        result = await self._send(ask)
+        if request.hooks.notification is None:
+            request.hooks.notification = self.notified
+        result = await self._send(request)
         kind = result.get("resultType", "complete")
         if kind == "complete":
             if not retried:
-                self._cache.put(ask.method, ask.params, result)
-        elif kind == "task" and ask.method == "tools/call":
+                self._cache.put(request.method, request.params, result)
+        elif kind == "task" and request.method == "tools/call":
             return result
         elif kind != "input_required":
             raise InvalidResult(f"The server sent a result of an unknown type: {str(kind)[:100]!r}")
-        elif ask.method not in _OF_ROUNDS:
-            raise InvalidResult(f"The server must not answer {ask.method} with an interim result, but did")
+        elif request.method not in _OF_ROUNDS:
+            raise InvalidResult(
+                f"The server must not answer {request.method} with an interim result, but did"
+            )
         return result
 
-    async def _send(self, ask: Ask) -> dict[str, Any]:
+    async def _send(self, request: ClientRequest) -> dict[str, Any]:
         session = self.session
         try:
-            return await session.request(ask)
+            return await session.request(request)
         except EraChanged as changed:
             if not await self._is_other(session) and not changed.was_lost:
                 raise changed.refusal from None
         except TransportError as error:
-            if ask.method not in _SAFE or isinstance(error, HttpRefused):
+            if request.method not in _SAFE or isinstance(error, HttpRefused):
                 raise
-            _log.debug("The connection dropped; %s is sent again", ask.method)
+            _log.debug("The connection dropped; %s is sent again", request.method)
         try:
-            return await self.session.request(ask)
+            return await self.session.request(request)
         except EraChanged as changed:
             raise changed.refusal from None
 
-    async def _is_other(self, session: Session) -> bool:
-        """Find out anew how the server speaks, once for all who ask; whether it is not as before."""
+    async def _is_other(self, session: ClientSession) -> bool:
+        """Find out anew how the server speaks, once for all callers; whether it is not as before."""
         async with self._finding:
             if self._session is session and self._link is not None:
                 eras.forget(origin_of(self._target))

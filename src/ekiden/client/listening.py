@@ -6,13 +6,13 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, Final
 
-from ekiden.client.connection import Connection
-from ekiden.client.sessions.session import Ask, Hooks
+from ekiden.client.connection import ServerConnection
+from ekiden.client.sessions.session import ClientRequest, Hooks
 from ekiden.errors import EkidenError, TransportError
 
 __all__ = ["changes"]
 
-_log = logging.getLogger("ekiden.client")
+_log = logging.getLogger(__name__)
 
 _ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 _METHODS: Final = {
@@ -31,7 +31,7 @@ _PENDING: Final = 1000
 
 
 async def changes(
-    connection: Connection, wanted: Mapping[str, bool], uris: tuple[str, ...], *, reconnect: bool
+    connection: ServerConnection, wanted: Mapping[str, bool], uris: tuple[str, ...], *, reconnect: bool
 ) -> AsyncGenerator[dict[str, Any], None]:
     """Notifications of the wanted kinds, until the server ends the subscription."""
     queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue(_PENDING)
@@ -53,7 +53,7 @@ async def changes(
 
 
 async def _modern(
-    connection: Connection,
+    connection: ServerConnection,
     wanted: Mapping[str, bool],
     uris: tuple[str, ...],
     hear: Callable[[dict[str, Any]], None],
@@ -79,7 +79,9 @@ async def _modern(
         params = {"notifications": notifications}
         while True:
             try:
-                await connection.request(Ask("subscriptions/listen", params, hooks=Hooks(notification=both)))
+                await connection.request(
+                    ClientRequest("subscriptions/listen", params, hooks=Hooks(notification=both))
+                )
                 return  # The server ended it gracefully.
             except TransportError as error:
                 if not reconnect:
@@ -99,7 +101,7 @@ async def _modern(
 
 
 async def _legacy(
-    connection: Connection,
+    connection: ServerConnection,
     uris: tuple[str, ...],
     hear: Callable[[dict[str, Any]], None],
     queue: "asyncio.Queue[dict[str, Any]]",
@@ -107,7 +109,7 @@ async def _legacy(
     connection.watchers.add(hear)
     try:
         for uri in uris:
-            await connection.request(Ask("resources/subscribe", {"uri": uri}))
+            await connection.request(ClientRequest("resources/subscribe", {"uri": uri}))
         while True:
             yield await queue.get()
     finally:
@@ -115,7 +117,7 @@ async def _legacy(
         with contextlib.suppress(EkidenError, TimeoutError):
             async with asyncio.timeout(_GOODBYE_SECONDS):
                 for uri in uris:
-                    await connection.request(Ask("resources/unsubscribe", {"uri": uri}))
+                    await connection.request(ClientRequest("resources/unsubscribe", {"uri": uri}))
 
 
 async def _drain(

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ekiden.client.sessions.session import Ask
+from ekiden.client.sessions.session import ClientRequest
 from ekiden.errors import InvalidResult
 from ekiden.wire.json import is_array
 
@@ -11,13 +11,13 @@ __all__ = ["read_list"]
 
 
 async def read_list(
-    request: Callable[[Ask], Awaitable[dict[str, Any]]], method: str, field: str, most_pages: int
+    request: Callable[[ClientRequest], Awaitable[dict[str, Any]]], method: str, field: str, most_pages: int
 ) -> list[Any]:
     """All items of a list, page by page."""
     items: list[Any] = []
     cursor: str | None = None
     for _ in range(most_pages):
-        result = await request(Ask(method, {} if cursor is None else {"cursor": cursor}))
+        result = await request(ClientRequest(method, {} if cursor is None else {"cursor": cursor}))
         page = result.get(field)
         if not is_array(page):
             raise InvalidResult(f"The server's {method} result has no list of {field}")

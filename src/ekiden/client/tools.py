@@ -11,7 +11,7 @@ from ekiden.wire.schema import UnusableSchema, json_validator
 
 __all__ = ["KnownTools"]
 
-_log = logging.getLogger("ekiden.client")
+_log = logging.getLogger(__name__)
 
 _MOST_TOOLS: Final = 10_000
 

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Watch"]
+__all__ = ["FileWatch"]
 
 _POLL_SECONDS: Final = 0.3
 _MOST_FOLDERS: Final = 500
@@ -13,7 +13,7 @@ _MOST_FOLDERS: Final = 500
 _LEFT_OUT: Final = frozenset({"__pycache__", "node_modules", "venv", "site-packages"})
 
 
-class Watch:
+class FileWatch:
     """Watches the Python files beside and below a file."""
 
     def __init__(self, file: Path) -> None:

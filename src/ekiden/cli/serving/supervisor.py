@@ -22,12 +22,12 @@ from typing import Any, Final
 import msgspec
 
 from ekiden.cli.loading import split_spec
-from ekiden.cli.reloading import Watch
-from ekiden.cli.run import Job
+from ekiden.cli.serving.job import Job
+from ekiden.cli.serving.reloading import FileWatch
 from ekiden.cli.terminal.screen import say
 from ekiden.errors import EkidenError, UsageError, WorkerNotStarted
 
-__all__ = ["Report", "Supervisor", "Task"]
+__all__ = ["Report", "Supervisor", "WorkerArguments"]
 
 _STEADY_SECONDS: Final = 10.0
 """A worker that lived this long was well: its end says nothing about the next one."""
@@ -40,7 +40,7 @@ _AFTER_GRACE: Final = 3.0
 """What a worker may take beyond its grace before it is killed."""
 
 
-class Task(msgspec.Struct):
+class WorkerArguments(msgspec.Struct):
     """What a worker is told."""
 
     job: Job
@@ -78,11 +78,11 @@ class Worker:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         name = secrets.token_hex(4)  # A new one for every process: sessions end with theirs.
-        told = Task(job, listener.fileno(), theirs.fileno(), folder, name)
+        told = WorkerArguments(job, listener.fileno(), theirs.fileno(), folder, name)
         task = msgspec.json.encode(told).decode()
         with theirs:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", "ekiden.cli.worker_process", task),
+                *(sys.executable, "-P", "-m", "ekiden.cli.serving.worker_process", task),
                 pass_fds=(listener.fileno(), theirs.fileno()),
                 stdin=asyncio.subprocess.DEVNULL,
                 process_group=0,
@@ -151,7 +151,7 @@ class Supervisor:
         self._job = job
         self._listeners = listeners
         self._count = count
-        self._watch = Watch(split_spec(job.spec)[0]) if reload else None
+        self._watch = FileWatch(split_spec(job.spec)[0]) if reload else None
         self._on_ready = on_ready
         self._folder = ""
         self._alive: set[Worker] = set()
@@ -216,7 +216,7 @@ class Supervisor:
             for wait in waits:
                 wait.cancel()
 
-    async def _change(self, watch: Watch) -> None:
+    async def _change(self, watch: FileWatch) -> None:
         say(f"{(await watch.changed()).name} changed; the workers are replaced")
 
     async def _keep(self, number: int) -> None:
@@ -251,7 +251,7 @@ class Supervisor:
         return worker
 
     async def _life_of(self, worker: Worker) -> str:
-        """Watch a worker to its end, and tell it."""
+        """FileWatch a worker to its end, and tell it."""
         report = await worker.report()
         if report.failure is None and not self._proven.is_set():
             self._proven.set()

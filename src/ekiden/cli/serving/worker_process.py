@@ -1,4 +1,4 @@
-"""One worker of `ekiden run --workers`: the supervisor starts `python -m ekiden.cli.worker_process`."""
+"""One worker of `ekiden run --workers`; the supervisor starts this module with `python -m`."""
 
 import contextlib
 import os
@@ -10,8 +10,8 @@ import threading
 import msgspec
 
 from ekiden.cli.loading import load_server
-from ekiden.cli.run import serve, set_up_logging
-from ekiden.cli.supervisor import Report, Task
+from ekiden.cli.serving.job import serve, set_up_logging
+from ekiden.cli.serving.supervisor import Report, WorkerArguments
 from ekiden.errors import EkidenError, UsageError
 from ekiden.transports.server.legacy.relay import UnixRelay
 
@@ -20,7 +20,7 @@ __all__ = ["main"]
 
 def main() -> None:
     """Load, serve, and end with the parent."""
-    task = msgspec.json.decode(sys.argv[1], type=Task)
+    task = msgspec.json.decode(sys.argv[1], type=WorkerArguments)
     set_up_logging(task.job.log_level)
     line = _own(task.line)
     threading.Thread(target=_end_with_parent, args=(line,), name="ekiden-parent", daemon=True).start()

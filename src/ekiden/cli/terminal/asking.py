@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ekiden.cli.answers import MODEL, Script
+from ekiden.cli.terminal.answers import MODEL, Script
 from ekiden.cli.terminal.fields import fields_of
 from ekiden.cli.terminal.forms import Forms
 from ekiden.cli.terminal.prompting import Terminal

@@ -13,7 +13,7 @@ from typing import Final
 
 from ekiden.client.sessions.legacy import LegacySession
 from ekiden.client.sessions.modern import MODERN_ERRORS, ModernSession
-from ekiden.client.sessions.session import Era, Session
+from ekiden.client.sessions.session import ClientSession, Era
 from ekiden.errors import EraChanged, InvalidResult, ServerError
 from ekiden.transports.client.link import HttpRefused
 from ekiden.wire import versions
@@ -48,7 +48,7 @@ async def find_session(
     mode: str,
     patient: bool,
     draft: bool = False,
-) -> Session:
+) -> ClientSession:
     """A session in the era that the server speaks. `patient` waits for the probe however long it takes.
 
     With `draft`, a draft between the eras is offered first: it begins with the old handshake.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ekiden.client.answering import MOST_ASKS, Answerer
-from ekiden.client.sessions.session import Ask, Era, Hooks, read_error
+from ekiden.client.sessions.session import ClientRequest, Era, Hooks, read_error
 from ekiden.errors import (
     CannotAnswer,
     EkidenError,
@@ -34,7 +34,7 @@ from ekiden.wire.meta import PROGRESS_TOKEN
 
 __all__ = ["LegacySession"]
 
-_log = logging.getLogger("ekiden.client")
+_log = logging.getLogger(__name__)
 
 _URL_REQUIRED: Final = -32042
 _URL_ROUNDS: Final = 10
@@ -45,7 +45,7 @@ _GOODBYE_SECONDS: Final = 2.0
 
 
 class LegacySession:
-    """Implements `ekiden.client.sessions.session.Session`."""
+    """Implements `ekiden.client.sessions.session.ClientSession`."""
 
     era: Era = "legacy"
 
@@ -102,11 +102,11 @@ class LegacySession:
         if self._log_level is not None and "logging" in self.capabilities:
             await self._exchange("logging/setLevel", {"level": self._log_level}, Hooks())
 
-    async def request(self, ask: Ask) -> dict[str, Any]:
+    async def request(self, request: ClientRequest) -> dict[str, Any]:
         """Send a request; if a page must be visited first (-32042), that is asked for, and it is repeated."""
         for _ in range(_URL_ROUNDS):
             try:
-                result = await self._exchange(ask.method, ask.params, ask.hooks)
+                result = await self._exchange(request.method, request.params, request.hooks)
             except ServerError as error:
                 if error.code != _URL_REQUIRED or not await self._visit(error):
                     raise

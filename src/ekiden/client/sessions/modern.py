@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ekiden.client.sessions.session import Ask, Era, Hooks, read_error
+from ekiden.client.sessions.session import ClientRequest, Era, Hooks, read_error
 from ekiden.errors import EraChanged, InvalidResult, TransportError
 from ekiden.transports.client.link import HttpRefused, Link, Outgoing
 from ekiden.wire import jsonrpc, versions
@@ -45,7 +45,7 @@ class _Listener:
 
 
 class ModernSession:
-    """Implements `ekiden.client.sessions.session.Session`."""
+    """Implements `ekiden.client.sessions.session.ClientSession`."""
 
     era: Era = "modern"
 
@@ -75,17 +75,17 @@ class ModernSession:
 
     async def discover(self) -> dict[str, Any]:
         """Ask the server who it is and what it can do."""
-        result = await self.request(Ask("server/discover", {}))
+        result = await self.request(ClientRequest("server/discover", {}))
         capabilities, instructions = result.get("capabilities"), result.get("instructions")
         self.capabilities = capabilities if is_object(capabilities) else {}
         self.instructions = instructions if isinstance(instructions, str) else None
         return result
 
-    async def request(self, ask: Ask) -> dict[str, Any]:
+    async def request(self, request: ClientRequest) -> dict[str, Any]:
         """Send a request; a server that wants another version which we speak gets it."""
-        message = await self._send(ask)
+        message = await self._send(request)
         if _wants_other_version(message):
-            message = await self._send(ask)
+            message = await self._send(request)
         if "error" in message:
             error = read_error(message)
             if message.get("status") in (400, 404) and error.code in _OLD_ERRORS:
@@ -99,20 +99,20 @@ class ModernSession:
             self.server_info = info
         return result
 
-    async def _send(self, ask: Ask) -> dict[str, Any]:
+    async def _send(self, request: ClientRequest) -> dict[str, Any]:
         request_id = next(self._ids)
         meta: Raw | dict[str, Any] = self._spelled
-        if ask.hooks.progress is not None:
-            meta = {**(ask.params.get("_meta") or {}), **self._meta, PROGRESS_TOKEN: request_id}
-        elif "_meta" in ask.params:
-            meta = {**ask.params["_meta"], **self._meta}
-        headers = {"MCP-Protocol-Version": self.version, "Mcp-Method": ask.method, **ask.headers}
-        if ask.name is not None:
-            headers["Mcp-Name"] = encode_value(ask.name)
-        body = jsonrpc.request(request_id, ask.method, {**ask.params, "_meta": meta})
+        if request.hooks.progress is not None:
+            meta = {**(request.params.get("_meta") or {}), **self._meta, PROGRESS_TOKEN: request_id}
+        elif "_meta" in request.params:
+            meta = {**request.params["_meta"], **self._meta}
+        headers = {"MCP-Protocol-Version": self.version, "Mcp-Method": request.method, **request.headers}
+        if request.name is not None:
+            headers["Mcp-Name"] = encode_value(request.name)
+        body = jsonrpc.request(request_id, request.method, {**request.params, "_meta": meta})
         try:
             return await self._link.request(
-                Outgoing(request_id, ask.method, body, headers), _Listener(ask.hooks)
+                Outgoing(request_id, request.method, body, headers), _Listener(request.hooks)
             )
         except HttpRefused as refused:
             if refused.status in (400, 404, 405):

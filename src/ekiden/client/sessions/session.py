@@ -8,7 +8,7 @@ import msgspec
 from ekiden.errors import ServerError
 from ekiden.wire.json import is_object
 
-__all__ = ["Ask", "Era", "Hooks", "Session", "read_error"]
+__all__ = ["ClientRequest", "ClientSession", "Era", "Hooks", "read_error"]
 
 Era: TypeAlias = Literal["modern", "legacy"]
 
@@ -20,7 +20,7 @@ class Hooks(msgspec.Struct):
     notification: Callable[[dict[str, Any]], None] | None = None
 
 
-class Ask(msgspec.Struct):
+class ClientRequest(msgspec.Struct):
     """One request to send."""
 
     method: str
@@ -31,8 +31,8 @@ class Ask(msgspec.Struct):
     hooks: Hooks = msgspec.field(default_factory=Hooks)
 
 
-class Session(Protocol):
-    """A way to talk to a server, once it is known how it speaks."""
+class ClientSession(Protocol):
+    """A way to client to a server, once it is known how it speaks."""
 
     era: Era
     version: str
@@ -40,7 +40,7 @@ class Session(Protocol):
     capabilities: dict[str, Any]
     instructions: str | None
 
-    async def request(self, ask: Ask) -> dict[str, Any]:
+    async def request(self, request: ClientRequest) -> dict[str, Any]:
         """Send a request; its result, or `ServerError`."""
         ...
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 import msgspec
 
 from ekiden.client.answering import Answerer
-from ekiden.client.sessions.session import Ask, Hooks, read_error
+from ekiden.client.sessions.session import ClientRequest, Hooks, read_error
 from ekiden.errors import (
     CallCancelled,
     CallTimeout,
@@ -36,16 +36,16 @@ __all__ = [
     "AnswerAll",
     "OnStatus",
     "Overdue",
+    "TaskClient",
     "TaskHandle",
     "TaskSnapshot",
-    "TaskTalk",
     "poll_seconds",
     "read_handle",
     "read_snapshot",
     "with_tasks",
 ]
 
-_log = logging.getLogger("ekiden.client")
+_log = logging.getLogger(__name__)
 
 _USUAL_POLL: Final = 1.0
 """Seconds between two looks where the server does not say."""
@@ -96,10 +96,10 @@ T = TypeVar("T")
 AnswerAll: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
 
-class TaskTalk(msgspec.Struct):
+class TaskClient(msgspec.Struct):
     """What a handle needs of its client."""
 
-    request: Callable[[Ask], Awaitable[dict[str, Any]]]
+    request: Callable[[ClientRequest], Awaitable[dict[str, Any]]]
     answerer: Answerer
     finish: Callable[[str | None, dict[str, Any]], Any]
     """Reads the final result of a tool."""
@@ -112,11 +112,11 @@ class TaskTalk(msgspec.Struct):
 class TaskHandle:
     """One task of a server."""
 
-    def __init__(self, talk: TaskTalk, task_id: str, tool: str | None = None) -> None:
+    def __init__(self, client: TaskClient, task_id: str, tool: str | None = None) -> None:
         self.id = task_id
         self.tool = tool
         """The tool that became the task, where that is known."""
-        self._talk = talk
+        self._client = client
         self._answered: set[str] = set()
 
     async def status(self) -> TaskSnapshot:
@@ -157,7 +157,7 @@ class TaskHandle:
             if not deadline.expired():
                 raise
             raise CallTimeout(f"Task {self.id} did not end within {timeout} seconds; it goes on") from None
-        result: CallToolResult = self._talk.finish(self.tool, self._result_of(ended))
+        result: CallToolResult = self._client.finish(self.tool, self._result_of(ended))
         return result
 
     async def drive(self, on_status: OnStatus | None) -> dict[str, Any]:
@@ -181,8 +181,8 @@ class TaskHandle:
 
     async def _until_ended(self, on_status: OnStatus | None, answer: AnswerAll | None) -> TaskSnapshot:
         snapshot = await self.status()
-        watch = _Watch(self._talk, self.id)
-        overdue = Overdue(self.id, self._talk.stuck_seconds)
+        watch = _Watch(self._client, self.id)
+        overdue = Overdue(self.id, self._client.stuck_seconds)
         try:
             while True:
                 if on_status is not None:
@@ -190,7 +190,7 @@ class TaskHandle:
                 if snapshot.ended:
                     return snapshot
                 overdue.check(snapshot, self._answered)
-                if not await self._answer_new(snapshot, answer or self._talk.answerer.answer_all):
+                if not await self._answer_new(snapshot, answer or self._client.answerer.answer_all):
                     watch.start()
                     snapshot = await watch.next(snapshot) or await self._look()
                 else:
@@ -228,7 +228,7 @@ class TaskHandle:
             pause = min(pause * 2, 5.0)
 
     async def _send(self, method: str, **params: Any) -> dict[str, Any]:
-        return await self._talk.request(Ask(method, {"taskId": self.id, **params}, self.id))
+        return await self._client.request(ClientRequest(method, {"taskId": self.id, **params}, self.id))
 
     def _result_of(self, ended: TaskSnapshot) -> dict[str, Any]:
         """What a caller gets of a task that has ended."""
@@ -277,8 +277,8 @@ class Overdue:
 class _Watch:
     """Waits for the next state of a task: told by the server where it tells, else for the next look."""
 
-    def __init__(self, talk: TaskTalk, task_id: str) -> None:
-        self._talk = talk
+    def __init__(self, client: TaskClient, task_id: str) -> None:
+        self._client = client
         self._task_id = task_id
         self._told: asyncio.Queue[TaskSnapshot] = asyncio.Queue(_MOST_TOLD)
         self._granted = False
@@ -293,13 +293,13 @@ class _Watch:
             self._holding.cancel()
 
     async def _hold(self) -> None:
-        ask = Ask(
+        request = ClientRequest(
             "subscriptions/listen",
             {"notifications": {"taskIds": [self._task_id]}},
             hooks=Hooks(notification=self._hear),
         )
         try:
-            await self._talk.request(ask)
+            await self._client.request(request)
         except (ServerError, TransportError, InvalidResult) as error:
             _log.debug("Task %s is looked at, not listened to: %s", self._task_id, error)
         finally:

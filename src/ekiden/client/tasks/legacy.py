@@ -10,28 +10,26 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
+from ekiden.client.sessions.session import ClientSession
 from ekiden.client.tasks.handle import AnswerAll, OnStatus, Overdue, TaskHandle, TaskSnapshot, poll_seconds
+from ekiden.client.tools import KnownTools
 from ekiden.errors import CallCancelled, InvalidParams, InvalidResult, ServerError, TransportError, UsageError
 from ekiden.wire import versions
 from ekiden.wire.json import is_object
 from ekiden.wire.tasks import LEGACY_NOTIFICATION
 
-if TYPE_CHECKING:
-    from ekiden.client.sessions.session import Session
-    from ekiden.client.tools import KnownTools
-
 __all__ = ["LegacyTaskHandle", "offers_tasks", "read_legacy_snapshot", "wants_task"]
 
-_log = logging.getLogger("ekiden.client")
+_log = logging.getLogger(__name__)
 
 _VERSION: Final = versions.LEGACY[0]
 
 
-def offers_tasks(session: Session) -> bool:
+def offers_tasks(session: ClientSession) -> bool:
     """Whether tools of this server may be called as tasks of 2025-11-25."""
     found: Any = session.capabilities if session.version == _VERSION else None
     for name in ("tasks", "requests", "tools", "call"):
@@ -84,8 +82,8 @@ class LegacyTaskHandle(TaskHandle):
 
     async def _until_ended(self, on_status: OnStatus | None, answer: AnswerAll | None) -> TaskSnapshot:
         news = _News(self.id)
-        self._talk.watchers.add(news.hear)
-        overdue = Overdue(self.id, self._talk.stuck_seconds)
+        self._client.watchers.add(news.hear)
+        overdue = Overdue(self.id, self._client.stuck_seconds)
         fetch = _Fetch(self)
         try:
             snapshot = await self.status()
@@ -103,7 +101,7 @@ class LegacyTaskHandle(TaskHandle):
                     if not snapshot.ended:
                         await asyncio.sleep(poll_seconds(snapshot))
         finally:
-            self._talk.watchers.discard(news.hear)
+            self._client.watchers.discard(news.hear)
             fetch.stop()
 
     async def _with_result(self, snapshot: TaskSnapshot, fetch: _Fetch) -> TaskSnapshot:

@@ -7,12 +7,11 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from ekiden.errors import StoreRefused, StoreUnavailable
+from ekiden.errors import IllegalMove, LostClaim, StoreRefused, StoreUnavailable
 from ekiden.rounds.journal import Entry
 from ekiden.server.sealing.seal import Seal, is_sealed
-from ekiden.tasks.moves import LostClaim
 from ekiden.tasks.record import Question, TaskRecord
-from ekiden.tasks.states import IllegalMove, State
+from ekiden.tasks.states import State
 from ekiden.tasks.store import Due, Held, Place, TaskStore, Watcher
 
 __all__ = ["SealedTasks"]
