@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from ekiden.errors import Mistyped, ParseError, UsageError
-from ekiden.wire.json import decode, is_array, is_object
+from ekiden.wire.json import JsonObject, decode, is_array, is_object
 
 __all__ = ["parse_arguments", "read_json", "split_pair", "typed"]
 
@@ -28,9 +28,9 @@ def split_pair(word: str) -> tuple[str, str, bool]:
     return name.removesuffix(":"), text, name.endswith(":")
 
 
-def parse_arguments(words: Iterable[str], schema: Mapping[str, Any]) -> dict[str, Any]:
+def parse_arguments(words: Iterable[str], schema: Mapping[str, Any]) -> JsonObject:
     """The arguments of a call, typed by the tool's input schema."""
-    arguments: dict[str, Any] = {}
+    arguments: JsonObject = {}
     for word in words:
         name, text, raw = split_pair(word)
         try:
@@ -123,7 +123,7 @@ def _kinds(schema: Any, root: Mapping[str, Any], depth: int) -> set[str]:
     return kinds
 
 
-def _resolved(schema: Any, root: Mapping[str, Any]) -> dict[str, Any]:
+def _resolved(schema: Any, root: Mapping[str, Any]) -> JsonObject:
     for _ in range(20):
         if not is_object(schema):
             return {}

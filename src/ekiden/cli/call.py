@@ -3,9 +3,9 @@
 import asyncio
 import difflib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,6 +18,7 @@ from ekiden.cli.terminal.screen import Screen, say
 from ekiden.cli.terminal.task_status import TaskScreen
 from ekiden.client.scripted import question_text
 from ekiden.errors import EkidenError, MethodNotFound, ProtocolError, TooManyRounds, UsageError
+from ekiden.wire.json import JsonObject
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult, Tool
@@ -109,7 +110,7 @@ class _Rounds:
         self._options = options
         self._began = time.perf_counter()
 
-    async def drive(self, tool: str, arguments: dict[str, Any]) -> "CallToolResult":
+    async def drive(self, tool: str, arguments: JsonObject) -> "CallToolResult":
         """The result of the last round."""
         from ekiden.client.pending import PendingCall, pace
 
@@ -162,8 +163,8 @@ class _Rounds:
             self._screen.note(f"  {key}: {request.get('method')}: {question_text(request)}", style="dim")
 
 
-def _log_to(screen: Screen) -> Any:
-    def log(params: dict[str, Any]) -> None:
+def _log_to(screen: Screen) -> Callable[[JsonObject], None]:
+    def log(params: JsonObject) -> None:
         screen.note(f"log {params.get('level')}: {params.get('data')}", style="dim")
 
     return log

@@ -8,7 +8,7 @@ from ekiden.cli.targets import TargetOptions, opened
 from ekiden.cli.terminal.results import rows_table
 from ekiden.cli.terminal.screen import Screen
 from ekiden.errors import MethodNotFound, ProtocolError
-from ekiden.wire.json import is_array, is_object
+from ekiden.wire.json import JsonObject, is_array, is_object
 
 if TYPE_CHECKING:
     from ekiden.client.client import Client
@@ -32,7 +32,7 @@ def show_list(what: What, connection: TargetOptions, *, as_json: bool) -> None:
     screen.out.print(rows_table(columns, rows))
 
 
-async def _fetch(what: What, connection: TargetOptions) -> dict[str, list[dict[str, Any]]]:
+async def _fetch(what: What, connection: TargetOptions) -> dict[str, list[JsonObject]]:
     async with opened(connection) as client:
         if what == "tools":
             return {"tools": await _dumped(client.list_tools)}
@@ -41,14 +41,14 @@ async def _fetch(what: What, connection: TargetOptions) -> dict[str, list[dict[s
         return await _fetch_resources(client)
 
 
-async def _fetch_resources(client: "Client") -> dict[str, list[dict[str, Any]]]:
+async def _fetch_resources(client: "Client") -> dict[str, list[JsonObject]]:
     return {
         "resources": await _dumped(client.list_resources),
         "resourceTemplates": await _dumped(client.list_resource_templates),
     }
 
 
-async def _dumped(fetch: Callable[[], Awaitable[list[Any]]]) -> list[dict[str, Any]]:
+async def _dumped(fetch: Callable[[], Awaitable[list[Any]]]) -> list[JsonObject]:
     """A list as the wire spells it; a server that does not know the method has none."""
     try:
         listed = await fetch()
@@ -62,15 +62,15 @@ async def _dumped(fetch: Callable[[], Awaitable[list[Any]]]) -> list[dict[str, A
 Rows = tuple[list[str], list[list[Any]]]
 
 
-def _tool_rows(found: dict[str, list[dict[str, Any]]]) -> Rows:
+def _tool_rows(found: dict[str, list[JsonObject]]) -> Rows:
     rows = [[tool["name"], _signature(tool["inputSchema"]), _about(tool)] for tool in found["tools"]]
     return ["Tool", "Arguments", "What it does"], rows
 
 
-def _signature(schema: dict[str, Any]) -> str:
+def _signature(schema: JsonObject) -> str:
     """The arguments as they are written in a call; those in brackets may be left out."""
     required = schema.get("required", [])
-    properties: dict[str, Any] = schema.get("properties") or {}
+    properties: JsonObject = schema.get("properties") or {}
     words = [f"{name}={_kind(about)}" for name, about in properties.items()]
     return " ".join(
         word if name in required else f"[{word}]" for name, word in zip(properties, words, strict=True)
@@ -85,10 +85,10 @@ def _kind(schema: Any) -> str:
     return "|".join(map(str, kinds)) or "any"
 
 
-def _prompt_rows(found: dict[str, list[dict[str, Any]]]) -> Rows:
+def _prompt_rows(found: dict[str, list[JsonObject]]) -> Rows:
     rows: list[list[Any]] = []
     for prompt in found["prompts"]:
-        arguments: list[dict[str, Any]] = prompt.get("arguments") or []
+        arguments: list[JsonObject] = prompt.get("arguments") or []
         words = [
             argument["name"] if argument.get("required") else f"[{argument['name']}]"
             for argument in arguments
@@ -97,7 +97,7 @@ def _prompt_rows(found: dict[str, list[dict[str, Any]]]) -> Rows:
     return ["Prompt", "Arguments", "What it is"], rows
 
 
-def _resource_rows(found: dict[str, list[dict[str, Any]]]) -> Rows:
+def _resource_rows(found: dict[str, list[JsonObject]]) -> Rows:
     listed = [*found["resources"], *found["resourceTemplates"]]
     rows = [
         [item.get("uri") or item.get("uriTemplate"), item.get("mimeType", ""), _about(item)]
@@ -106,13 +106,13 @@ def _resource_rows(found: dict[str, list[dict[str, Any]]]) -> Rows:
     return ["Resource", "Type", "What it is"], rows
 
 
-def _about(item: dict[str, Any]) -> str:
+def _about(item: JsonObject) -> str:
     """The first paragraph of the description, or else the title."""
     text = str(item.get("description") or item.get("title") or "")
     return " ".join(text.strip().partition("\n\n")[0].split())
 
 
-_ROWS: dict[str, Callable[[dict[str, list[dict[str, Any]]]], Rows]] = {
+_ROWS: dict[str, Callable[[dict[str, list[JsonObject]]], Rows]] = {
     "tools": _tool_rows,
     "prompts": _prompt_rows,
     "resources": _resource_rows,

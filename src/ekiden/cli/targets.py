@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
@@ -15,8 +16,11 @@ from ekiden.cli.loading import load_server, split_spec
 from ekiden.errors import UsageError
 
 if TYPE_CHECKING:
+    import httpx2
+
     from ekiden.cli.terminal.asking import Responder
     from ekiden.client.client import Client
+    from ekiden.server.server import Server
 
 __all__ = ["TargetOptions", "opened"]
 
@@ -42,7 +46,7 @@ async def opened(
         stack.enter_context(contextlib.redirect_stdout(sys.stderr))
         target = _resolve(connection.target)
         await stack.enter_async_context(asyncio.timeout(connection.timeout))
-        if hasattr(target, "running"):
+        if not isinstance(target, str | Path | list):
             await stack.enter_async_context(target.running())
         if responder is not None:
             options |= {
@@ -62,7 +66,7 @@ async def opened(
         yield await stack.enter_async_context(client)
 
 
-def _resolve(target: str) -> Any:
+def _resolve(target: str) -> "str | Path | list[str] | Server":
     if target.startswith(("http://", "https://")):
         return target
     path, name = split_spec(target)
@@ -80,7 +84,7 @@ def _resolve(target: str) -> Any:
         raise UsageError(f"the command {target!r} cannot be read: {error}") from None
 
 
-def _http_client(headers: Sequence[str]) -> Any:
+def _http_client(headers: Sequence[str]) -> "httpx2.AsyncClient":
     import httpx2
 
     pairs = [header.partition(":") for header in headers]

@@ -13,6 +13,7 @@ from ekiden.cli.targets import TargetOptions, opened
 from ekiden.cli.terminal.results import rows_table
 from ekiden.cli.terminal.screen import Screen, harmless, say
 from ekiden.errors import UsageError
+from ekiden.wire.json import JsonObject
 
 if TYPE_CHECKING:
     from ekiden.tasks.record import TaskRecord
@@ -131,7 +132,7 @@ def _when(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _spelled(record: "TaskRecord") -> dict[str, Any]:
+def _spelled(record: "TaskRecord") -> JsonObject:
     """What an operator may see: how a task is doing, not what it is about."""
     return {
         "taskId": record.id,

@@ -15,7 +15,7 @@ from ekiden.cli.keys import has_keys, use_keys_file
 from ekiden.cli.terminal.results import rows_table
 from ekiden.cli.terminal.screen import Screen
 from ekiden.errors import EkidenError, ParseError, UsageError
-from ekiden.wire.json import decode, is_object
+from ekiden.wire.json import JsonObject, decode, is_object
 
 if TYPE_CHECKING:
     from ekiden.rounds.claims import Claims
@@ -96,7 +96,7 @@ def _arguments(kept: bytes, *, show_values: bool) -> Any:
     return _value(decode(kept), show=show_values)
 
 
-def _claims(claims: "Claims", *, show_values: bool) -> dict[str, Any]:
+def _claims(claims: "Claims", *, show_values: bool) -> JsonObject:
     """The claims in words; those that are not set are left out."""
     now = datetime.now(UTC)
     expires = datetime.fromtimestamp(claims.expires, UTC)
@@ -121,7 +121,7 @@ def _claims(claims: "Claims", *, show_values: bool) -> dict[str, Any]:
     return {name: value for name, value in about.items() if value not in (None, "")}
 
 
-def _entry(key: str, claims: "Claims", *, show_values: bool) -> dict[str, Any]:
+def _entry(key: str, claims: "Claims", *, show_values: bool) -> JsonObject:
     entry = claims.journal[key]
     order = "in order" if entry.branch == 0 else f"in branch {entry.branch}"
     value = _value(entry.value, show=show_values)

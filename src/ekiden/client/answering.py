@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from ekiden.errors import CannotAnswer, InvalidResult
 from ekiden.rounds.asks import ELICIT, LIST_ROOTS, SAMPLE
-from ekiden.wire.json import is_object
+from ekiden.wire.json import JsonObject, is_object
 
 if TYPE_CHECKING:
     from mcp_types import (
@@ -61,8 +61,8 @@ class Answerer:
         self._roots = roots
         self.capabilities = self._declared()
 
-    def _declared(self) -> dict[str, Any]:
-        declared: dict[str, Any] = {}
+    def _declared(self) -> JsonObject:
+        declared: JsonObject = {}
         if self._elicit is not None or self._elicit_url is not None:
             modes = {"form": self._elicit, "url": self._elicit_url}
             declared["elicitation"] = {mode: {} for mode, callback in modes.items() if callback is not None}
@@ -72,7 +72,7 @@ class Answerer:
             declared["roots"] = {}
         return declared
 
-    async def answer_all(self, requests: Mapping[str, Any]) -> dict[str, Any]:
+    async def answer_all(self, requests: Mapping[str, Any]) -> JsonObject:
         """The responses to the asks of one round."""
         check_count(requests)
         calls = {key: self._call(key, request) for key, request in requests.items()}
@@ -93,14 +93,14 @@ class Answerer:
             raise failures.exceptions[0] from None
         return {key: task.result() for key, task in tasks.items()}
 
-    async def answer(self, key: str, request: Any) -> dict[str, Any]:
+    async def answer(self, key: str, request: object) -> JsonObject:
         """The response to one ask, as servers before 2026 send them."""
         kind, call = self._call(key, request)
         if call is None:
             raise CannotAnswer({key: kind})
         return await _response(call)
 
-    def _call(self, key: str, request: Any) -> tuple[str, Callable[[], Awaitable[Any]] | None]:
+    def _call(self, key: str, request: object) -> tuple[str, Callable[[], Awaitable[Any]] | None]:
         """What kind of ask it is, and the call that answers it, if there is one."""
         import mcp_types
 
@@ -129,7 +129,7 @@ class Answerer:
             return "roots", None if self._roots is None else self._list_roots
         raise InvalidResult(f"The server asks something unknown: {str(method)[:100]!r}")
 
-    async def _list_roots(self) -> dict[str, Any]:
+    async def _list_roots(self) -> JsonObject:
         roots: Any = self._roots() if callable(self._roots) else self._roots
         if inspect.isawaitable(roots):
             roots = await roots
@@ -150,11 +150,11 @@ def _bind(
     return None if callback is None else lambda: callback(params)
 
 
-async def _response(call: Callable[[], Awaitable[Any]]) -> dict[str, Any]:
+async def _response(call: Callable[[], Awaitable[Any]]) -> JsonObject:
     return _dump(await call())
 
 
-def _dump(result: Any) -> dict[str, Any]:
+def _dump(result: Any) -> JsonObject:
     if not isinstance(result, BaseModel):
         return dict(result)
     dumped = result.model_dump(mode="json", by_alias=True, exclude_none=True)

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ekiden.wire.json import canonical, decode, encode
+from ekiden.wire.json import JsonObject, canonical, decode, encode
 
 __all__ = ["ResultCache"]
 
@@ -48,7 +48,7 @@ class ResultCache:
         """When they end, and the results as text: so their size is known, and nobody can change them."""
         self._size = 0
 
-    def get(self, method: str, params: Mapping[str, Any]) -> dict[str, Any] | None:
+    def get(self, method: str, params: Mapping[str, Any]) -> JsonObject | None:
         """A result that is still fresh."""
         if method not in _CACHEABLE:
             return None
@@ -60,10 +60,10 @@ class ResultCache:
             self._drop(key)
             return None
         self._kept.move_to_end(key)
-        result: dict[str, Any] = decode(kept[1])
+        result: JsonObject = decode(kept[1])
         return result
 
-    def put(self, method: str, params: Mapping[str, Any], result: dict[str, Any]) -> None:
+    def put(self, method: str, params: Mapping[str, Any], result: JsonObject) -> None:
         """Keep a result, if the server allows it."""
         ttl = result.get("ttlMs")
         if method not in _CACHEABLE or not isinstance(ttl, int) or ttl <= 0:

@@ -4,7 +4,7 @@ A call has one way here, whether the client drives it or its user does by hand: 
 the server wants mirrored become headers, and a tool's result is held to the tool's own output schema.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -19,7 +19,7 @@ from ekiden.client.tasks.handle import TaskClient, TaskHandle, read_snapshot
 from ekiden.client.tasks.legacy import LegacyTaskHandle, offers_tasks, read_legacy_snapshot, wants_task
 from ekiden.client.tools import KnownTools
 from ekiden.errors import HeaderMismatch, MethodNotFound, ServerError
-from ekiden.wire.json import is_object
+from ekiden.wire.json import JsonObject, is_object
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
@@ -35,7 +35,7 @@ class ClientCall(msgspec.Struct):
     method: str
     name: str
     """What it addresses: a tool, a prompt, a URI."""
-    params: dict[str, Any]
+    params: JsonObject
     progress: Progress | None = None
 
 
@@ -48,7 +48,7 @@ class CallDriver:
         answerer: Answerer,
         tools: KnownTools,
         *,
-        learn_tools: Callable[[], Any],
+        learn_tools: Callable[[], Awaitable[object]],
         limits: ClientLimits,
     ) -> None:
         self._connection = connection
@@ -68,7 +68,7 @@ class CallDriver:
             return LegacyTaskHandle(self._client, task_id, tool)
         return TaskHandle(self._client, task_id, tool)
 
-    async def drive(self, call: ClientCall, max_rounds: int) -> dict[str, Any] | TaskHandle:
+    async def drive(self, call: ClientCall, max_rounds: int) -> JsonObject | TaskHandle:
         """The final result, or the task that it will come from; what is asked is answered by callbacks."""
         ended = await self.round(call, None, {})
         while isinstance(ended, PendingCall):
@@ -83,7 +83,7 @@ class CallDriver:
         responses: Mapping[str, Any],
         *,
         as_task: bool = False,
-    ) -> dict[str, Any] | PendingCall | TaskHandle:
+    ) -> JsonObject | PendingCall | TaskHandle:
         """One round: the final result, checked, what the call waits for, or the task it has become.
 
         `as_task` asks for a task where that is the client's to decide.
@@ -103,7 +103,7 @@ class CallDriver:
             self._tools.check(call.name, result)
         return result
 
-    def finish(self, name: str | None, result: dict[str, Any]) -> "CallToolResult":
+    def finish(self, name: str | None, result: JsonObject) -> "CallToolResult":
         """The result of a task, checked as that of a call."""
         from mcp_types import CallToolResult
 
@@ -111,9 +111,7 @@ class CallDriver:
             self._tools.check(name, result)
         return typed(CallToolResult, result)
 
-    async def _send_with_wish(
-        self, call: ClientCall, params: dict[str, Any], *, optional: bool
-    ) -> dict[str, Any]:
+    async def _send_with_wish(self, call: ClientCall, params: JsonObject, *, optional: bool) -> JsonObject:
         """Send a call to a server of 2025 with tasks: for tools that must be, or may be, as a task."""
         if not self._tools.knows(call.name) and call.name not in self._looked_for:
             self._looked_for.add(call.name)
@@ -130,7 +128,7 @@ class CallDriver:
                 raise
         return await self._send(call, params if wanted else {**params, "task": {}})
 
-    async def _send(self, call: ClientCall, params: dict[str, Any]) -> dict[str, Any]:
+    async def _send(self, call: ClientCall, params: JsonObject) -> JsonObject:
         progress = call.progress
         hooks = Hooks(progress=None if progress is None else _progress_hook(progress))
         if call.method != "tools/call":
@@ -149,8 +147,8 @@ class CallDriver:
         return await self._connection.request(ClientRequest(call.method, params, call.name, headers, hooks))
 
 
-def _progress_hook(progress: Progress) -> Callable[[dict[str, Any]], None]:
-    def tell(params: dict[str, Any]) -> None:
+def _progress_hook(progress: Progress) -> Callable[[JsonObject], None]:
+    def tell(params: JsonObject) -> None:
         done, total, message = params.get("progress"), params.get("total"), params.get("message")
         if isinstance(done, int | float):  # What a server may say beyond that is nobody's business.
             progress(

@@ -19,11 +19,12 @@ from ekiden.client.lists import read_list
 from ekiden.client.pending import PendingCall, respond
 from ekiden.client.results import read_structured, typed
 from ekiden.client.sessions.session import ClientRequest, ClientSession
-from ekiden.client.target import ClientLimits, Target, is_url
+from ekiden.client.target import ClientLimits, LinkOptions, Target, is_url
 from ekiden.client.tasks.handle import TaskHandle, TaskSnapshot, read_handle
 from ekiden.client.tools import KnownTools
 from ekiden.errors import UsageError
 from ekiden.wire import versions
+from ekiden.wire.json import JsonObject
 
 if TYPE_CHECKING:
     import httpx2
@@ -72,7 +73,7 @@ class Client:
         max_rounds: int = 10,
         timeout: float | None = 300.0,
         log_level: str | None = None,
-        on_log: Callable[[dict[str, Any]], None] | None = None,
+        on_log: Callable[[JsonObject], None] | None = None,
         limits: ClientLimits | None = None,
     ) -> None:
         if experimental_protocol_version not in (None, versions.DRAFT):
@@ -91,8 +92,7 @@ class Client:
             draft=experimental_protocol_version is not None,
             log_level=log_level if log_level is not None else ("info" if on_log is not None else None),
             on_log=on_log,
-            limits=self._limits,
-            options={"auth": auth, "http_client": http_client, "env": env, "cwd": cwd},
+            options=LinkOptions(limits=self._limits, auth=auth, http_client=http_client, env=env, cwd=cwd),
         )
         self._tools = KnownTools(mirrors=is_url(target))
         self._driver = CallDriver(
@@ -160,7 +160,7 @@ class Client:
         async with within(self._timeout, method):
             return await read_list(self._connection.request, method, field, self._limits.pages)
 
-    async def _request(self, request: ClientRequest) -> dict[str, Any]:
+    async def _request(self, request: ClientRequest) -> JsonObject:
         async with within(self._timeout, request.method):
             return await self._connection.request(request)
 
@@ -196,13 +196,13 @@ class Client:
         name: str,
         arguments: Mapping[str, Any] | None = None,
         *,
-        result_type: Any = None,
+        result_type: type[T] | None = None,
         progress: Progress | None = None,
         max_rounds: int | None = None,
         timeout: float | None = None,  # noqa: ASYNC109  a deadline for all rounds, not for one await
         meta: Mapping[str, Any] | None = None,
         on_status: Callable[[TaskSnapshot], None] | None = None,
-    ) -> Any:
+    ) -> CallToolResult | T:
         """Call a tool to its end, answering what it asks; also where it becomes a task.
 
         `result_type` reads `structuredContent` into that type; a tool that failed is then an exception.
@@ -247,7 +247,7 @@ class Client:
         max_rounds: int | None,
         timeout: float | None,  # noqa: ASYNC109
         on_status: Callable[[TaskSnapshot], None] | None = None,
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         seconds = self._timeout if timeout is None else timeout
         async with within(seconds, f"{call.method} {call.name!r}") as deadline:
             ended = await self._driver.drive(call, self._max_rounds if max_rounds is None else max_rounds)
@@ -274,7 +274,7 @@ class Client:
         if (prompt is None) == (resource is None):
             raise UsageError("complete() needs either prompt= or resource=")
         ref = {"type": "ref/prompt", "name": prompt} if prompt else {"type": "ref/resource", "uri": resource}
-        params: dict[str, Any] = {"ref": ref, "argument": {"name": argument, "value": value}}
+        params: JsonObject = {"ref": ref, "argument": {"name": argument, "value": value}}
         if arguments:
             params["context"] = {"arguments": dict(arguments)}
         return typed(
@@ -349,7 +349,7 @@ class Client:
         resources: bool = False,
         uris: tuple[str, ...] = (),
         reconnect: bool = True,
-    ) -> AsyncGenerator[dict[str, Any], None]:
+    ) -> AsyncGenerator[JsonObject, None]:
         """The changes that the server tells of, as they come. A stream that is lost is opened again."""
         from ekiden.client.listening import changes
 
@@ -365,7 +365,7 @@ def _tool_call(
     meta: Mapping[str, Any] | None,
     progress: Progress | None,
 ) -> ClientCall:
-    params: dict[str, Any] = {"name": name, "arguments": dict(arguments or {})}
+    params: JsonObject = {"name": name, "arguments": dict(arguments or {})}
     if meta is not None:
         params["_meta"] = dict(meta)
     return ClientCall("tools/call", name, params, progress)

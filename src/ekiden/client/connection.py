@@ -16,10 +16,11 @@ from ekiden.client.sessions import eras
 from ekiden.client.sessions.legacy import LegacySession
 from ekiden.client.sessions.modern import ModernSession
 from ekiden.client.sessions.session import ClientRequest, ClientSession
-from ekiden.client.target import ClientLimits, connect, is_url, origin_of
+from ekiden.client.target import LinkOptions, Target, connect, is_in_process, is_url, origin_of
 from ekiden.client.tasks.handle import with_tasks
 from ekiden.errors import EraChanged, InvalidResult, TransportError, UsageError
 from ekiden.transports.client.link import HttpRefused, Link
+from ekiden.wire.json import JsonObject
 
 __all__ = ["ServerConnection"]
 
@@ -46,16 +47,15 @@ class ServerConnection:
 
     def __init__(
         self,
-        target: Any,
+        target: Target,
         answerer: Answerer,
         *,
         info: Mapping[str, Any],
         mode: str,
         draft: bool,
         log_level: str | None,
-        on_log: Callable[[dict[str, Any]], None] | None,
-        limits: ClientLimits,
-        options: Mapping[str, Any],
+        on_log: Callable[[JsonObject], None] | None,
+        options: LinkOptions,
     ) -> None:
         self._target = target
         self._answerer = answerer
@@ -64,18 +64,17 @@ class ServerConnection:
         self._draft = draft
         self._log_level = log_level
         self._on_log = on_log
-        self._limits = limits
         self._options = options
         self._link: Link | None = None
         self._session: ClientSession | None = None
         self._finding = asyncio.Lock()
         self._cache = ResultCache()
-        self.watchers: set[Callable[[dict[str, Any]], None]] = set()
+        self.watchers: set[Callable[[JsonObject], None]] = set()
         """Who is told of every notification."""
 
     async def open(self) -> None:
         """Connect, and find out how the server speaks."""
-        self._link = await connect(self._target, limits=self._limits, **self._options)
+        self._link = await connect(self._target, self._options)
         try:
             self._session = await self._find_session(self._link)
         except BaseException:
@@ -97,7 +96,7 @@ class ServerConnection:
             ),
             origin=origin_of(self._target),
             mode=self._mode,
-            patient=is_url(self._target) or hasattr(self._target, "endpoint"),
+            patient=is_url(self._target) or is_in_process(self._target),
             draft=self._draft,
         )
 
@@ -119,7 +118,7 @@ class ServerConnection:
             raise UsageError("the client is not connected: use it in `async with Client(...) as client`")
         return self._session
 
-    async def request(self, request: ClientRequest) -> dict[str, Any]:
+    async def request(self, request: ClientRequest) -> JsonObject:
         """The result of a request: a kept one, or the server's."""
         retried = "inputResponses" in request.params or "requestState" in request.params
         if not retried and (kept := self._cache.get(request.method, request.params)) is not None:
@@ -141,7 +140,7 @@ class ServerConnection:
             )
         return result
 
-    async def _send(self, request: ClientRequest) -> dict[str, Any]:
+    async def _send(self, request: ClientRequest) -> JsonObject:
         session = self.session
         try:
             return await session.request(request)
@@ -166,7 +165,7 @@ class ServerConnection:
                 self._session = await self._find_session(self._link)
             return self.session.era != session.era
 
-    def notified(self, message: dict[str, Any]) -> None:
+    def notified(self, message: JsonObject) -> None:
         """A notification came, on whichever stream."""
         self._cache.notified(message)
         if message.get("method") == "notifications/message" and self._on_log is not None:

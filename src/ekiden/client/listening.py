@@ -4,11 +4,12 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from ekiden.client.connection import ServerConnection
 from ekiden.client.sessions.session import ClientRequest, Hooks
 from ekiden.errors import EkidenError, TransportError
+from ekiden.wire.json import JsonObject
 
 __all__ = ["changes"]
 
@@ -32,12 +33,12 @@ _PENDING: Final = 1000
 
 async def changes(
     connection: ServerConnection, wanted: Mapping[str, bool], uris: tuple[str, ...], *, reconnect: bool
-) -> AsyncGenerator[dict[str, Any], None]:
+) -> AsyncGenerator[JsonObject, None]:
     """Notifications of the wanted kinds, until the server ends the subscription."""
-    queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue(_PENDING)
+    queue: asyncio.Queue[JsonObject] = asyncio.Queue(_PENDING)
     methods = {_METHODS[name] for name, want in wanted.items() if want} | ({_UPDATED} if uris else set[str]())
 
-    def hear(message: dict[str, Any]) -> None:
+    def hear(message: JsonObject) -> None:
         if message.get("method") in methods:
             if queue.full():
                 queue.get_nowait()
@@ -56,18 +57,18 @@ async def _modern(
     connection: ServerConnection,
     wanted: Mapping[str, bool],
     uris: tuple[str, ...],
-    hear: Callable[[dict[str, Any]], None],
-    queue: "asyncio.Queue[dict[str, Any]]",
+    hear: Callable[[JsonObject], None],
+    queue: "asyncio.Queue[JsonObject]",
     *,
     reconnect: bool,
-) -> AsyncGenerator[dict[str, Any], None]:
-    notifications: dict[str, Any] = {name: True for name, want in wanted.items() if want}
+) -> AsyncGenerator[JsonObject, None]:
+    notifications: JsonObject = {name: True for name, want in wanted.items() if want}
     if uris:
         notifications["resourceSubscriptions"] = list(uris)
 
     delay = _FIRST_DELAY
 
-    def both(message: dict[str, Any]) -> None:
+    def both(message: JsonObject) -> None:
         nonlocal delay
         delay = _FIRST_DELAY  # It works again.
         if message.get("method") != _ACKNOWLEDGED:
@@ -103,9 +104,9 @@ async def _modern(
 async def _legacy(
     connection: ServerConnection,
     uris: tuple[str, ...],
-    hear: Callable[[dict[str, Any]], None],
-    queue: "asyncio.Queue[dict[str, Any]]",
-) -> AsyncGenerator[dict[str, Any], None]:
+    hear: Callable[[JsonObject], None],
+    queue: "asyncio.Queue[JsonObject]",
+) -> AsyncGenerator[JsonObject, None]:
     connection.watchers.add(hear)
     try:
         for uri in uris:
@@ -121,8 +122,8 @@ async def _legacy(
 
 
 async def _drain(
-    queue: "asyncio.Queue[dict[str, Any]]", holding: "asyncio.Task[None]"
-) -> AsyncGenerator[dict[str, Any], None]:
+    queue: "asyncio.Queue[JsonObject]", holding: "asyncio.Task[None]"
+) -> AsyncGenerator[JsonObject, None]:
     """What arrives while `holding` runs, and what is left when it has ended."""
     while True:
         getting = asyncio.ensure_future(queue.get())

@@ -5,13 +5,13 @@ from typing import Any
 
 from ekiden.client.sessions.session import ClientRequest
 from ekiden.errors import InvalidResult
-from ekiden.wire.json import is_array
+from ekiden.wire.json import JsonObject, is_array
 
 __all__ = ["read_list"]
 
 
 async def read_list(
-    request: Callable[[ClientRequest], Awaitable[dict[str, Any]]], method: str, field: str, most_pages: int
+    request: Callable[[ClientRequest], Awaitable[JsonObject]], method: str, field: str, most_pages: int
 ) -> list[Any]:
     """All items of a list, page by page."""
     items: list[Any] = []

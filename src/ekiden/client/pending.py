@@ -8,7 +8,7 @@ import msgspec
 
 from ekiden.client.answering import Answerer
 from ekiden.errors import InvalidResult, ParseError, TooManyRounds, UsageError
-from ekiden.wire.json import decode, encode, is_object
+from ekiden.wire.json import JsonObject, decode, encode, is_object
 
 __all__ = ["PendingCall", "pace", "read_pending", "respond"]
 
@@ -19,9 +19,9 @@ class PendingCall(msgspec.Struct):
     """A call that waits for answers. It is plain data: store it, carry it away, resume it elsewhere."""
 
     method: str
-    params: dict[str, Any]
+    params: JsonObject
     """The original parameters."""
-    requests: dict[str, dict[str, Any]]
+    requests: dict[str, JsonObject]
     """What the server asks, by key; empty where it only wants to be called again."""
     state: str | None
     """The server's state: sent back exactly as it came, never looked into."""
@@ -30,7 +30,7 @@ class PendingCall(msgspec.Struct):
     idle_rounds: int = 0
     """How many of them in a row asked nothing."""
 
-    def retry(self, responses: Mapping[str, Any]) -> dict[str, Any]:
+    def retry(self, responses: Mapping[str, Any]) -> JsonObject:
         """The parameters of the next round."""
         params = dict(self.params)
         if self.requests:
@@ -60,7 +60,7 @@ class PendingCall(msgspec.Struct):
 
 def read_pending(
     method: str,
-    params: dict[str, Any],
+    params: JsonObject,
     result: Mapping[str, Any],
     before: PendingCall | None,
     most_state: int,
@@ -80,7 +80,7 @@ def read_pending(
     return PendingCall(method, params, requests, state, rounds, idle)
 
 
-async def respond(pending: PendingCall, answerer: Answerer, max_rounds: int) -> dict[str, Any]:
+async def respond(pending: PendingCall, answerer: Answerer, max_rounds: int) -> JsonObject:
     """The answers of one round, by callbacks; the caps are checked before anybody is asked."""
     if pending.rounds > max_rounds:
         raise TooManyRounds(f"The call did not end within {max_rounds} rounds")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from ekiden.errors import InvalidResult
 
@@ -14,21 +14,20 @@ if TYPE_CHECKING:
 __all__ = ["read_structured", "typed"]
 
 T = TypeVar("T")
+Model = TypeVar("Model", bound=BaseModel)
 
 
-def typed(model: type[T], value: Any) -> T:
+def typed(model: type[Model], value: object) -> Model:
     """A value of the server's as one of the official models."""
-    validate: Any = model
     try:
-        read: T = validate.model_validate(value, by_name=False)
+        return model.model_validate(value, by_name=False)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise InvalidResult(f"The server's {model.__name__} is malformed: {where}: {first['msg']}") from None
-    return read
 
 
-def read_structured(result: CallToolResult, result_type: Any, name: str) -> Any:
+def read_structured(result: CallToolResult, result_type: type[T], name: str) -> T:
     """The structured content of a tool's result as the type that its caller wants."""
     if result.is_error:
         text = " ".join(block.text for block in result.content if block.type == "text")

@@ -8,20 +8,20 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ekiden.rounds.asks import ELICIT, SAMPLE
-from ekiden.wire.json import is_array, is_object
+from ekiden.wire.json import JsonObject, is_array, is_object
 
 __all__ = ["find_entries", "model_reply", "question_text", "spell_answer"]
 
 
 def question_text(request: Mapping[str, Any]) -> str:
     """What an input request asks, in words: its message, the last message to the model, or `roots`."""
-    params: dict[str, Any] = request.get("params") or {}
+    params: JsonObject = request.get("params") or {}
     if request.get("method") == ELICIT:
         return str(params.get("message", ""))
     if request.get("method") == SAMPLE:
-        messages: Any = params.get("messages")
-        last: Any = messages[-1] if is_array(messages) and messages else None
-        content: Any = last.get("content") if is_object(last) else None
+        messages = params.get("messages")
+        last = messages[-1] if is_array(messages) and messages else None
+        content = last.get("content") if is_object(last) else None
         blocks: list[Any] = content if is_array(content) else [content]
         return " ".join(str(block.get("text", "")) for block in blocks if is_object(block))
     return "roots"
@@ -41,8 +41,8 @@ def spell_answer(
     request: Mapping[str, Any],
     *,
     model: str,
-    elicited: Callable[[Any, Mapping[str, Any]], dict[str, Any]],
-) -> dict[str, Any]:
+    elicited: Callable[[Any, Mapping[str, Any]], JsonObject],
+) -> JsonObject:
     """A short answer as the result that the protocol wants; `elicited` spells that of a form or page."""
     if request.get("method") == ELICIT:
         return elicited(answer, request.get("params") or {})
@@ -54,6 +54,6 @@ def spell_answer(
     return {"roots": [{"uri": str(root)} for root in roots]}
 
 
-def model_reply(text: str, model: str) -> dict[str, Any]:
+def model_reply(text: str, model: str) -> JsonObject:
     """A `CreateMessageResult` with this text; `model` says who wrote it, which the spec wants."""
     return {"role": "assistant", "model": model, "content": {"type": "text", "text": text}}

@@ -1,12 +1,14 @@
 """What a client can be pointed at: a URL, a command, a file, or a server in this process."""
 
+from __future__ import annotations
+
 import asyncio
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeGuard
 from urllib.parse import urlsplit
 
 import msgspec
@@ -23,7 +25,10 @@ from ekiden.transports.server.memory import MemoryChannel
 from ekiden.transports.server.memory import connect as connect_memory
 from ekiden.transports.server.port import Endpoint
 
-__all__ = ["ClientLimits", "Target", "connect", "origin_of"]
+if TYPE_CHECKING:
+    import httpx2
+
+__all__ = ["ClientLimits", "LinkOptions", "Target", "connect", "is_in_process", "is_url", "origin_of"]
 
 
 class HasEndpoint(Protocol):
@@ -74,47 +79,58 @@ class MemoryLink(ChannelLink):
         await self._end.aclose()
 
 
-async def connect(
-    target: Any,
-    *,
-    auth: Any,
-    http_client: Any,
-    env: Mapping[str, str] | None,
-    cwd: str | None,
-    limits: ClientLimits,
-) -> Link:
+class LinkOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How to reach a target; what a kind of target does not have is not looked at."""
+
+    limits: ClientLimits
+    auth: httpx2.Auth | None = None
+    http_client: httpx2.AsyncClient | None = None
+    env: Mapping[str, str] | None = None
+    cwd: str | None = None
+
+
+async def connect(target: Target, options: LinkOptions) -> Link:
     """A link to the target."""
-    endpoint = getattr(target, "endpoint", None)
-    if endpoint is not None:
+    limit = options.limits.message_bytes
+    if is_in_process(target):
         async with AsyncExitStack() as stack:
-            channel = await stack.enter_async_context(connect_memory(endpoint))
+            channel = await stack.enter_async_context(connect_memory(target.endpoint))
             return MemoryLink(channel, stack.pop_all())
     if is_url(target):
         http: HttpPort
-        if auth is not None or http_client is not None:
-            http = HttpxClient(target, limit=limits.message_bytes, auth=auth, client=http_client)
+        if options.auth is not None or options.http_client is not None:
+            http = HttpxClient(target, limit=limit, auth=options.auth, client=options.http_client)
         else:
-            http = HttpClient(target, limit=limits.message_bytes)
-        return StreamableLink(http, message_limit=limits.message_bytes, stream_limit=limits.stream_bytes)
-    return await ProcessLink.start(command_for(target), env=env, cwd=cwd, limit=limits.message_bytes)
+            http = HttpClient(target, limit=limit)
+        return StreamableLink(http, message_limit=limit, stream_limit=options.limits.stream_bytes)
+    return await ProcessLink.start(command_for(target), env=options.env, cwd=options.cwd, limit=limit)
 
 
-def is_url(target: Any) -> TypeGuard[str]:
+def is_in_process(target: object) -> TypeGuard[HasEndpoint]:
+    """Whether a target is a server in this process."""
+    return getattr(target, "endpoint", None) is not None
+
+
+def is_url(target: object) -> TypeGuard[str]:
     """Whether a target is reached over HTTP."""
     return isinstance(target, str) and target.startswith(("http://", "https://"))
 
 
-def command_for(target: Any) -> list[str]:
+def command_for(target: Target) -> list[str]:
     """The command that starts a server on stdio."""
     if isinstance(target, Path):
         return [sys.executable, str(target)]
-    command = shlex.split(target) if isinstance(target, str) else [str(part) for part in target]
+    command: list[str] = []
+    if isinstance(target, str):
+        command = shlex.split(target)
+    elif isinstance(target, Sequence):
+        command = [str(part) for part in target]
     if not command:
         raise UsageError("a client needs a URL, a command, a file or a server")
     return command
 
 
-def origin_of(target: Any) -> str | None:
+def origin_of(target: object) -> str | None:
     """What eras are remembered by: the whole address, for one origin may host several servers."""
     if not is_url(target):
         return None

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from ekiden.errors import InvalidResult
 from ekiden.wire.headers import MirroredParam, find_mirrored_params, mirrored_headers
-from ekiden.wire.json import is_object
+from ekiden.wire.json import JsonObject, is_object
 from ekiden.wire.schema import UnusableSchema, json_validator
 
 __all__ = ["KnownTools"]
@@ -23,15 +23,15 @@ class KnownTools:
         self._mirrors = mirrors
         """Whether the transport has headers, and invalid annotations make a tool unusable."""
         self._mirrored: dict[str, tuple[MirroredParam, ...]] = {}
-        self._schemas: dict[str, Any] = {}
+        self._schemas: JsonObject = {}
         self._validators: dict[str, Callable[[Any], str | None]] = {}
         self._support: dict[str, str | None] = {}
 
-    def learn(self, tools: list[Any]) -> list[dict[str, Any]]:
+    def learn(self, tools: list[Any]) -> list[JsonObject]:
         """The tools of one page that can be used; the others are dropped, with a warning each."""
         return [tool for tool in tools if is_object(tool) and self._is_usable(tool)]
 
-    def _is_usable(self, tool: dict[str, Any]) -> bool:
+    def _is_usable(self, tool: JsonObject) -> bool:
         name, schema = str(tool.get("name")), tool.get("inputSchema")
         if self._mirrors:
             try:

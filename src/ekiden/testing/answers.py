@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from ekiden.client.scripted import find_entries, question_text, spell_answer
 from ekiden.errors import Unanswered
-from ekiden.wire.json import is_object
+from ekiden.wire.json import JsonObject, is_object
 
 __all__ = ["CANCEL", "DECLINE", "Script", "respond"]
 
@@ -25,11 +25,11 @@ class _No(Enum):
 DECLINE: Final[Literal[_No.DECLINE]] = _No.DECLINE
 CANCEL: Final[Literal[_No.CANCEL]] = _No.CANCEL
 
-Script: TypeAlias = Mapping[str, Any] | Callable[[str, dict[str, Any]], Any]
+Script: TypeAlias = Mapping[str, Any] | Callable[[str, JsonObject], Any]
 """Answers by key or message, or a function from a key and its request to the answer."""
 
 
-def respond(script: Script, key: str, request: dict[str, Any]) -> dict[str, Any]:
+def respond(script: Script, key: str, request: JsonObject) -> JsonObject:
     """The response to one input request."""
     answer = script(key, request) if callable(script) else _look_up(script, key, request)
     if is_object(answer) and not {"action", "role", "roots"}.isdisjoint(answer):
@@ -37,7 +37,7 @@ def respond(script: Script, key: str, request: dict[str, Any]) -> dict[str, Any]
     return spell_answer(answer, request, model="scripted", elicited=_elicited)
 
 
-def _look_up(script: Mapping[str, Any], key: str, request: dict[str, Any]) -> Any:
+def _look_up(script: Mapping[str, Any], key: str, request: JsonObject) -> Any:
     message = question_text(request)
     names = find_entries(script, key, message)
     if len(names) == 1:
@@ -46,7 +46,7 @@ def _look_up(script: Mapping[str, Any], key: str, request: dict[str, Any]) -> An
     raise Unanswered(f"The script has {found} to {message!r} (key {key!r})")
 
 
-def _elicited(answer: Any, params: Mapping[str, Any]) -> dict[str, Any]:
+def _elicited(answer: Any, params: Mapping[str, Any]) -> JsonObject:
     if isinstance(answer, _No):
         return {"action": answer.value}
     if answer is None:

@@ -11,12 +11,12 @@ from ekiden.server.server import Server
 from ekiden.testing.answers import Script, respond
 from ekiden.transports.server.memory import MemoryChannel
 from ekiden.wire import versions
-from ekiden.wire.json import is_object
+from ekiden.wire.json import JsonObject, is_object
 from ekiden.wire.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 
 __all__ = ["Round", "ScriptedClient"]
 
-EVERYTHING: Final[dict[str, Any]] = {
+EVERYTHING: Final[JsonObject] = {
     "elicitation": {"form": {}, "url": {}},
     "sampling": {"tools": {}},
     "roots": {},
@@ -27,11 +27,11 @@ EVERYTHING: Final[dict[str, Any]] = {
 class Round(msgspec.Struct):
     """One round as the client saw it."""
 
-    requests: dict[str, dict[str, Any]]
+    requests: dict[str, JsonObject]
     """The questions by key; empty in the last round."""
     state: str | None
-    result: dict[str, Any]
-    notifications: list[dict[str, Any]]
+    result: JsonObject
+    notifications: list[JsonObject]
 
 
 class ScriptedClient:
@@ -59,22 +59,22 @@ class ScriptedClient:
         self.rounds: list[Round] = []
         """The rounds of the last call."""
 
-    async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> JsonObject:
         """Call a tool to its end; the final result."""
         return await self.call("tools/call", {"name": name, "arguments": dict(arguments or {})})
 
-    async def get_prompt(self, name: str, arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    async def get_prompt(self, name: str, arguments: Mapping[str, Any] | None = None) -> JsonObject:
         """Get a prompt to its end."""
         return await self.call("prompts/get", {"name": name, "arguments": dict(arguments or {})})
 
-    async def read_resource(self, uri: str) -> dict[str, Any]:
+    async def read_resource(self, uri: str) -> JsonObject:
         """Read a resource to its end."""
         return await self.call("resources/read", {"uri": uri})
 
-    async def call(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def call(self, method: str, params: Mapping[str, Any]) -> JsonObject:
         """Drive one request through its rounds."""
         self.rounds = []
-        retry: dict[str, Any] = {}
+        retry: JsonObject = {}
         while len(self.rounds) < self._max_rounds:
             last = await self.round(method, {**params, **retry})
             if last.result.get("resultType") != "input_required":
@@ -82,9 +82,9 @@ class ScriptedClient:
             retry = self.answer(last)
         raise CallFailed(f"The call did not end within {self._max_rounds} rounds")
 
-    def answer(self, asked: Round) -> dict[str, Any]:
+    def answer(self, asked: Round) -> JsonObject:
         """What the retry carries: the scripted answers, and the state if there was one."""
-        retry: dict[str, Any] = {}
+        retry: JsonObject = {}
         if asked.requests:
             retry["inputResponses"] = {
                 key: respond(self._answers, key, request) for key, request in asked.requests.items()
@@ -100,7 +100,7 @@ class ScriptedClient:
         async with _channel(server) as channel:
             message = {"jsonrpc": "2.0", "id": self._next_id, "method": method}
             await channel.send({**message, "params": {**params, "_meta": self._meta}})
-            notifications: list[dict[str, Any]] = []
+            notifications: list[JsonObject] = []
             while "method" in (reply := await channel.receive()):
                 notifications.append(reply)
         if is_object(error := reply.get("error")):

@@ -16,6 +16,7 @@ from ekiden.rounds.leg import Leg
 from ekiden.server.server import Server
 from ekiden.testing.answers import Script
 from ekiden.testing.client import ScriptedClient
+from ekiden.wire.json import JsonObject
 
 __all__ = ["check_replay"]
 
@@ -25,7 +26,7 @@ _MOST_ROUNDS = 50
 
 async def check_replay(
     make: Callable[[], Server], tool: str, arguments: Mapping[str, Any], answers: Script
-) -> dict[str, Any]:
+) -> JsonObject:
     """Call a tool, and replay it as a whole; its result if all runs agree, else `ReplayDiffers`."""
     legs: list[Leg] = []
 
@@ -56,7 +57,7 @@ class _Replayed:
     def __init__(self, entries: Mapping[str, Entry]) -> None:
         self._entries = entries
         self.trace: list[str] = []
-        self.result: dict[str, Any] = {}
+        self.result: JsonObject = {}
 
     def watch(self, leg: Leg) -> None:
         leg.journal = Journal.of(dict(self._entries))

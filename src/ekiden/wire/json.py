@@ -6,7 +6,7 @@ of integers, is bounded here.
 """
 
 import re
-from typing import Any, Final, TypeGuard
+from typing import Any, Final, TypeAlias, TypeGuard
 
 import msgspec
 
@@ -15,6 +15,7 @@ from ekiden.errors import ParseError
 __all__ = [
     "MAX_DEPTH",
     "UNSPEAKABLE",
+    "JsonObject",
     "Raw",
     "canonical",
     "copied",
@@ -27,6 +28,9 @@ __all__ = [
 MAX_DEPTH: Final = 128
 """Deep enough for any schema we have seen (the deepest had 14 levels), shallow enough that
 no recursive consumer of the value, ours or the author's, comes near its stack limit."""
+
+JsonObject: TypeAlias = dict[str, Any]
+"""A decoded JSON object. Its values are whatever JSON has, and are looked at one by one."""
 
 Raw = msgspec.Raw
 """Bytes that are JSON already; the encoder copies them as they are."""
@@ -99,7 +103,7 @@ def _whole(value: Any) -> Any:
     return value
 
 
-def is_object(value: object) -> TypeGuard[dict[str, Any]]:
+def is_object(value: object) -> TypeGuard[JsonObject]:
     """Whether a decoded value is a JSON object."""
     return type(value) is dict
 

@@ -14,7 +14,7 @@ from ekiden.cli.arguments import read_json, split_pair, typed
 from ekiden.cli.terminal.fields import fields_of
 from ekiden.client.scripted import find_entries, question_text, spell_answer
 from ekiden.errors import Mistyped, UsageError
-from ekiden.wire.json import is_object
+from ekiden.wire.json import JsonObject, is_object
 
 __all__ = ["MODEL", "Script", "read_script"]
 
@@ -32,7 +32,7 @@ class _Word(str):
 
 def read_script(file: Path | None, words: Iterable[str]) -> "Script":
     """The answers of a file and of the command line; the latter win."""
-    entries: dict[str, Any] = {}
+    entries: JsonObject = {}
     if file is not None:
         try:
             entries = read_json(file.read_text())
@@ -55,7 +55,7 @@ class Script:
     def __init__(self, entries: Mapping[str, Any]) -> None:
         self._entries = entries
 
-    def respond(self, key: str | None, request: Mapping[str, Any]) -> dict[str, Any] | None:
+    def respond(self, key: str | None, request: Mapping[str, Any]) -> JsonObject | None:
         """The response to a question, or None if there is no answer to it."""
         message = question_text(request)
         names = find_entries(self._entries, key, message)
@@ -69,8 +69,8 @@ class Script:
             raise UsageError(f"the answer {names[0]!r} does not fit {message!r}: {error}") from None
 
 
-def _elicited(answer: Any, params: Mapping[str, Any]) -> dict[str, Any]:
-    schema: dict[str, Any] = params.get("requestedSchema") or {}
+def _elicited(answer: Any, params: Mapping[str, Any]) -> JsonObject:
+    schema: JsonObject = params.get("requestedSchema") or {}
     if isinstance(answer, str) and answer in _ACTIONS:
         return {"action": _ACTIONS[answer]}
     if is_object(answer) and "action" in answer and "action" not in schema.get("properties", ()):
@@ -80,12 +80,12 @@ def _elicited(answer: Any, params: Mapping[str, Any]) -> dict[str, Any]:
     return {"action": "accept", "content": _filled_in(answer, schema)}
 
 
-def _filled_in(answer: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
+def _filled_in(answer: Any, schema: Mapping[str, Any]) -> JsonObject:
     """The content of a form, checked as the form says."""
     fields = fields_of(schema)
     if isinstance(answer, _Word) and answer.lstrip().startswith("{"):
         answer = read_json(answer)
-    content: dict[str, Any]
+    content: JsonObject
     if is_object(answer):
         content = answer
     else:

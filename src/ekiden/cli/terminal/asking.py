@@ -19,7 +19,7 @@ from ekiden.cli.terminal.screen import Screen
 from ekiden.client.scripted import model_reply, question_text
 from ekiden.errors import InvalidResult, UsageError
 from ekiden.rounds.asks import ELICIT, LIST_ROOTS, SAMPLE
-from ekiden.wire.json import is_object
+from ekiden.wire.json import JsonObject, is_object
 
 if TYPE_CHECKING:
     from mcp_types import (
@@ -52,7 +52,7 @@ class Responder:
         """The task of the call, which ends when an answer is lacking."""
         self.failure: UsageError | None = None
 
-    async def respond_all(self, requests: Mapping[str, Any]) -> dict[str, Any]:
+    async def respond_all(self, requests: Mapping[str, Any]) -> JsonObject:
         """The responses of one round; what cannot be answered is found before anybody is asked."""
         _check(requests)
         given = {key: self._given(key, request) for key, request in requests.items()}
@@ -64,7 +64,7 @@ class Responder:
             for key, response in given.items()
         }
 
-    def _given(self, key: str | None, request: Mapping[str, Any]) -> dict[str, Any] | None:
+    def _given(self, key: str | None, request: Mapping[str, Any]) -> JsonObject | None:
         response = self._script.respond(key, request)
         if response is None and key is not None and (attempt := _ATTEMPT.search(key)) is not None:
             response = self._script.respond(key[: attempt.start()], request)
@@ -72,10 +72,10 @@ class Responder:
             return {"roots": [{"uri": root} for root in self._roots]}
         return response
 
-    async def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    async def _ask(self, request: Mapping[str, Any]) -> JsonObject:
         async with self._one_at_a_time:
             self._screen.clear()
-            params: dict[str, Any] = request.get("params") or {}
+            params: JsonObject = request.get("params") or {}
             if request.get("method") == ELICIT and params.get("mode", "form") == "url":
                 return await self._forms.visit(self.server, params)
             if request.get("method") == ELICIT:
@@ -102,7 +102,7 @@ class Responder:
         given = self._given(None, {"method": LIST_ROOTS}) or {}
         return [root["uri"] for root in given["roots"]]
 
-    async def _respond(self, method: str, params: Any) -> dict[str, Any]:
+    async def _respond(self, method: str, params: Any) -> JsonObject:
         request = {
             "method": method,
             "params": params.model_dump(mode="json", by_alias=True, exclude_unset=True),
@@ -142,7 +142,7 @@ def _unanswered(requests: Mapping[str, Any]) -> UsageError:
 
 
 def _described(key: str, request: Mapping[str, Any]) -> str:
-    params: dict[str, Any] = request.get("params") or {}
+    params: JsonObject = request.get("params") or {}
     named = f" (key {key!r}" if key else " ("
     fields = [
         f"{field.name}: {field.schema.get('type', 'any')}"

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, TypeAlias
 from ekiden.cli.arguments import typed
 from ekiden.cli.terminal.screen import harmless
 from ekiden.errors import Mistyped
-from ekiden.wire.json import is_array, is_object
+from ekiden.wire.json import JsonObject, is_array, is_object
 
 __all__ = ["Field", "fields_of"]
 
@@ -33,7 +33,7 @@ def fields_of(schema: Mapping[str, Any]) -> "list[Field]":
 class Field:
     """One field, as a server described it."""
 
-    def __init__(self, name: str, schema: dict[str, Any], required: bool) -> None:
+    def __init__(self, name: str, schema: JsonObject, required: bool) -> None:
         self.name = name
         self.schema = schema
         self.required = required
@@ -56,7 +56,7 @@ class Field:
     def choices(self) -> list[tuple[str, str]]:
         """Values and their titles."""
         items: Any = self.schema.get("items")
-        schema: dict[str, Any] = items if is_object(items) else self.schema
+        schema: JsonObject = items if is_object(items) else self.schema
         titled: Any = schema.get("oneOf") or schema.get("anyOf")
         if is_array(titled):
             options = [option for option in titled if is_object(option) and "const" in option]

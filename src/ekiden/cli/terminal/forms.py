@@ -11,6 +11,7 @@ from ekiden.cli.terminal.fields import Field, fields_of
 from ekiden.cli.terminal.prompting import Choice, Terminal
 from ekiden.cli.terminal.screen import Screen, harmless
 from ekiden.errors import Mistyped, QuestionLeft
+from ekiden.wire.json import JsonObject
 
 __all__ = ["Forms"]
 
@@ -30,11 +31,11 @@ class Forms:
 
     # Forms
 
-    async def fill_in(self, server: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def fill_in(self, server: str, params: Mapping[str, Any]) -> JsonObject:
         """An `ElicitResult` for a form."""
         self._headline(server, params, "Esc: decline or cancel")
         fields = fields_of(params.get("requestedSchema") or {})
-        content: dict[str, Any] = {}
+        content: JsonObject = {}
         at = 0
         while True:
             try:
@@ -56,7 +57,7 @@ class Forms:
         self._screen.note(str(params.get("message", "")))
         self._screen.note(hint, style="dim")
 
-    async def _review(self, server: str, fields: list[Field], content: dict[str, Any]) -> str:
+    async def _review(self, server: str, fields: list[Field], content: JsonObject) -> str:
         for field in fields:
             shown = _shown(content[field.name]) if field.name in content else "(empty)"
             self._screen.note(f"  {harmless(field.name)}: {shown}")
@@ -73,7 +74,7 @@ class Forms:
             return "go on"
         return picked
 
-    async def _fill(self, field: Field, content: dict[str, Any]) -> None:
+    async def _fill(self, field: Field, content: JsonObject) -> None:
         """Ask for one field. What was given before, or the server's default, is suggested."""
         suggested = content.get(field.name, field.default)
         value = await self._ask(field, suggested)
@@ -121,7 +122,7 @@ class Forms:
 
     # Pages
 
-    async def visit(self, server: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def visit(self, server: str, params: Mapping[str, Any]) -> JsonObject:
         """An `ElicitResult` for a page: nothing is opened unless the user says so."""
         import webbrowser
 

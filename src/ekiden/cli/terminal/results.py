@@ -4,14 +4,18 @@ import base64
 import binascii
 import contextlib
 import mimetypes
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from ekiden.cli.terminal.screen import Screen, harmless
 from ekiden.errors import EkidenError, ParseError
-from ekiden.wire.json import decode, is_array, is_object
+from ekiden.wire.json import JsonObject, decode, is_array, is_object
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 __all__ = ["rows_table", "show_result"]
 
@@ -20,7 +24,7 @@ _ENDINGS: Final = {"audio/wav": ".wav", "audio/x-wav": ".wav", "audio/mpeg": ".m
 _MOST_NAMES: Final = 10_000
 
 
-def show_result(screen: Screen, result: dict[str, Any], tool: str, folder: Path) -> None:
+def show_result(screen: Screen, result: JsonObject, tool: str, folder: Path) -> None:
     """Show a `CallToolResult` as the wire spells it."""
     structured = result.get("structuredContent")
     shown = structured is not None and not result.get("isError")
@@ -40,7 +44,7 @@ def _unwrapped(structured: Any) -> Any:
     return structured
 
 
-def _repeats(block: dict[str, Any], structured: Any) -> bool:
+def _repeats(block: JsonObject, structured: Any) -> bool:
     """Whether a block is only the data once more, for clients that know text alone."""
     text = block.get("text")
     if not isinstance(text, str):
@@ -51,7 +55,7 @@ def _repeats(block: dict[str, Any], structured: Any) -> bool:
     return structured in values or _unwrapped(structured) in values
 
 
-def _show_block(screen: Screen, block: dict[str, Any], tool: str, folder: Path) -> None:
+def _show_block(screen: Screen, block: JsonObject, tool: str, folder: Path) -> None:
     kind = block.get("type")
     if kind == "text":
         screen.text(block["text"])
@@ -82,7 +86,7 @@ def _show_data(screen: Screen, value: Any) -> None:
         screen.json(value)
 
 
-def _rows(value: Any) -> list[dict[str, Any]]:
+def _rows(value: Any) -> list[JsonObject]:
     """A list of objects, all with the same columns; else nothing."""
     if not is_array(value) or not value or not all(is_object(row) for row in value):
         return []
@@ -90,7 +94,7 @@ def _rows(value: Any) -> list[dict[str, Any]]:
     return [{column: row.get(column, "") for column in columns} for row in value] if columns else []
 
 
-def rows_table(columns: list[str], rows: list[list[Any]]) -> Any:
+def rows_table(columns: list[str], rows: Sequence[Sequence[object]]) -> "Table":
     """A table for a terminal; without names of columns, just the rows."""
     from rich import box
     from rich.table import Table
@@ -104,7 +108,7 @@ def rows_table(columns: list[str], rows: list[list[Any]]) -> Any:
     return table
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if value is None or isinstance(value, bool) or is_object(value) or is_array(value):
         return harmless(msgspec.json.encode(value).decode())
     return harmless(value)

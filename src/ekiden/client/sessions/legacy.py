@@ -28,7 +28,7 @@ from ekiden.transports.client.link import HttpRefused, Link, Outgoing
 from ekiden.transports.client.streamable import StreamableLink
 from ekiden.wire import jsonrpc, versions
 from ekiden.wire.draft import is_incomplete
-from ekiden.wire.json import encode, is_array, is_object
+from ekiden.wire.json import JsonObject, encode, is_array, is_object
 from ekiden.wire.jsonrpc import RequestId
 from ekiden.wire.meta import PROGRESS_TOKEN
 
@@ -56,7 +56,7 @@ class LegacySession:
         client_info: Mapping[str, Any],
         *,
         log_level: str | None = None,
-        on_notification: Callable[[dict[str, Any]], None] | None = None,
+        on_notification: Callable[[JsonObject], None] | None = None,
         draft: bool = False,
     ) -> None:
         self._link = link
@@ -68,8 +68,8 @@ class LegacySession:
         self._answering: dict[RequestId, asyncio.Task[None]] = {}
         self.version = versions.DRAFT if draft else versions.LEGACY[0]
         self._spoken = (*versions.LEGACY, versions.DRAFT) if draft else versions.LEGACY
-        self.server_info: dict[str, Any] = {}
-        self.capabilities: dict[str, Any] = {}
+        self.server_info: JsonObject = {}
+        self.capabilities: JsonObject = {}
         self.instructions: str | None = None
 
     async def open(self) -> None:
@@ -102,7 +102,7 @@ class LegacySession:
         if self._log_level is not None and "logging" in self.capabilities:
             await self._exchange("logging/setLevel", {"level": self._log_level}, Hooks())
 
-    async def request(self, request: ClientRequest) -> dict[str, Any]:
+    async def request(self, request: ClientRequest) -> JsonObject:
         """Send a request; if a page must be visited first (-32042), that is asked for, and it is repeated."""
         for _ in range(_URL_ROUNDS):
             try:
@@ -118,7 +118,7 @@ class LegacySession:
             return result
         raise InvalidResult(f"The server wanted a page visited {_URL_ROUNDS} times")
 
-    async def _exchange(self, method: str, params: Mapping[str, Any], hooks: Hooks) -> dict[str, Any]:
+    async def _exchange(self, method: str, params: Mapping[str, Any], hooks: Hooks) -> JsonObject:
         request_id = next(self._ids)
         sent = dict(params)
         if hooks.progress is not None:
@@ -163,12 +163,12 @@ class LegacySession:
                 return False
         return True
 
-    def hear(self, message: dict[str, Any]) -> None:
+    def hear(self, message: JsonObject) -> None:
         """A notification that belongs to no request."""
         if self._on_notification is not None:
             self._on_notification(message)
 
-    def answer(self, message: dict[str, Any]) -> None:
+    def answer(self, message: JsonObject) -> None:
         """Answer what the server asks, beside everything else."""
         request_id = message["id"]
         if request_id in self._answering:
@@ -186,7 +186,7 @@ class LegacySession:
         if isinstance(request_id, int | str) and request_id in self._answering:
             self._answering[request_id].cancel()
 
-    async def _answer(self, message: dict[str, Any]) -> None:
+    async def _answer(self, message: JsonObject) -> None:
         request_id, method = message["id"], message["method"]
         try:
             if method == "ping":
@@ -229,7 +229,7 @@ class _Listener:
         self._session = session
         self._hooks = hooks
 
-    def on_notification(self, message: dict[str, Any]) -> None:
+    def on_notification(self, message: JsonObject) -> None:
         if message["method"] == "notifications/cancelled":
             self._session.drop(message.get("params") or {})
         elif message["method"] == "notifications/progress" and self._hooks.progress is not None:
@@ -239,5 +239,5 @@ class _Listener:
         else:
             self._session.hear(message)
 
-    async def on_request(self, message: dict[str, Any]) -> None:
+    async def on_request(self, message: JsonObject) -> None:
         self._session.answer(message)

@@ -9,7 +9,7 @@ from ekiden.errors import EraChanged, InvalidResult, TransportError
 from ekiden.transports.client.link import HttpRefused, Link, Outgoing
 from ekiden.wire import jsonrpc, versions
 from ekiden.wire.headers import encode_value
-from ekiden.wire.json import Raw, encode, is_array, is_object
+from ekiden.wire.json import JsonObject, Raw, encode, is_array, is_object
 from ekiden.wire.meta import (
     CLIENT_CAPABILITIES,
     CLIENT_INFO,
@@ -32,13 +32,13 @@ class _Listener:
     def __init__(self, hooks: Hooks) -> None:
         self._hooks = hooks
 
-    def on_notification(self, message: dict[str, Any]) -> None:
+    def on_notification(self, message: JsonObject) -> None:
         if message["method"] == "notifications/progress" and self._hooks.progress is not None:
             self._hooks.progress(message.get("params") or {})
         if self._hooks.notification is not None:
             self._hooks.notification(message)
 
-    async def on_request(self, message: dict[str, Any]) -> None:
+    async def on_request(self, message: JsonObject) -> None:
         raise TransportError(
             f"A server of {versions.MODERN} must not send requests, but sent {message['method']}"
         )
@@ -60,7 +60,7 @@ class ModernSession:
         self._link = link
         self.version = versions.MODERN
         self._ids = itertools.count(1)
-        self._meta: dict[str, Any] = {
+        self._meta: JsonObject = {
             PROTOCOL_VERSION: self.version,
             CLIENT_INFO: dict(client_info),
             CLIENT_CAPABILITIES: dict(capabilities),
@@ -69,11 +69,11 @@ class ModernSession:
             self._meta[LOG_LEVEL] = log_level
         self._spelled = Raw(encode(self._meta))
         """The same, as it stands in nearly every request."""
-        self.server_info: dict[str, Any] = {}
-        self.capabilities: dict[str, Any] = {}
+        self.server_info: JsonObject = {}
+        self.capabilities: JsonObject = {}
         self.instructions: str | None = None
 
-    async def discover(self) -> dict[str, Any]:
+    async def discover(self) -> JsonObject:
         """Ask the server who it is and what it can do."""
         result = await self.request(ClientRequest("server/discover", {}))
         capabilities, instructions = result.get("capabilities"), result.get("instructions")
@@ -81,7 +81,7 @@ class ModernSession:
         self.instructions = instructions if isinstance(instructions, str) else None
         return result
 
-    async def request(self, request: ClientRequest) -> dict[str, Any]:
+    async def request(self, request: ClientRequest) -> JsonObject:
         """Send a request; a server that wants another version which we speak gets it."""
         message = await self._send(request)
         if _wants_other_version(message):
@@ -99,9 +99,9 @@ class ModernSession:
             self.server_info = info
         return result
 
-    async def _send(self, request: ClientRequest) -> dict[str, Any]:
+    async def _send(self, request: ClientRequest) -> JsonObject:
         request_id = next(self._ids)
-        meta: Raw | dict[str, Any] = self._spelled
+        meta: Raw | JsonObject = self._spelled
         if request.hooks.progress is not None:
             meta = {**(request.params.get("_meta") or {}), **self._meta, PROGRESS_TOKEN: request_id}
         elif "_meta" in request.params:
@@ -127,9 +127,9 @@ class ModernSession:
 
 
 def _wants_other_version(message: Mapping[str, Any]) -> bool:
-    error: Any = message.get("error")
+    error = message.get("error")
     if not is_object(error) or error.get("code") != -32022:
         return False
-    data: Any = error.get("data")
-    supported: Any = data.get("supported") if is_object(data) else None
+    data = error.get("data")
+    supported = data.get("supported") if is_object(data) else None
     return is_array(supported) and versions.MODERN in supported

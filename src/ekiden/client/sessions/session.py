@@ -6,7 +6,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import msgspec
 
 from ekiden.errors import ServerError
-from ekiden.wire.json import is_object
+from ekiden.wire.json import JsonObject, is_object
 
 __all__ = ["ClientRequest", "ClientSession", "Era", "Hooks", "read_error"]
 
@@ -16,15 +16,15 @@ Era: TypeAlias = Literal["modern", "legacy"]
 class Hooks(msgspec.Struct):
     """Who is told of what a request brings besides its result."""
 
-    progress: Callable[[dict[str, Any]], None] | None = None
-    notification: Callable[[dict[str, Any]], None] | None = None
+    progress: Callable[[JsonObject], None] | None = None
+    notification: Callable[[JsonObject], None] | None = None
 
 
 class ClientRequest(msgspec.Struct):
     """One request to send."""
 
     method: str
-    params: dict[str, Any]
+    params: JsonObject
     name: str | None = None
     """What it addresses: a tool, a prompt, a URI."""
     headers: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
@@ -36,11 +36,11 @@ class ClientSession(Protocol):
 
     era: Era
     version: str
-    server_info: dict[str, Any]
-    capabilities: dict[str, Any]
+    server_info: JsonObject
+    capabilities: JsonObject
     instructions: str | None
 
-    async def request(self, request: ClientRequest) -> dict[str, Any]:
+    async def request(self, request: ClientRequest) -> JsonObject:
         """Send a request; its result, or `ServerError`."""
         ...
 
@@ -55,7 +55,7 @@ class ClientSession(Protocol):
 
 def read_error(message: Mapping[str, Any]) -> ServerError:
     """The exception for an error response; what the server left out or spelled wrongly is filled in."""
-    error: Any = message.get("error")
+    error = message.get("error")
     if not is_object(error):
         return ServerError("The server sent an error without content", code=-32603)
     code, text = error.get("code"), error.get("message")

@@ -26,7 +26,7 @@ from ekiden.errors import (
     TransportError,
     UsageError,
 )
-from ekiden.wire.json import decode, encode
+from ekiden.wire.json import JsonObject, decode, encode
 from ekiden.wire.tasks import EXTENSION, NOTIFICATION
 
 if TYPE_CHECKING:
@@ -68,9 +68,9 @@ class TaskSnapshot(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=T
     ttl_ms: int | None
     poll_interval_ms: int | None = None
     status_message: str | None = None
-    input_requests: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict[str, dict[str, Any]])
-    result: dict[str, Any] | None = None
-    error: dict[str, Any] | None = None
+    input_requests: dict[str, JsonObject] = msgspec.field(default_factory=dict[str, JsonObject])
+    result: JsonObject | None = None
+    error: JsonObject | None = None
 
     @property
     def ended(self) -> bool:
@@ -86,26 +86,26 @@ def read_snapshot(fields: Mapping[str, Any]) -> TaskSnapshot:
         raise InvalidResult(f"The server's task is malformed: {error}") from None
 
 
-def with_tasks(capabilities: Mapping[str, Any]) -> dict[str, Any]:
+def with_tasks(capabilities: Mapping[str, Any]) -> JsonObject:
     """The capabilities of a client that can be given tasks."""
     return {**capabilities, "extensions": {EXTENSION: {}}}
 
 
 OnStatus: TypeAlias = Callable[[TaskSnapshot], None]
 T = TypeVar("T")
-AnswerAll: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
+AnswerAll: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[JsonObject]]
 
 
 class TaskClient(msgspec.Struct):
     """What a handle needs of its client."""
 
-    request: Callable[[ClientRequest], Awaitable[dict[str, Any]]]
+    request: Callable[[ClientRequest], Awaitable[JsonObject]]
     answerer: Answerer
-    finish: Callable[[str | None, dict[str, Any]], Any]
+    finish: Callable[[str | None, JsonObject], CallToolResult]
     """Reads the final result of a tool."""
     stuck_seconds: float
     """How long a task may go on asking for what was answered, or outlive its time."""
-    watchers: set[Callable[[dict[str, Any]], None]]
+    watchers: set[Callable[[JsonObject], None]]
     """Who is told of every notification."""
 
 
@@ -157,10 +157,9 @@ class TaskHandle:
             if not deadline.expired():
                 raise
             raise CallTimeout(f"Task {self.id} did not end within {timeout} seconds; it goes on") from None
-        result: CallToolResult = self._client.finish(self.tool, self._result_of(ended))
-        return result
+        return self._client.finish(self.tool, self._result_of(ended))
 
-    async def drive(self, on_status: OnStatus | None) -> dict[str, Any]:
+    async def drive(self, on_status: OnStatus | None) -> JsonObject:
         """The result for a caller who knows of no task: if he leaves, so must the task."""
         try:
             ended = await self._until_ended(on_status, None)
@@ -227,10 +226,10 @@ class TaskHandle:
             await asyncio.sleep(pause)
             pause = min(pause * 2, 5.0)
 
-    async def _send(self, method: str, **params: Any) -> dict[str, Any]:
+    async def _send(self, method: str, **params: Any) -> JsonObject:
         return await self._client.request(ClientRequest(method, {"taskId": self.id, **params}, self.id))
 
-    def _result_of(self, ended: TaskSnapshot) -> dict[str, Any]:
+    def _result_of(self, ended: TaskSnapshot) -> JsonObject:
         """What a caller gets of a task that has ended."""
         if ended.status == "failed":
             raise read_error({"error": ended.error})
@@ -305,14 +304,14 @@ class _Watch:
         finally:
             self._granted = False
 
-    def _hear(self, message: dict[str, Any]) -> None:
-        params: dict[str, Any] = message.get("params") or {}
+    def _hear(self, message: JsonObject) -> None:
+        params: JsonObject = message.get("params") or {}
         if message.get("method") == NOTIFICATION and params.get("taskId") == self._task_id:
             if self._told.full():
                 self._told.get_nowait()
             self._told.put_nowait(read_snapshot(params))
         elif message.get("method") == "notifications/subscriptions/acknowledged":
-            granted: dict[str, Any] = params.get("notifications") or {}
+            granted: JsonObject = params.get("notifications") or {}
             self._granted = self._task_id in (granted.get("taskIds") or ())
 
     async def next(self, snapshot: TaskSnapshot) -> TaskSnapshot | None:

@@ -19,7 +19,7 @@ from ekiden.client.tasks.handle import AnswerAll, OnStatus, Overdue, TaskHandle,
 from ekiden.client.tools import KnownTools
 from ekiden.errors import CallCancelled, InvalidParams, InvalidResult, ServerError, TransportError, UsageError
 from ekiden.wire import versions
-from ekiden.wire.json import is_object
+from ekiden.wire.json import JsonObject, is_object
 from ekiden.wire.tasks import LEGACY_NOTIFICATION
 
 __all__ = ["LegacyTaskHandle", "offers_tasks", "read_legacy_snapshot", "wants_task"]
@@ -43,7 +43,7 @@ def wants_task(tools: KnownTools, name: str, *, optional: bool) -> bool:
     return support == "required" or (optional and support == "optional")
 
 
-def read_legacy_snapshot(fields: Any) -> TaskSnapshot:
+def read_legacy_snapshot(fields: object) -> TaskSnapshot:
     """A task as 2025-11-25 spells it."""
     if not is_object(fields):
         raise InvalidResult("The server's task is malformed: it is no object")
@@ -76,7 +76,7 @@ class LegacyTaskHandle(TaskHandle):
             if error.code != InvalidParams.default_code or not (await self.status()).ended:
                 raise
 
-    async def fetch(self) -> dict[str, Any]:
+    async def fetch(self) -> JsonObject:
         """The result of the task, when it has ended."""
         return await self._send("tasks/result")
 
@@ -125,7 +125,7 @@ class LegacyTaskHandle(TaskHandle):
             await asyncio.sleep(pause)
             pause *= 2
 
-    def _result_of(self, ended: TaskSnapshot) -> dict[str, Any]:
+    def _result_of(self, ended: TaskSnapshot) -> JsonObject:
         """In 2025 a tool that says that it failed makes its task fail, and that is its result."""
         result = ended.result or {}
         if ended.status == "failed" and "content" in result:
@@ -144,7 +144,7 @@ class _Fetch:
         self._handle = handle
         self._patient = True
         """Whether the server lets the request wait, as it should."""
-        self._request: asyncio.Task[dict[str, Any]] | None = None
+        self._request: asyncio.Task[JsonObject] | None = None
 
     def start(self, snapshot: TaskSnapshot) -> None:
         """Send it, if it is not under way: at once, or with a server that lets nobody wait, when it must."""
@@ -152,7 +152,7 @@ class _Fetch:
             self._request = asyncio.create_task(self._handle.fetch())
 
     @property
-    def waiting(self) -> asyncio.Task[dict[str, Any]] | None:
+    def waiting(self) -> asyncio.Task[JsonObject] | None:
         """The request while it waits."""
         return self._request
 
@@ -171,7 +171,7 @@ class _Fetch:
         self._request = None
         return snapshot
 
-    async def result(self) -> dict[str, Any]:
+    async def result(self) -> JsonObject:
         """The result; whoever wants it again after a failure starts anew."""
         assert self._request is not None
         request, self._request = self._request, None
@@ -194,8 +194,8 @@ class _News:
         self._task_id = task_id
         self._told: asyncio.Queue[TaskSnapshot] = asyncio.Queue()
 
-    def hear(self, message: dict[str, Any]) -> None:
-        params: Any = message.get("params")
+    def hear(self, message: JsonObject) -> None:
+        params = message.get("params")
         if message.get("method") != LEGACY_NOTIFICATION or not is_object(params):
             return
         if params.get("taskId") == self._task_id:
@@ -204,7 +204,9 @@ class _News:
             except InvalidResult as problem:
                 _log.warning("A notification is dropped: %s", problem)
 
-    async def next(self, snapshot: TaskSnapshot, result: asyncio.Task[Any] | None) -> TaskSnapshot | None:
+    async def next(
+        self, snapshot: TaskSnapshot, result: asyncio.Task[JsonObject] | None
+    ) -> TaskSnapshot | None:
         """The next state, if the server tells it before its result is here or it is time to look."""
         hearing = asyncio.create_task(self._told.get())
         waiting = {hearing} if result is None else {hearing, result}
