@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from ekiden.errors import ProtocolError, UsageError
-from ekiden.rounds.outcome import Complete, Outcome
+from ekiden.rounds.outcome import Outcome
 from ekiden.transports.server.eager import Started, into_task
 from ekiden.transports.server.guard import Guard, sent_twice
 from ekiden.transports.server.legacy.streamable import SessionHTTP
@@ -27,10 +27,8 @@ from ekiden.transports.server.reply import (
     Respond,
     Scope,
     Send,
-    respond_json,
 )
 from ekiden.wire import jsonrpc
-from ekiden.wire.familiar import Familiar
 from ekiden.wire.headers import Headers, reject_duplicates
 from ekiden.wire.jsonrpc import EnvelopeError, RequestId
 from ekiden.wire.modern import Request, accept, accept_at_once
@@ -69,7 +67,6 @@ class StreamableHTTP:
         self.limits = limits
         self._digits = len(str(limits.body))
         self._admitted: set[tuple[Any, ...]] = set()
-        self._familiar = Familiar()
         self.handshaken = SessionHTTP(
             endpoint.sessions, silence_seconds=limits.silence_seconds, stall_seconds=limits.stall_seconds
         )
@@ -95,21 +92,7 @@ class StreamableHTTP:
                 if (body := await self._slow_body(first, receive, reply)) is None:
                     return
             incoming.body = body
-            if (ready := self.prepared(incoming)) is not None:
-                await respond_json(send, 200, ready)
-                return
         await self.exchange(incoming, receive, send)
-
-    def prepared(self, incoming: Incoming) -> bytes | None:
-        """The answer to a request that was answered before, if it lies ready: JSON, with status 200."""
-        headers = incoming.headers
-        if headers.get(b"mcp-method") not in self._familiar.methods or incoming.repeating is not None:
-            return None
-        familiar = self._familiar.find(incoming.body, headers)
-        outcome = None if familiar is None else self.endpoint.at_once(familiar[1])
-        if familiar is None or type(outcome) is not Complete:
-            return None
-        return outcome.render(self._dialect, familiar[0])
 
     def exchange(
         self, incoming: Incoming, receive: Receive, send: Send, respond: Respond | None = None
@@ -132,12 +115,9 @@ class StreamableHTTP:
 
     def _usual(self, body: bytes, headers: Headers) -> Request | None:
         try:
-            request = accept_at_once(body, headers, self.endpoint.methods)
+            return accept_at_once(body, headers, self.endpoint.methods)
         except ProtocolError:
             return None
-        if request is not None and request.name is None:
-            self._familiar.learn(body, headers, request)
-        return request
 
     async def _long_way(self, incoming: Incoming, receive: Receive, send: Send) -> None:
         """A message of 2025, or one that is unusual, or wrong, in which case the client is told how."""

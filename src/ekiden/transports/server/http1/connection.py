@@ -295,15 +295,6 @@ class Connection(asyncio.Protocol):
 
     def _begin(self, exchange: "Exchange") -> None:
         self.state.total_requests += 1
-        incoming = exchange.incoming
-        if (
-            b"mcp-name" not in incoming.headers
-            and incoming.refusal is None
-            and (ready := self._application.prepared(incoming)) is not None
-        ):
-            self.write_json(200, ready, keep_alive=exchange.keep_alive)
-            self._end(exchange)
-            return
         self._exchange = exchange
         self._all.soon(self, exchange)
 
