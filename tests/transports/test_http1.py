@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import json
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
@@ -34,7 +35,7 @@ def _server() -> Server:
 
 
 def _post(message: dict[str, Any], *extra: str, version: str = "1.1", path: str = "/mcp") -> bytes:
-    body = json.dumps(message, separators=(",", ":")).encode()  # As it must be to lie ready.
+    body = json.dumps(message, separators=(",", ":")).encode()
     lines = [f"POST {path} HTTP/{version}", "Host: 127.0.0.1", f"Content-Length: {len(body)}"]
     lines += [f"{name}: {value}" for name, value in headers_for(message).items()]
     return "\r\n".join([*lines, *extra, "", ""]).encode() + body
@@ -111,7 +112,7 @@ async def test_a_body_that_is_longer_than_the_one_before_is_read_whole() -> None
             assert _text((await line.response())[2]) == f"Hello, {'x' * size}!"
 
 
-async def test_a_known_head_in_pieces_is_one_request() -> None:
+async def test_a_request_that_was_sent_before_may_come_in_pieces() -> None:
     async with _connected() as line:
         data = _post(call("greet", {"name": "Ada"}))
         for cut in (len(data), 1, 40, data.index(b"\r\n\r\n") + 2, len(data) - 1):
@@ -119,6 +120,16 @@ async def test_a_known_head_in_pieces_is_one_request() -> None:
             await asyncio.sleep(0.02)
             line.send(data[cut:])
             assert _text((await line.response())[2]) == "Hello, Ada!"
+
+
+@pytest.mark.parametrize("length", ["5,5", "+5", "0x5", "-5", "five", ""])
+async def test_a_length_that_two_readers_could_read_differently_is_refused(length: str) -> None:
+    data = _post(call("greet", {"name": "Ada"}))
+    wrong = re.sub(rb"Content-Length: \d+", f"Content-Length: {length}".encode(), data)
+    async with _connected() as line:
+        for sent, status in ((data, 200), (wrong, 400)):
+            line.send(sent)
+            assert (await line.response())[0] == status
 
 
 async def test_pipelined_requests_are_answered_in_their_order() -> None:

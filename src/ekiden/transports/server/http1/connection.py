@@ -19,7 +19,6 @@ import httptools
 from ekiden.errors import InvalidRequest
 from ekiden.transports.server.eager import begin
 from ekiden.transports.server.http1.exchange import CLOSE, STATUS_LINES, Exchange
-from ekiden.transports.server.http1.heads import Heads
 from ekiden.transports.server.http1.shared import Refused, Shared
 from ekiden.transports.server.reply import Incoming
 from ekiden.wire import jsonrpc
@@ -75,10 +74,7 @@ class Connection(asyncio.Protocol):
         self._body_limit = all_of_them.limits.body
         self._keep_alive_seconds = keep_alive_seconds
         self._parser: Any = httptools.HttpRequestParser(self)
-        self._heads = Heads()
         self._exchange: Exchange | None = None
-        self._newest: Exchange | None = None
-        """The last one that became whole by what just came in."""
         self._waiting: deque[Exchange] = deque()
         self._since = loop.time()
         """When the connection fell silent, or a request began that is not whole yet."""
@@ -158,14 +154,7 @@ class Connection(asyncio.Protocol):
         """Take what came in."""
         if self._closing and self._exchange is None:
             return
-        idle = self._exchange is None and not (self._reading or self._waiting or self.writable)
-        if idle and (incoming := self._heads.find(data, self._body_limit)) is not None:
-            self._begin(Exchange(self, incoming, keep_alive=True))
-            return
         self._parse(data)
-        newest, self._newest = self._newest, None
-        if idle and newest is not None and newest.keep_alive:
-            self._heads.learn(data, newest.incoming)
 
     def _parse(self, data: bytes) -> None:
         parser = self._parser
@@ -278,7 +267,7 @@ class Connection(asyncio.Protocol):
         self._reading = False
         if self._closing:
             return
-        exchange = self._newest = self._next
+        exchange = self._next
         exchange.incoming.body = self._body if self._chunks is None else b"".join(self._chunks)
         if self._exchange is None and self.writable is None and not self._waiting:
             self._begin(exchange)
