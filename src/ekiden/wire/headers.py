@@ -28,6 +28,7 @@ __all__ = [
     "find_mirrored_params",
     "mirrored_headers",
     "reject_duplicates",
+    "require_version",
 ]
 
 Headers: TypeAlias = Mapping[bytes, bytes]
@@ -52,16 +53,19 @@ def reject_duplicates(pairs: Sequence[tuple[bytes, bytes]]) -> None:
         seen.add(name)
 
 
-def check_version(headers: Headers, version: str | None) -> None:
-    """`MCP-Protocol-Version` is there and equals the body's (None: the body names none)."""
-    value = headers.get(_VERSION)
-    if value is None:
+def require_version(headers: Headers) -> None:
+    """`MCP-Protocol-Version` is there."""
+    if _VERSION not in headers:
         raise HeaderMismatch(
             "Header mismatch: the MCP-Protocol-Version header is required; "
             f"this server speaks {', '.join(versions.SUPPORTED)}"
         )
-    if version is not None:
-        _require_equal("MCP-Protocol-Version", value, version)
+
+
+def check_version(headers: Headers, version: str) -> None:
+    """`MCP-Protocol-Version`, which must be there, equals the body's."""
+    if headers[_VERSION] != version.encode():
+        _require_equal("MCP-Protocol-Version", headers[_VERSION], version)
 
 
 def check_method(headers: Headers, method: str) -> None:
@@ -69,7 +73,8 @@ def check_method(headers: Headers, method: str) -> None:
     value = headers.get(_METHOD)
     if value is None:
         raise HeaderMismatch("Header mismatch: the Mcp-Method header is required")
-    _require_equal("Mcp-Method", value, method)
+    if value != method.encode():
+        _require_equal("Mcp-Method", value, method)
 
 
 def check_name(headers: Headers, name: str) -> None:
@@ -83,7 +88,7 @@ def check_name(headers: Headers, name: str) -> None:
 
 def _require_equal(header: str, value: bytes, expected: str) -> None:
     # httptools keeps optional whitespace around a value; h11 strips it.
-    if value != expected.encode() and (text := value.strip(b" \t").decode("latin-1")) != expected:
+    if (text := value.strip(b" \t").decode("latin-1")) != expected:
         raise _differs(header, text, expected)
 
 

@@ -53,7 +53,7 @@ def parse(data: bytes) -> Message:
 
 def read(value: Any) -> Message:
     """Read one message out of a decoded value."""
-    if not is_object(value):
+    if value.__class__ is not dict:
         what = "a batch" if is_array(value) else "no JSON object"
         raise EnvelopeError(f"Invalid request: the body is {what}; send one JSON-RPC message", None)
     request_id: Any = value.get("id", _EMPTY)
@@ -66,8 +66,8 @@ def read(value: Any) -> Message:
     method = value.get("method")
     if type(method) is not str:
         raise EnvelopeError(_no_method(value), request_id)
-    params = value.get("params", _EMPTY)
-    if not is_object(params):
+    params: Any = value.get("params", _EMPTY)
+    if params.__class__ is not dict:
         broken = "Invalid request: `params` must be an object"
         raise EnvelopeError(broken, request_id, notification=request_id is None)
     return Message(request_id, method, params)

@@ -9,7 +9,6 @@ from typing import Any, Final
 import msgspec
 
 from ekiden.errors import InvalidParams
-from ekiden.wire.json import is_object
 
 __all__ = [
     "CLIENT_CAPABILITIES",
@@ -55,17 +54,17 @@ class RequestMeta(msgspec.Struct, gc=False):
 
 def read_meta(params: dict[str, Any]) -> RequestMeta:
     """Read the per-request protocol fields; a missing or malformed one is `InvalidParams`."""
-    fields = params.get("_meta")
-    if not is_object(fields):
+    fields: Any = params.get("_meta")
+    if fields.__class__ is not dict:
         raise InvalidParams("Invalid params: `_meta` is required on every request and must be an object")
     version = fields.get(PROTOCOL_VERSION)
     if type(version) is not str:
         raise _malformed(PROTOCOL_VERSION, "is required and must be a string")
-    capabilities = fields.get(CLIENT_CAPABILITIES)
-    if not is_object(capabilities):
+    capabilities: Any = fields.get(CLIENT_CAPABILITIES)
+    if capabilities.__class__ is not dict:
         raise _malformed(CLIENT_CAPABILITIES, "is required and must be an object")
-    client_info = fields.get(CLIENT_INFO)
-    if not is_object(client_info) and CLIENT_INFO in fields:
+    client_info: Any = fields.get(CLIENT_INFO)
+    if client_info.__class__ is not dict and CLIENT_INFO in fields:
         raise _malformed(CLIENT_INFO, "must be an object")
     log_level = fields.get(LOG_LEVEL)
     if LOG_LEVEL in fields and (type(log_level) is not str or log_level not in LOG_LEVELS):

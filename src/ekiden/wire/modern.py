@@ -5,8 +5,6 @@ the spec implies: what the body says about itself, whether the headers agree, wh
 version, whether we know the method. `Modern` spells what goes back.
 """
 
-import functools
-import re
 from collections.abc import Container, Mapping
 from typing import Any, Final
 
@@ -14,19 +12,12 @@ import msgspec
 
 from ekiden.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError, UnsupportedVersion
 from ekiden.wire import tasks, versions
-from ekiden.wire.headers import Headers, check_method, check_name, check_version
-from ekiden.wire.json import Raw, decode, encode
+from ekiden.wire.headers import Headers, check_method, check_name, check_version, require_version
+from ekiden.wire.json import Raw, encode
 from ekiden.wire.jsonrpc import Message, RequestId, error_response, result_response
-from ekiden.wire.meta import (
-    CLIENT_CAPABILITIES,
-    CLIENT_INFO,
-    PROTOCOL_VERSION,
-    SERVER_INFO,
-    RequestMeta,
-    read_meta,
-)
+from ekiden.wire.meta import SERVER_INFO, RequestMeta, read_meta
 
-__all__ = ["Modern", "Request", "accept", "accept_at_once", "http_status", "target_of"]
+__all__ = ["Modern", "Request", "accept", "http_status", "target_of"]
 
 _NAMED_BY: Final = {
     "tools/call": "name",
@@ -35,10 +26,6 @@ _NAMED_BY: Final = {
     **dict.fromkeys(tasks.METHODS, "taskId"),
 }
 """The methods that address one thing, and the parameter that names it; mirrored as `Mcp-Name`."""
-
-_MODERN_HEADER: Final = versions.MODERN.encode()
-_PLAIN_NAME: Final = re.compile(rb"[A-Za-z0-9_.:/{}+-]{1,256}")
-"""Names that a header carries as they are, and that no decoding could change."""
 
 _HTTP_STATUS: Final = {
     -32700: 400,
@@ -75,55 +62,17 @@ class Request(msgspec.Struct, gc=False):
     """The task of which this is a leg; None where a client has sent the request just now."""
 
 
-def accept_at_once(data: bytes, headers: Headers, methods: Container[str]) -> Request | None:
-    """The request in an HTTP body if nothing about it is unusual, else None.
-
-    This is `jsonrpc.parse` and `accept` for the common case, in one look. It never says what is
-    wrong: whatever it does not take goes the long way, which can tell what is an error and name it.
-    """
-    value: Any = decode(data)
-    try:
-        request_id, method, params = value["id"], value["method"], value["params"]
-        fields = params["_meta"]
-        capabilities, client_info = fields[CLIENT_CAPABILITIES], fields[CLIENT_INFO]
-        key = _NAMED_BY.get(method)
-        name: Any = None if key is None else params[key]
-        if (
-            len(fields) == 3
-            and (type(request_id) is int or type(request_id) is str)
-            and capabilities.__class__ is dict
-            and client_info.__class__ is dict
-            and value["jsonrpc"] == "2.0"
-            and fields[PROTOCOL_VERSION] == versions.MODERN
-            and headers[b"mcp-protocol-version"] == _MODERN_HEADER
-            and _plain(headers[b"mcp-method"]) == method
-            and (key is None or _plain(headers[b"mcp-name"]) == name)
-            and method in methods
-        ):
-            meta = RequestMeta(versions.MODERN, capabilities, client_info, None, None, fields)
-            return Request(request_id, method, params, meta, name, headers)
-    except (KeyError, TypeError, AttributeError):
-        pass
-    return None
-
-
-@functools.lru_cache(maxsize=1024)
-def _plain(value: bytes) -> str | None:
-    """A header's value, if it is a plain name."""
-    return value.decode() if _PLAIN_NAME.fullmatch(value) else None
-
-
 def accept(message: Message, headers: Headers | None, methods: Container[str]) -> Request:
     """The request in `message`, or the `ProtocolError` that 2026-07-28 wants for it.
 
     `message.id` must not be None. `headers` is None on transports without a header layer.
     """
-    method = message.method
+    method, params = message.method, message.params
     if headers is not None:
-        check_version(headers, None)
+        require_version(headers)
     elif method == "initialize":
         raise MethodNotFound(_not_found(method))
-    meta = read_meta(message.params)
+    meta = read_meta(params)
     if headers is not None:
         check_version(headers, meta.protocol_version)
     if meta.protocol_version not in versions.SUPPORTED:
@@ -134,13 +83,13 @@ def accept(message: Message, headers: Headers | None, methods: Container[str]) -
         raise MethodNotFound(_not_found(method))
     name: Any = None
     if (key := _NAMED_BY.get(method)) is not None:
-        name = message.params.get(key)
+        name = params.get(key)
         if type(name) is not str:
             raise InvalidParams(f"Invalid params: `{key}` is required and must be a string")
         if headers is not None:
             check_name(headers, name)
     assert message.id is not None
-    return Request(message.id, method, message.params, meta, name, headers)
+    return Request(message.id, method, params, meta, name, headers)
 
 
 def target_of(method: str, params: dict[str, Any]) -> str | None:

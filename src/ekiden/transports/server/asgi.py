@@ -30,8 +30,9 @@ from ekiden.transports.server.reply import (
 )
 from ekiden.wire import jsonrpc
 from ekiden.wire.headers import Headers, reject_duplicates
+from ekiden.wire.json import decode
 from ekiden.wire.jsonrpc import EnvelopeError, RequestId
-from ekiden.wire.modern import Request, accept, accept_at_once
+from ekiden.wire.modern import Request, accept
 
 __all__ = ["Incoming", "Limits", "StreamableHTTP"]
 
@@ -94,42 +95,27 @@ class StreamableHTTP:
             incoming.body = body
         await self.exchange(incoming, receive, send)
 
-    def exchange(
+    async def exchange(
         self, incoming: Incoming, receive: Receive, send: Send, respond: Respond | None = None
-    ) -> Coroutine[Any, Any, None]:
+    ) -> None:
         """Answer one request, whose body is here.
 
-        `respond` is a shorter way for what is no stream. Whoever gives it has begun without a task.
+        `respond` sends a plain JSON response synchronously. Passing it means: not in a task yet.
         """
         headers = incoming.headers
         if incoming.repeating is not None and (name := sent_twice(incoming.repeating)) is not None:
             incoming.refusal = 400, f"Bad request: {name} is sent more than once"
-        if incoming.refusal is not None:
-            if self.handshaken.allows(incoming):
-                return self._long_way(incoming, receive, send)
-            return Reply(send, headers, self.limits.stall_seconds).refuse(*incoming.refusal)
-        if incoming.repeating is None and (request := self._usual(incoming.body, headers)):
-            reply = Reply(send, headers, self.limits.stall_seconds, respond)
-            return self._answer(request, receive, reply, in_task=respond is None)
-        return self._long_way(incoming, receive, send)
-
-    def _usual(self, body: bytes, headers: Headers) -> Request | None:
-        try:
-            return accept_at_once(body, headers, self.endpoint.methods)
-        except ProtocolError:
-            return None
-
-    async def _long_way(self, incoming: Incoming, receive: Receive, send: Send) -> None:
-        """A message of 2025, or one that is unusual, or wrong, in which case the client is told how."""
-        headers = incoming.headers
-        await into_task()
+        reply = Reply(send, headers, self.limits.stall_seconds, respond)
+        if incoming.refusal is not None and not self.handshaken.allows(incoming):
+            await reply.refuse(*incoming.refusal)
+            return
         if incoming.refusal is not None or self.handshaken.takes(incoming):
+            await into_task()
             await self.handshaken.serve(incoming, receive, send)
             return
-        reply = Reply(send, headers, self.limits.stall_seconds)
         request_id: RequestId | None = None
         try:
-            message = jsonrpc.parse(incoming.body)
+            message = jsonrpc.read(decode(incoming.body))
             if (request_id := message.id) is None:
                 await reply.accepted()
                 return
@@ -141,7 +127,7 @@ class StreamableHTTP:
                 request_id = error.request_id
             await reply.error(self._dialect, request_id, error)
             return
-        await self._answer(request, receive, reply)
+        await self._answer(request, receive, reply, in_task=respond is None)
 
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -218,9 +204,7 @@ class StreamableHTTP:
             await reply.refuse(413, f"Body too large: the limit is {self.limits.body} bytes")
         return None
 
-    async def _answer(
-        self, request: Request, receive: Receive, reply: Reply, *, in_task: bool = True
-    ) -> None:
+    async def _answer(self, request: Request, receive: Receive, reply: Reply, *, in_task: bool) -> None:
         if request.name is None and (ready := self.endpoint.at_once(request)) is not None:
             await reply.finish(ready, self._dialect, request.id)
             return
