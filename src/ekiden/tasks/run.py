@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from collections.abc import Mapping
+from typing import Any
 
 from ekiden.errors import (
     Ended,
@@ -19,46 +19,24 @@ from ekiden.rounds.journal import Entry, Journal
 from ekiden.rounds.leg import Suspended
 from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.tasks import moves
+from ekiden.tasks.leases import Asked
 from ekiden.tasks.leg import TaskLeg
 from ekiden.tasks.moves import Ending
 from ekiden.tasks.store import Held
+from ekiden.tasks.work import Why, Work, Worker
 from ekiden.wire.json import UNSPEAKABLE, encode
 
-if TYPE_CHECKING:
-    from ekiden.tasks.runner import Asked, Runner
+__all__ = ["Run", "ending_of", "spell_error"]
 
-__all__ = ["Run", "Why", "Work", "ending_of", "spell_error"]
-
-_log = logging.getLogger("ekiden.tasks")
-
-
-Why: TypeAlias = Literal["cancelled", "expired", "given up"]
-"""Why a task did not come to its end."""
-
-
-class Work(Protocol):
-    """A task's tool, as the server that has it knows it."""
-
-    title: str
-    capabilities: Mapping[str, Any]
-    tidies: bool
-    """Whether there is a clean-up for tasks that do not come to their end."""
-
-    async def run(self, leg: TaskLeg, say: Callable[[str], None]) -> Outcome | Suspended:
-        """Run the handler. `say` takes its status message."""
-        ...
-
-    async def tidy(self, entries: Mapping[str, Entry], why: Why) -> None:
-        """Clean up after a task that did not come to its end."""
-        ...
+_log = logging.getLogger(__name__)
 
 
 class Run:
     """One task while this process holds it. Implements `ekiden.rounds.ledger.RoundMemory` for its leg."""
 
-    def __init__(self, runner: "Runner", held: Held, asked: "Asked") -> None:
-        self._runner = runner
-        self._store = runner.store
+    def __init__(self, worker: Worker, held: Held, asked: Asked) -> None:
+        self._worker = worker
+        self._store = worker.store
         self._held = held
         self._asked = asked
         """When the lease was asked for that we have."""
@@ -87,16 +65,16 @@ class Run:
 
     async def perform(self) -> None:
         """Run the task to the end of a leg."""
-        record, runner = self._held.record, self._runner
-        work = runner.find(record)
+        record, worker = self._held.record, self._worker
+        work = worker.find(record)
         if work is None:
             _log.warning("Task %s wants tool %r, which is not here; put back", self.id, record.tool)
             await self._store.release(
-                self.id, self.fence, now=runner.now(), after=runner.limits.sweep_seconds
+                self.id, self.fence, now=worker.now(), after=worker.limits.sweep_seconds
             )
         elif record.state in ("tidying", "failing"):
             await self._tidy(work)
-        elif record.losses >= runner.limits.attempts:
+        elif record.losses >= worker.limits.attempts:
             await self._give_up(work, "The task was given up: its workers were lost too often")
         else:
             await self._run_leg(work)
@@ -107,7 +85,7 @@ class Run:
             self._held,
             self._journal,
             capabilities=work.capabilities,
-            clock=self._runner.now,
+            clock=self._worker.now,
             memory=self,
             on_news=self._on_news,
         )
@@ -126,7 +104,7 @@ class Run:
 
     async def _end(self, leg: TaskLeg, ended: Outcome | Suspended, work: Work) -> None:
         self.is_ending = True
-        self._runner.made_room()
+        self._worker.made_room()
         async with leg.saving:
             unsaved = self._journal.save()
             try:
@@ -139,9 +117,9 @@ class Run:
                 raise
 
     async def _rest(self, leg: TaskLeg, ended: Suspended, work: Work, unsaved: Mapping[str, Entry]) -> None:
-        now, leaves = self._runner.now(), leg.leaves(ended, self._message)
+        now, leaves = self._worker.now(), leg.leaves(ended, self._message)
         try:
-            await self._runner.insist(
+            await self._worker.insist(
                 lambda: self._store.suspend(self.id, self.fence, leaves, unsaved, now=now, known=self._known)
             )
         except LostClaim:
@@ -152,7 +130,7 @@ class Run:
             await self._stop(work)
 
     async def _finish(self, ended: Outcome, unsaved: Mapping[str, Entry]) -> None:
-        now, ending = self._runner.now(), ending_of(ended)
+        now, ending = self._worker.now(), ending_of(ended)
         message = self._diagnosis(ended.error.message) if isinstance(ended, Failed) else None
 
         async def finish(with_this: Ending) -> None:
@@ -161,17 +139,17 @@ class Run:
             )
 
         try:
-            await self._runner.insist(lambda: finish(ending))
+            await self._worker.insist(lambda: finish(ending))
         except StoreRefused as refused:
             _log.error("The result of task %s cannot be kept: %s", self.id, refused)
             error = spell_error(InternalError(f"The result cannot be kept: {refused}"))
-            await self._runner.insist(lambda: finish(Ending(error=error)))
+            await self._worker.insist(lambda: finish(Ending(error=error)))
 
     async def _give_up(self, work: Work, why: str) -> None:
         _log.error("Task %s: %s", self.id, why)
-        error, now = spell_error(InternalError(why)), self._runner.now()
-        lease = self._runner.limits.lease_seconds
-        await self._runner.insist(
+        error, now = spell_error(InternalError(why)), self._worker.now()
+        lease = self._worker.limits.lease_seconds
+        await self._worker.insist(
             lambda: self._store.give_up(
                 self.id, self.fence, error, now=now, lease=lease, tidy=work.tidies, message=why
             )
@@ -185,20 +163,20 @@ class Run:
         return why if self._message is None else f"{why}; before that: {self._message}"
 
     async def _stop(self, work: Work) -> None:
-        now, lease = self._runner.now(), self._runner.limits.lease_seconds
-        await self._runner.insist(
+        now, lease = self._worker.now(), self._worker.limits.lease_seconds
+        await self._worker.insist(
             lambda: self._store.stop(self.id, self.fence, now=now, lease=lease, tidy=work.tidies)
         )
         if work.tidies:
             await self._tidy(work)
 
     async def _tidy(self, work: Work) -> None:
-        if work.tidies and self._tidying_tries <= self._runner.limits.attempts:
+        if work.tidies and self._tidying_tries <= self._worker.limits.attempts:
             try:
                 await work.tidy(self._journal.entries, self._why)
             except Exception:
                 _log.exception("The clean-up of task %s failed", self.id)
-        await self._runner.insist(lambda: self._store.tidied(self.id, self.fence))
+        await self._worker.insist(lambda: self._store.tidied(self.id, self.fence))
 
     @property
     def _tidying_tries(self) -> int:
@@ -223,23 +201,23 @@ class Run:
         with contextlib.suppress(LostClaim, StoreUnavailable):
             if unsaved := self._journal.save():
                 await self._store.append(self.id, self.fence, unsaved)
-            await self._store.release(self.id, self.fence, now=self._runner.now())
+            await self._store.release(self.id, self.fence, now=self._worker.now())
 
     # What the leg commits
 
     async def recall(self) -> Mapping[str, Entry]:
         """Everything is in the journal already. But nothing begins unless the task is ours for certain."""
         while not self._lost and not self.is_sure():
-            await self._runner.confirm(self)
+            await self._worker.insist(lambda: self._worker.leases.renew({self.id: self.fence}))
         if self._lost:
             raise _taken_over()
         return {}
 
     def is_sure(self) -> bool:
         """Whether the task is ours for certain."""
-        return not self._lost and self._runner.is_sure(self._asked)
+        return not self._lost and self._worker.leases.is_sure(self._asked)
 
-    def renewed(self, asked: "Asked") -> None:
+    def renewed(self, asked: Asked) -> None:
         """The lease counts from then on."""
         self._asked = asked
 
@@ -247,7 +225,7 @@ class Run:
         """Commit a step as it ends, with what led to it."""
         if self._lost:
             raise _taken_over()
-        state = await self._runner.insist(lambda: self._store.append(self.id, self.fence, entries))
+        state = await self._worker.insist(lambda: self._store.append(self.id, self.fence, entries))
         if state is None:
             self._lost = True
             self._runner.beside(self._survive())
@@ -264,7 +242,7 @@ class Run:
             self._look_again = True
         elif self._looking is None or self._looking.done():
             self._look_again = False
-            self._looking = self._runner.beside(self._look())
+            self._looking = self._worker.beside(self._look())
         else:
             self._look_again = True
 
@@ -320,7 +298,7 @@ class Run:
 
     def _tell(self) -> None:
         if self._telling is None or self._telling.done():
-            self._telling = self._runner.beside(self._publish())
+            self._telling = self._worker.beside(self._publish())
 
     async def _publish(self) -> None:
         """Tell until there is nothing left to tell: questions at once, messages when it is their turn."""
@@ -334,7 +312,7 @@ class Run:
                 leaves, batch = leg.leaves(message=self._message), self._journal.save()
                 try:
                     self._known = await self._store.publish(
-                        self.id, self.fence, leaves, batch, now=self._runner.now(), known=self._known
+                        self.id, self.fence, leaves, batch, now=self._worker.now(), known=self._known
                     )
                 except (LostClaim, StoreUnavailable, StoreRefused) as problem:
                     self._journal.unsaved = {**batch, **self._journal.unsaved}
@@ -345,7 +323,7 @@ class Run:
 
     async def _turn(self) -> None:
         """Wait until a message may be written again, or until there is more to tell than a message."""
-        wait = self._told_at + self._runner.limits.message_seconds - asyncio.get_running_loop().time()
+        wait = self._told_at + self._worker.limits.message_seconds - asyncio.get_running_loop().time()
         if wait > 0:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait):

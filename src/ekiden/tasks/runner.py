@@ -9,20 +9,21 @@ import asyncio
 import contextlib
 import contextvars
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
-import msgspec
-
 from ekiden.errors import InternalError, LostClaim, StoreUnavailable
+from ekiden.tasks.leases import Asked, Leases
+from ekiden.tasks.limits import TaskLimits
 from ekiden.tasks.queue import SUSPECT, Queue
 from ekiden.tasks.record import TaskRecord
-from ekiden.tasks.run import Run, Work, spell_error
+from ekiden.tasks.run import Run, spell_error
 from ekiden.tasks.store import Held, Signal, TaskStore
+from ekiden.tasks.work import Work
 
 __all__ = ["Runner", "TaskLimits"]
 
-_log = logging.getLogger("ekiden.tasks")
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -45,50 +46,15 @@ _OVERDUE_AT_ONCE: Final = 100
 _MOST_SWEEPS: Final = 1000
 """How often a sweep looks for more that has expired."""
 
-_SURE_PART: Final = 0.75
-"""The part of its lease for which a worker is sure that it has a task. The rest is for clocks that differ in
-speed, and for the time between the look at the clock and what is done then."""
-
 _LONGEST_WAIT: Final = 1.0
 """Seconds between two tries while the store is away."""
 
 
-class TaskLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How long tasks live and how they are run."""
-
-    ttl_seconds: float | None = 86_400.0
-    """How long a task is kept from its creation on, unless its handler says otherwise; None is for ever."""
-    keep_seconds: float = 3600.0
-    """How long what is left of it can still be seen after that."""
-    poll_seconds: float = 1.0
-    """How often a client should look, unless the handler says otherwise. Looking is cheap here."""
-    lease_seconds: float = 15.0
-    """After this long without a sign of life, another worker takes a task over."""
-    concurrency: int = 50
-    """Tasks that one process runs at once. What waits for an answer or a timer runs nowhere."""
-    attempts: int = 5
-    """Workers that a task may lose in a row without any progress before it is given up. Once it has lost two,
-    a worker runs no other such task beside it."""
-    message_seconds: float = 1.0
-    """Progress is written to the store at most this often."""
-    sweep_seconds: float = 5.0
-    """How often a worker looks by itself, in case a signal was lost."""
-    grace_seconds: float = 10.0
-    """How long running steps may take to end when the process stops. Those that take longer are run again by
-    another worker, when the lease has run out."""
-
-
-class Asked(msgspec.Struct, frozen=True):
-    """When a lease was asked for: it counts from before the question, whenever the answer came."""
-
-    loop: float
-    """By a clock that only ever goes on."""
-    wall: float
-    """By the clock of the machine, which also goes on while the machine sleeps."""
-
-
 class Runner:
-    """Runs the tasks of one server in one process."""
+    """Runs the tasks of one server in one process. Implements `ekiden.tasks.work.Worker`."""
+
+    leases: Leases
+    """There from `start` on."""
 
     def __init__(
         self,
@@ -119,7 +85,6 @@ class Runner:
         """What runs look up and tell beside their legs."""
         self._wake = asyncio.Event()
         self._planned = 0.0
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._loops: list[asyncio.Task[None]] = []
         self._unwatch: Callable[[], None] | None = None
         self._stopping = False
@@ -131,11 +96,11 @@ class Runner:
     async def start(self) -> None:
         """Begin to look for work."""
         self._stopping = False
-        self._loop = asyncio.get_running_loop()
         self._surroundings = contextvars.copy_context()
         self._wake = asyncio.Event()
         self._unwatch = self.store.watch(self._on_signal, works=self.limits.concurrency > 0)
-        loops = (self._dispatch, self._sweep_now_and_then, self._renew)
+        self.leases = Leases(self.store, self._runs, self._clock, self.limits.lease_seconds)
+        loops = (self._dispatch, self._sweep_now_and_then, self.leases.keep_renewing)
         self._loops = [asyncio.create_task(loop()) for loop in loops]
 
     async def stop(self, grace: float | None = None) -> None:
@@ -178,7 +143,7 @@ class Runner:
             self._is_crowded = self.limits.concurrency > 0
             return None
         self._reserved += 1
-        return self.asked()
+        return self.leases.asked()
 
     def settle(self, held: Held | None, asked: Asked) -> None:
         """Run the task for which room was kept, if it came."""
@@ -194,7 +159,7 @@ class Runner:
         # Not with the context of the request that happens to become a task: other legs do not have it.
         run.task = asyncio.create_task(self._guard(run), context=self._surroundings.copy())
 
-    async def _guard(self, run: "Run") -> None:
+    async def _guard(self, run: Run) -> None:
         try:
             await run.perform()
         except LostClaim as lost:
@@ -240,7 +205,7 @@ class Runner:
         self._left_some = True
         if room <= 0 or not tools:
             return self.limits.sweep_seconds  # Whoever ends wakes us.
-        asked = self.asked()
+        asked = self.leases.asked()
         limit = max(self._looked_at, 2 * room)
         found = await self.store.due(self._audience, tools, now=asked.wall, limit=limit)
         others = [each for each in found if each.id not in self._runs]
@@ -270,7 +235,7 @@ class Runner:
         return True
 
     async def _claim(self, chosen: Sequence[str]) -> int:
-        asked, held = self.asked(), list[Held]()
+        asked, held = self.leases.asked(), list[Held]()
         self._reserved += len(chosen)
         try:
             lease = self.limits.lease_seconds
@@ -323,53 +288,6 @@ class Runner:
         """Whether a task has a clean-up; one whose tool is not here may have one elsewhere."""
         work = self._find(record)
         return work is None or work.tidies
-
-    # Leases
-
-    async def _renew(self) -> None:
-        failures = 0
-        while True:
-            wait = self.limits.lease_seconds / 3
-            await asyncio.sleep(min(wait, _LONGEST_WAIT / 4, wait / 4) if failures else wait)
-            held = {run.id: run.fence for run in self._runs.values()}
-            try:
-                await self._renew_all(held)
-                failures = 0
-            except StoreUnavailable as problem:
-                failures += 1
-                if failures & (failures - 1) == 0:  # The first, the second, the fourth, ...
-                    _log.warning("Leases cannot be renewed: %s", problem)
-            except Exception:
-                failures += 1
-                if failures & (failures - 1) == 0:
-                    _log.exception("Leases cannot be renewed")
-
-    async def _renew_all(self, held: Mapping[str, int]) -> None:
-        if not held:
-            return
-        asked = self.asked()
-        still = await self.store.extend(held, until=asked.wall + self.limits.lease_seconds)
-        for task_id in held:
-            if (run := self._runs.get(task_id)) is not None and run.fence == held[task_id]:
-                if task_id in still:
-                    run.renewed(asked)
-                    run.look_soon()
-                else:
-                    run.lose()
-
-    def asked(self) -> Asked:
-        """The time, for a lease that is asked for now."""
-        assert self._loop is not None
-        return Asked(self._loop.time(), self._clock())
-
-    def is_sure(self, asked: Asked) -> bool:
-        """Whether a lease that was asked for then has certainly not run out. Any thread may ask."""
-        now = self.asked()
-        return max(now.loop - asked.loop, now.wall - asked.wall) < self.limits.lease_seconds * _SURE_PART
-
-    async def confirm(self, run: "Run") -> None:
-        """Renew one lease, for a run that must know whether it still has its task."""
-        await self.insist(lambda: self._renew_all({run.id: run.fence}))
 
     # For the runs
 

@@ -29,7 +29,7 @@ from ekiden.server.registration.tools import CancelledTask, Tool
 from ekiden.server.tasks.input_required import ByHand
 from ekiden.tasks.leg import TaskLeg
 from ekiden.tasks.record import TaskRecord
-from ekiden.tasks.run import Why
+from ekiden.tasks.work import Why
 from ekiden.telemetry.legs import traced_leg
 from ekiden.telemetry.spans import is_tracing
 from ekiden.transports.server.port import Stream
@@ -43,7 +43,7 @@ _log = logging.getLogger("ekiden.tasks")
 
 
 class ToolWork:
-    """Implements `ekiden.tasks.runner.Work`."""
+    """Implements `ekiden.tasks.work.Work`."""
 
     def __init__(
         self, tool: Tool, record: TaskRecord, state: Any, ending: Ending, layers: Sequence[Middleware] = ()

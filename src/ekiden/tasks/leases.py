@@ -1,0 +1,108 @@
+"""The leases of the tasks that this process holds: how they are renewed, and how long they are certain.
+
+A lease counts from the moment at which it was asked for, not from the store's reply: that may have taken
+long. Two clocks measure it, because each of them can stand still while the other goes on.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+import msgspec
+
+from ekiden.errors import StoreUnavailable
+from ekiden.tasks.store import TaskStore
+
+__all__ = ["Asked", "Leased", "Leases"]
+
+_log = logging.getLogger(__name__)
+
+_SURE_PART: Final = 0.75
+"""The part of its lease for which a worker is sure that it has a task. The rest is for clocks that differ in
+speed, and for the time between the look at the clock and what is done then."""
+
+_LONGEST_RETRY: Final = 0.25
+"""Seconds between two tries while the store is away."""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """When a lease was asked for: it counts from before the question, whenever the answer came."""
+
+    loop: float
+    """By a clock that never goes back."""
+    wall: float
+    """By the clock of the machine, which also goes on while the machine sleeps."""
+
+
+class Leased(Protocol):
+    """A task that this process holds."""
+
+    id: str
+    fence: int
+
+    def renewed(self, asked: Asked) -> None:
+        """The lease counts from then on."""
+        ...
+
+    def look_soon(self) -> None:
+        """Something may have changed: look."""
+        ...
+
+    def lose(self) -> None:
+        """Another worker has the task, or it is over."""
+        ...
+
+
+class Leases:
+    """Renews the leases of one worker."""
+
+    def __init__(
+        self, store: TaskStore, runs: Mapping[str, Leased], clock: Callable[[], float], seconds: float
+    ) -> None:
+        self._store = store
+        self._runs = runs
+        self._clock = clock
+        self._seconds = seconds
+        self._loop = asyncio.get_running_loop()
+
+    def asked(self) -> Asked:
+        """The time, for a lease that is asked for now."""
+        return Asked(self._loop.time(), self._clock())
+
+    def is_sure(self, asked: Asked) -> bool:
+        """Whether a lease that was asked for then has certainly not run out. Any thread may ask."""
+        now = self.asked()
+        return max(now.loop - asked.loop, now.wall - asked.wall) < self._seconds * _SURE_PART
+
+    async def keep_renewing(self) -> None:
+        """Renew all of them, again and again; more often after a failure."""
+        failures = 0
+        while True:
+            wait = self._seconds / 3
+            await asyncio.sleep(min(_LONGEST_RETRY, wait / 4) if failures else wait)
+            try:
+                await self.renew({run.id: run.fence for run in self._runs.values()})
+                failures = 0
+            except StoreUnavailable as problem:
+                failures += 1
+                if failures & (failures - 1) == 0:  # The first, the second, the fourth, ...
+                    _log.warning("Leases cannot be renewed: %s", problem)
+            except Exception:
+                failures += 1
+                if failures & (failures - 1) == 0:
+                    _log.exception("Leases cannot be renewed")
+
+    async def renew(self, held: Mapping[str, int]) -> None:
+        """Renew some, by id and fence. A run whose lease was lost is told, the others look for news."""
+        if not held:
+            return
+        asked = self.asked()
+        still = await self._store.extend(held, until=asked.wall + self._seconds)
+        for task_id, fence in held.items():
+            if (run := self._runs.get(task_id)) is not None and run.fence == fence:
+                if task_id in still:
+                    run.renewed(asked)
+                    run.look_soon()
+                else:
+                    run.lose()
