@@ -16,8 +16,11 @@ from typing import Any, Final
 
 from bench.apps.ekiden_app import KEYS, survey
 from ekiden import Context, Server
+from ekiden.rounds.asks import RoundQuestions
+from ekiden.rounds.handler_task import HandlerTask
 from ekiden.rounds.journal import Entry, Journal
 from ekiden.rounds.leg import Leg, Suspended
+from ekiden.rounds.replay import Replay
 from ekiden.testing import ScriptedClient
 
 _SHORT: Final = 10
@@ -96,13 +99,8 @@ async def _full_journal(handler: Handler, count: int) -> dict[str, Entry]:
 
 
 async def _run_leg(handler: Handler, count: int, entries: dict[str, Entry], responses: dict[str, Any]) -> Any:
-    leg = Leg(
-        "bench",
-        Journal.of(entries),
-        responses=responses,
-        capabilities={"elicitation": {"form": {}}},
-        now=time.time,
-    )
+    questions = RoundQuestions("bench", responses, None, {"elicitation": {"form": {}}})
+    leg = Leg(Replay(HandlerTask("bench"), Journal.of(entries), questions, time.time))
     nothing: Any = None  # A handler that only asks and steps looks at nothing of its request.
     ctx = Context(nothing, nothing, nothing, leg, nothing, responses)
     return await leg.run(handler(count, ctx))

@@ -7,8 +7,11 @@ import pytest
 from rich.console import Console
 from rich.pretty import Pretty
 
+from ekiden.rounds.asks import RoundQuestions
+from ekiden.rounds.handler_task import HandlerTask
 from ekiden.rounds.journal import Entry, Journal
 from ekiden.rounds.leg import Leg
+from ekiden.rounds.replay import Replay
 from ekiden.server.rounds.once import Once, RoundClaim
 from ekiden.stores.memory import MemoryStore
 from ekiden.transports.server.reply import Reply
@@ -24,10 +27,14 @@ def _journal() -> Journal:
     return Journal.of({"a:word": Entry("answer", "", SECRET, 0)})
 
 
+QUESTIONS = RoundQuestions("Tool 'pay'", {"word": SECRET}, None, {})
+REPLAY = Replay(HandlerTask("Tool 'pay'"), _journal(), QUESTIONS, lambda: 0.0)
 HOLDERS = [
     _journal(),
     Journal.of({"a:word": Entry("answer", "", SECRET, 0)}),
-    Leg("Tool 'pay'", _journal(), {"word": SECRET}, None, capabilities={}, now=lambda: 0.0),
+    QUESTIONS,
+    REPLAY,
+    Leg(REPLAY),
     RoundClaim(Once(MemoryStore(), lambda: 0.0, lease=1.0, keep=1.0), "flow.1", SECRET, {"word": SECRET}),
     Reply(_send, {b"authorization": SECRET.encode()}, 1.0),
 ]

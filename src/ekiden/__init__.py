@@ -31,8 +31,8 @@ if TYPE_CHECKING:
         TransportError,
         UsageError,
     )
+    from ekiden.rounds.interpreter import Retry
     from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome, Task
-    from ekiden.rounds.retry import Retry
     from ekiden.server.context import Context
     from ekiden.server.legacy.keeper import SessionLimits
     from ekiden.server.middleware import CallNext, Middleware
@@ -124,7 +124,7 @@ _HOMES = {
     "Task": "ekiden.rounds.outcome",
     "Store": "ekiden.stores.store",
     "TaskLimits": "ekiden.tasks.runner",
-    "Retry": "ekiden.rounds.retry",
+    "Retry": "ekiden.rounds.interpreter",
 }
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from ekiden import Context, InputRequired, Server, StepFailed, UsageError
-from ekiden.rounds.performing import current_task, raised
+from ekiden.rounds.performing import raised
+from ekiden.rounds.waiting import current_task
 from ekiden.stores.memory import MemoryStore
 from ekiden.testing import CallFailed, ReplayDiffers, check_replay
 from tests.laws import steps

@@ -1,20 +1,25 @@
 """What can be asked of the other side, and how its answer is read.
 
 An ask knows its question as the wire spells it, the capability it needs, and how to read an
-answer. An answer is the client's word, so reading it has three ends: a value; `MalformedAnswer`,
-which is no answer to any question of this kind and is an error; `UnfitAnswer`, which is one that
-breaks the question's own rules and is asked for again.
+answer. A client may answer anything, so reading has three results: a value; `MalformedAnswer`, where the
+answer is not a result of the question's kind, which is an error; `UnfitAnswer`, where it breaks the
+question's own rules, and is asked for again.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol
 
 import msgspec
 
-from ekiden.rounds.journal import fingerprint, framed
+from ekiden.errors import InvalidParams, MalformedAnswer, UnfitAnswer
+from ekiden.opaque import Opaque
+from ekiden.rounds.journal import UNKNOWN_BRANCH, Entry, Journal, fingerprint, framed
 from ekiden.wire.json import canonical
 
-__all__ = ["Ask", "declares", "name_of"]
+__all__ = ["UNANSWERED", "Ask", "Questions", "RoundQuestions", "declares", "malformed", "name_of"]
+
+_log = logging.getLogger(__name__)
 
 ELICIT: Final = "elicitation/create"
 SAMPLE: Final = "sampling/createMessage"
@@ -26,6 +31,11 @@ _PREFIXES: Final = {ELICIT: "elicit", SAMPLE: "sample", LIST_ROOTS: "roots"}
 
 _FORM_MODE: Final[Mapping[str, Any]] = {"form": {}}
 
+
+_CHANGED: Final = (
+    "%s: the answer to %r came, and it was not asked again; %r was. "
+    "A question that changes with every round is asked for ever"
+)
 
 _WORDS: Final = 48
 """Characters of a question that a token carries."""
@@ -59,6 +69,100 @@ class Ask(msgspec.Struct, frozen=True):
         return {"method": self.method, "params": {**self.params}}
 
 
+UNANSWERED: Final = object()
+"""In place of an answer that has not come."""
+
+
+class Questions(Protocol):
+    """The questions of one leg, and where their answers come from: the request of a round, or a task's row.
+
+    A question is known by its key: that of its effect, without the name space.
+    """
+
+    capabilities: Mapping[str, Any]
+    """What the client is capable of."""
+    responses: Mapping[str, Any]
+    """The answers that came with the request, by key; none in a task."""
+
+    def answer_to(self, ask: Ask, key: str) -> Any:
+        """The answer that has come to this very question, as it came, or `UNANSWERED`."""
+        ...
+
+    def misfits(self, key: str, problem: MalformedAnswer | UnfitAnswer) -> Exception | None:
+        """That answer cannot be used: it is asked for again, unless this gives an error."""
+        ...
+
+    def put(self, ask: Ask, key: str, branch: int) -> str:
+        """Put a question; the key that its answer will come with."""
+        ...
+
+    def withdraw(self, key: str) -> str | None:
+        """The handler does not wait for the answer any more; the key that it would have come with."""
+        ...
+
+    def of_last_leg(self) -> Iterable[str]:
+        """The keys of the questions that the last leg ended with."""
+        ...
+
+    def keep_unread(self, journal: Journal, asks: Mapping[str, Ask]) -> None:
+        """The leg ends, with these questions: keep the answers that the handler has not come to."""
+        ...
+
+
+class RoundQuestions(Opaque):
+    """The questions of one round. Its answers came with the request."""
+
+    handler: str
+    """The handler in words, for logs."""
+    responses: Mapping[str, Any]
+    asked: Mapping[str, str] | None
+    """What the answers were asked for, by key; None in a first round, where nobody can tell."""
+    capabilities: Mapping[str, Any]
+    _unfit: frozenset[str] = frozenset()
+
+    def answer_to(self, ask: Ask, key: str) -> Any:
+        """The answer that came with the request, if it was asked for by this very question."""
+        raw = self.responses.get(key, UNANSWERED)
+        if raw is not UNANSWERED and self.asked is not None and name_of(self.asked.get(key)) != ask.name:
+            return UNANSWERED
+        return raw
+
+    def misfits(self, key: str, problem: MalformedAnswer | UnfitAnswer) -> Exception | None:
+        """One that does not answer the question at all is the client's error."""
+        if isinstance(problem, MalformedAnswer):
+            return malformed(key, problem)
+        self._unfit |= {key}
+        _log.info("%s: the answer to %r is asked for again: %s", self.handler, key, problem)
+        return None
+
+    def put(self, ask: Ask, key: str, branch: int) -> str:
+        """It goes out with the end of the round, under the key of its effect."""
+        return key
+
+    def withdraw(self, key: str) -> str | None:
+        """It does not go out."""
+        return key
+
+    def of_last_leg(self) -> Iterable[str]:
+        """The questions that the answers were asked for."""
+        return self.asked or ()
+
+    def keep_unread(self, journal: Journal, asks: Mapping[str, Ask]) -> None:
+        """The token of this round carries them to the next."""
+        if not self.asked:
+            return
+        answered = [key for key in self.asked if key in self.responses]
+        unread = [k for k in answered if k not in self._unfit and f"a:{k}" not in journal.entries]
+        asked_now = {ask.label() for ask in asks.values()}.difference(self.asked.values())
+        for key in unread:
+            name, _, words = self.asked[key].partition(" ")
+            answer = Entry("answer", name.partition("-")[2], self.responses[key], UNKNOWN_BRANCH)
+            journal.entries[f"a:{key}"] = answer
+            # Where an answer was read, it may have led to what is asked now, and this one's branch be late.
+            if asked_now and len(unread) == len(answered):
+                _log.warning(_CHANGED, self.handler, words or key, asked_now.pop().partition(" ")[2])
+
+
 def digest_of(method: str, params: Mapping[str, Any] | None) -> str:
     """The fingerprint of a question."""
     return fingerprint(framed(method.encode(), canonical(params)))
@@ -80,3 +184,8 @@ def declares(declared: Mapping[str, Any], needed: Mapping[str, Any]) -> bool:
 def name_of(label: str | None) -> str | None:
     """The name in a question's label."""
     return None if label is None else label.partition(" ")[0]
+
+
+def malformed(key: str, problem: MalformedAnswer) -> InvalidParams:
+    """The error for a response that does not answer the question it came for."""
+    return InvalidParams(f"Invalid params: the response {key!r} does not answer what was asked: {problem}")

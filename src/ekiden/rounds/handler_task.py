@@ -1,63 +1,295 @@
-"""The task that a handler runs in, and what it starts before its first wait.
+"""The task that a handler runs in: its phases, and every legal move between them, in one table.
+
+The laws:
+
+1. A handler has a task of its own: it can be cancelled without its request, and left behind if it
+   will not be cancelled.
+2. Its effects count while it is `running`, `finishing` or `resting`. In every other phase (`OVER`) they
+   raise, and change nothing.
+3. What runs beside it, steps above all, is never cancelled here. Whoever waits for the handler also waits
+   until that has ended.
+4. Whatever a handler that is `unwinding` returns or raises is dropped: its leg has ended already.
 
 Most legs end without a wait: their effects are answered from the journal, or the first thing that they
 wait for is an answer, which ends the round. So the task begins at once where asyncio can do that (Python
-3.12 and later); before, in the next pass of the loop.
-
-In its first stretch, up to its first wait, nobody else runs. If the handler has started no other task
-there, it is alone: an effect cannot come in anybody's way, and a question has no siblings to wait for.
-The loop's task factory tells; it is ours for the length of that stretch only.
+3.12 and later); before, in the next pass of the loop. In its first stretch, up to its first wait,
+nobody else runs. If the handler has started no other task there, it is alone: no effect can get in the way
+of another, and a question has no siblings to wait for. For the length of that stretch this object is the
+loop's task factory, which tells.
 """
 
 import asyncio
+import contextlib
+import logging
 import sys
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from contextvars import Context
+from threading import get_ident
+from typing import Any, Final, Literal, NoReturn, TypeAlias
 
 from ekiden.opaque import Opaque
+from ekiden.rounds.outcome import Suspended
+from ekiden.rounds.turns import Turns
 
-__all__ = ["BEGINS_AT_ONCE", "FirstStretch"]
+__all__ = ["MOVES", "OVER", "SETTLED", "HandlerTask", "Move", "Phase"]
 
-BEGINS_AT_ONCE: Final = sys.version_info >= (3, 12)
-"""Whether a handler's first stretch is over when its task has been made."""
+_log = logging.getLogger(__name__)
+
+_MOST_REFUSED: Final = 100
+"""A handler that swallows cancellation and goes on calling effects is blocked for ever after this many."""
+
+Phase: TypeAlias = Literal["new", "running", "finishing", "resting", "unwinding", "ended", "left"]
+"""`finishing` is a handler that has returned and whose `on_complete` steps are run; `resting` is parked: it
+waits in memory for the next round; `unwinding` has to end because its leg is over; `left` has not ended in
+time, and nobody waits for it any more."""
+
+Move: TypeAlias = Literal["start", "finish", "rest", "resume", "end", "leave", "return"]
+
+MOVES: Final[dict[Move, dict[Phase, Phase]]] = {
+    "start": {"new": "running"},
+    "finish": {"running": "finishing"},
+    # It is parked. What it does by itself meanwhile may end with another rest.
+    "rest": {"running": "resting", "finishing": "resting", "resting": "resting"},
+    "resume": {"resting": "running"},
+    # Its leg is over. There may be several reasons for that; the first counts.
+    "end": {
+        "running": "unwinding",
+        "finishing": "unwinding",
+        "resting": "unwinding",
+        "unwinding": "unwinding",
+        "left": "left",
+        "ended": "ended",
+    },
+    "leave": {"unwinding": "left"},
+    # It returns or raises; one that was left behind does so late.
+    "return": {
+        "running": "ended",
+        "finishing": "ended",
+        "resting": "ended",
+        "unwinding": "ended",
+        "left": "ended",
+    },
+}
+"""The phase after a move, by the phase before. A move that is not here is a defect of the engine."""
+
+OVER: Final[frozenset[Phase]] = frozenset({"unwinding", "ended", "left"})
+"""The leg is over: no effect counts."""
+
+SETTLED: Final[frozenset[Phase]] = frozenset({"resting", "ended", "left"})
+"""Nobody has to wait for the handler."""
 
 
-class FirstStretch(Opaque):
-    """A handler's task up to its first wait."""
+class HandlerTask(Opaque):
+    """Starts a handler, brings it to rest, and ends it."""
 
-    _loop: asyncio.AbstractEventLoop
+    title: str
+    """The handler in words, for logs and errors."""
+    unwind_seconds: float = 5.0
+    """How long a handler that is cancelled may take to end."""
+    phase: Phase = "new"
+    ending: Suspended | BaseException | None = None
+    """Why the leg ends, unless the handler has returned or raised."""
     alone: bool = False
     """Whether the handler is in its first stretch and has started no other task."""
+    task: asyncio.Task[Any] | None = None
+    """None before it begins, and once the leg is concluded."""
+    loop: asyncio.AbstractEventLoop = None  # type: ignore[assignment]  # Set when it starts.
+    thread: int = 0
+    began: float = 0.0
+    """The loop's time when the handler began."""
+    turns: Turns | None = None
+    """What the handler and its branches wait for. None as long as nothing had to wait."""
+    beside: set[asyncio.Task[None]] = set()
+    """What runs beside the handler and must end before its leg does: steps, above all."""
+    _settled: asyncio.Future[None] | None = None
+    _late: asyncio.TimerHandle | None = None
     _factory: Callable[..., Any] | None = None
-    """The loop's own task factory, meanwhile."""
+    """The loop's own task factory, during the first stretch."""
+    _refused: int = 0
 
-    def run(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        """Start the handler, which calls `begin` first thing. Where it begins at once, it may be done by now.
+    # Beginning
 
-        Where it does not, whoever calls this has `end` called in the next pass, right after the handler.
-        """
+    def start(self, handler: Coroutine[Any, Any, Any]) -> None:
+        """Start the handler, which calls `begin` first thing. It may have ended when this returns."""
+        loop = self.loop = asyncio.get_running_loop()
+        self.thread = get_ident()
+        self.phase = MOVES["start"][self.phase]
         if sys.version_info >= (3, 12):
             try:
-                return asyncio.Task(coroutine, loop=self._loop, name=name, eager_start=True)
+                self.task = asyncio.Task(handler, loop=loop, name=self.title, eager_start=True)
             finally:
-                self.end()
-        return asyncio.Task(coroutine, loop=self._loop, name=name)
+                self._after_first_stretch()
+        else:
+            self.task = asyncio.Task(handler, loop=loop, name=self.title)
+            loop.call_soon(self._after_first_stretch)
 
-    def begin(self) -> None:
-        """The handler begins."""
-        self.alone = True
-        self._factory = self._loop.get_task_factory()
-        self._loop.set_task_factory(self)
-
-    def end(self) -> None:
-        """The handler waits for the first time, or has ended."""
-        self.alone = False
-        if self._loop.get_task_factory() is self:  # Else the handler has set one of its own.
-            self._loop.set_task_factory(self._factory)
+    def begin(self, *, parked: bool) -> None:
+        """The handler begins, in its task. A parked one is never taken to be alone."""
+        self.task = asyncio.current_task()
+        self.began = self.loop.time()
+        if not parked:
+            self.alone = True
+            self._factory = self.loop.get_task_factory()
+            self.loop.set_task_factory(self)
 
     def __call__(self, loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
-        """Make a task, in place of the loop's own factory."""
+        """Make a task, in place of the loop's own factory: the handler is not alone any more."""
         self.alone = False
         if self._factory is None:
             return asyncio.Task(coroutine, loop=loop, **options)
         return self._factory(loop, coroutine, **options)
+
+    def _after_first_stretch(self) -> None:
+        """The handler has ended already, or waits for something."""
+        self.alone = False
+        if self.loop.get_task_factory() is self:  # Else the handler has set one of its own.
+            self.loop.set_task_factory(self._factory)
+        if self.task is None:
+            return
+        if self.task.done():
+            self._on_done(self.task)
+            return
+        self.task.add_done_callback(self._on_done)
+        if self.phase == "unwinding":  # It has caught what ended its leg, and goes on.
+            if type(self.ending) is not Suspended:
+                self.end()
+            self._unwind()
+
+    # Ending
+
+    def suspend(self, ending: Suspended | BaseException, *, parked: bool) -> None:
+        """Nothing goes on by itself: the leg ends, and the handler is cancelled. A parked one stays."""
+        self.ending = ending
+        if parked and type(ending) is Suspended:
+            self.phase = MOVES["rest"][self.phase]
+            self._settle()
+        else:
+            self.end()
+            self._unwind()
+
+    def suspend_here(self, ending: Suspended | BaseException) -> NoReturn:
+        """The same, in an effect of a handler that is alone: it unwinds from there."""
+        self.ending = ending
+        self.phase = MOVES["end"][self.phase]
+        raise asyncio.CancelledError
+
+    def fail(self, error: BaseException) -> None:
+        """End the leg with an error that the handler cannot catch. The first error counts."""
+        if not isinstance(self.ending, BaseException):
+            self.ending = error
+        self.end()
+        if self.task is not None and not self.task.done():
+            self._unwind()
+
+    def fail_here(self, error: BaseException) -> NoReturn:
+        """The same, in an effect: the handler unwinds from there."""
+        self.fail(error)
+        raise asyncio.CancelledError
+
+    def end(self) -> None:
+        """The leg is over, whatever the handler is at: cancel it, and all that it waits for."""
+        self.phase = MOVES["end"][self.phase]
+        if self.turns is not None:
+            self.turns.close()
+        if self.task is not None and not self.task.done():
+            self.task.cancel()
+
+    async def stop(self) -> None:
+        """Nobody waits for the outcome any more: end the leg, and wait until all of it has ended."""
+        if not isinstance(self.ending, BaseException):
+            self.ending = asyncio.CancelledError()
+        self.end()
+        # However often the caller is cancelled meanwhile: the claim on the round is given back after them.
+        while self.beside:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait(set(self.beside))
+        try:
+            if self.task is not None:
+                await asyncio.wait({self.task}, timeout=self.unwind_seconds)
+        finally:
+            if self.turns is not None:
+                self.turns.leave_branches()
+
+    def forget(self) -> None:
+        """Let go of what refers back to the leg, so that nothing of it is left to the garbage collector."""
+        if self.turns is not None:
+            self.turns.leave_branches()
+        self.task = self.turns = self.ending = None
+
+    async def refuse(self) -> NoReturn:
+        """Refuse an effect of a leg that is over. One that catches even this is blocked some day."""
+        self._refused += 1
+        if self._refused > _MOST_REFUSED:
+            await self.loop.create_future()
+        raise asyncio.CancelledError
+
+    def _unwind(self) -> None:
+        """The handler has some time to end by itself."""
+        if self._late is None:
+            self._late = self.loop.call_later(self.unwind_seconds, self._leave_behind)
+
+    def _leave_behind(self) -> None:
+        _log.warning("%s does not end although its round has; it is left behind", self.title)
+        self.phase = MOVES["leave"][self.phase]
+        self._settle()
+
+    def _on_done(self, task: asyncio.Task[Any]) -> None:
+        if self._late is not None:
+            self._late.cancel()
+        if self.phase in OVER and not task.cancelled():
+            self._dropped(task.exception())
+        self.phase = MOVES["return"][self.phase]
+        if self.turns is not None:
+            self.turns.close()  # Branches that nobody waits for do nothing more.
+        if self._settled is not None:
+            self._settle()
+
+    def _dropped(self, error: BaseException | None) -> None:
+        if error is None:
+            _log.warning("%s returned a value while its round was ending; that is dropped", self.title)
+        else:
+            _log.warning("%s raised %r while its round was ending; that is dropped", self.title, error)
+
+    # Waiting for it
+
+    def finish(self) -> None:
+        """The handler has returned, and its `on_complete` steps are to be run."""
+        self.phase = MOVES["finish"][self.phase]
+
+    def resume(self) -> None:
+        """It was parked, and goes on."""
+        self.phase = MOVES["resume"][self.phase]
+
+    async def settled(self) -> None:
+        """Wait until it rests, has ended or was left behind, and all that runs beside it has ended.
+
+        Whoever waits here decides over the leg: if that is cancelled, the leg is stopped.
+        """
+        try:
+            if self.phase not in SETTLED:
+                self._settled = self.loop.create_future()
+                await self._settled
+            while self.beside and self.phase != "resting":
+                await asyncio.wait(set(self.beside))
+        except asyncio.CancelledError:
+            await self.stop()
+            raise
+
+    def _settle(self) -> None:
+        if self._settled is not None and not self._settled.done():
+            self._settled.set_result(None)
+
+    # What runs beside it
+
+    def run_beside(self, work: Coroutine[Any, Any, None], context: Context | None = None) -> None:
+        """Run what the leg must not end before, with the context variables of whoever asked for it."""
+        task = self.loop.create_task(work, context=context)
+        self.beside.add(task)
+        task.add_done_callback(self._beside_done)
+
+    def _beside_done(self, task: asyncio.Task[None]) -> None:
+        self.beside.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.fail(error)
+        elif self.turns is not None:
+            self.turns.go_on()

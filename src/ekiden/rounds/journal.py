@@ -115,6 +115,10 @@ class Journal(Opaque):
             if key.startswith(STEP) and key not in self.seen:
                 yield key
 
+    def missing_step_of(self, branch: int) -> str | None:
+        """One of these that was done by this branch."""
+        return next((key for key in self.missing_steps() if self.entries[key].branch == branch), None)
+
     def overtaken_step(self) -> str | None:
         """A step that has not come up, although a later entry of the same branch has."""
         missing: dict[int, str] = {}

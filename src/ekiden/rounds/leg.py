@@ -1,28 +1,29 @@
-"""The replay engine: one run of a handler over its journal.
+"""The replay engine: what an effect means in a round and in a task.
 
 The laws:
 
 1. Once. A step's function is begun at most once in a call, unless its process died between its beginning and
-   its record. Whatever ends a leg waits for its running steps, and remembers them.
+   its record. Whatever ends a leg waits for its running steps, and records them.
 2. Equal. What the handler was told in the first run, values, exceptions and its own timeouts, it is told in
    every replay, in the same order over all its branches (`turns`).
-3. Accounted for. No new step begins while a step of the journal has not come up that it could stand for.
+3. Accounted for. No new step begins while a step of the journal has not come up that it could stand for
+   (`accounting`).
 4. One owner. Nothing begins without the claim on the round, nor after the leg is over.
 5. Uncatchable. What ends a leg unwinds the handler as a cancellation does. From then on every effect raises
-   and remembers nothing, and whatever the handler returns or raises is dropped.
+   and records nothing, and whatever the handler returns or raises is dropped.
 6. All asks that are pending together end the leg together.
 
-How a leg begins and ends is in `running`, how a step is run in `performing`, how an effect waits and is cut
-short in `waiting`; what the handler does, effect by effect, is here.
+What the handler does, effect by effect, is here. How it begins and ends, waits and is recorded, is in
+`replay`.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from functools import partial
 from threading import get_ident
-from typing import Any, ClassVar, Final, NoReturn
+from typing import Any, Final
 
 from ekiden.errors import (
     MalformedAnswer,
@@ -30,82 +31,100 @@ from ekiden.errors import (
     NonDeterminismError,
     NotRecalled,
     UnfitAnswer,
-    UsageError,
 )
-from ekiden.rounds.asks import Ask, declares, name_of
-from ekiden.rounds.journal import Entry
+from ekiden.opaque import Opaque
+from ekiden.rounds.asks import UNANSWERED, Ask, declares
+from ekiden.rounds.handler_task import OVER, SETTLED
+from ekiden.rounds.interpreter import (
+    Step,
+    log_failed_afterwards,
+    mixed_styles,
+    not_for_tasks,
+    not_in_a_step,
+    not_in_a_thread,
+)
+from ekiden.rounds.journal import Entry, Journal
+from ekiden.rounds.outcome import Suspended
 from ekiden.rounds.performing import current_step
-from ekiden.rounds.running import Step, Suspended, malformed
-from ekiden.rounds.waiting import CUT, Waiting
+from ekiden.rounds.replay import Replay
+from ekiden.rounds.waiting import CUT
 
-__all__ = [
-    "BACKGROUND",
-    "SOON",
-    "Leg",
-    "Step",
-    "Suspended",
-    "check_key",
-    "current_step",
-]
+__all__ = ["BACKGROUND", "Leg", "Suspended", "current_step"]
 
-_log = logging.getLogger("ekiden.rounds")
+_log = logging.getLogger(__name__)
 
 BACKGROUND: Final = "b:background"
 """The pause of a handler that wants to go on as a task."""
-
-_UNANSWERED: Final = object()
-_PATIENCE: Final = 100
-"""A handler that swallows cancellation and goes on calling effects is blocked for ever after this many."""
 
 _OTHER_SLEEP: Final = (
     "%s did %s before, and is about to do %s instead, from now on. A sleep whose length changes with every "
     "round never ends: draw the length with `ctx.random`, or give the sleep a key="
 )
 
-SOON: Final = 0.001
-"""Seconds. Clocks are no more exact than that: a sleep that is over so soon is over."""
 
-_LONGEST_KEY: Final = 1000
-"""Bytes. Databases do not index much longer ones."""
+class Leg(Opaque):
+    """The effects of one run of one handler. Implements `ekiden.rounds.interpreter.Interpreter`."""
 
-
-class Leg(Waiting, kw_only=True):
-    """One run of one handler. `run` it once; a parked one can be `resume`d."""
-
-    capabilities: Mapping[str, Any]
-    """What the client is capable of."""
-    now: Callable[[], float]
+    replay: Replay
     frontier: Collection[str] = ()
     """The pauses that the last leg ended with: beyond them the handler is fresh."""
     can_background: bool | None = False
     """Whether the call can become a task; None if its handler was not registered for that."""
     wishes: tuple[float | None, float | None] = (None, None)
     """The time to live and the poll interval that the handler wants for its task."""
-    trace: list[str] | None = None
-    """If a list, every effect notes its name here."""
     style: str | None = None
     """How the handler asks: with effects (`asks`), or by itself (`manual`)."""
-    _afterwards: tuple[tuple[Step, str | None], ...] = ()
-    _deaf: int = 0
-    _counts: dict[str, tuple[int, asyncio.Task[Any] | None]] = {}
-    waits: ClassVar[bool] = False
-    """Whether a leg waits for answers that may come while it runs."""
+
+    @property
+    def handler(self) -> str:
+        """The handler in words, for logs and errors."""
+        return self.replay.task.title
+
+    @property
+    def journal(self) -> Journal:
+        """What the handler has done so far."""
+        return self.replay.journal
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the handler is beyond what earlier legs did."""
+        return self.replay.fresh
+
+    @property
+    def is_over(self) -> bool:
+        """Whether effects count no more."""
+        return self.replay.is_over
 
     def clock(self) -> float:
         """What time it is."""
-        return self.now()
+        return self.replay.clock()
+
+    # Running
+
+    async def run(self, handler: Coroutine[Any, Any, Any]) -> Any:
+        """Run the handler: its value, what it raised, or `Suspended`."""
+        replay, task = self.replay, self.replay.task
+        task.start(self.whole(handler))
+        if task.phase not in SETTLED or task.beside:
+            await replay.settled(handler)
+        return replay.conclude()
 
     async def go_on(self, values: Mapping[str, Any], capabilities: Mapping[str, Any]) -> Any:
-        """Go on with a parked handler; the client says again what it is capable of."""
-        self.capabilities = capabilities
-        return await self.resume(values)
+        """Go on with a parked handler, with the answers that `read` read. The client declares again."""
+        self.replay.questions.capabilities = capabilities
+        return await self.replay.resume(values)
 
-    async def _whole(self, handler: Coroutine[Any, Any, Any]) -> Any:
-        """The handler, and then what it wanted done when it has returned."""
-        if not self.parked:
-            self._stretch.begin()
-        self._began = self._loop.time()
-        self._main = asyncio.current_task()
+    def read(self, responses: Mapping[str, Any]) -> dict[str, Any]:
+        """The answers to what a parked handler waits for; one that does not answer it at all is an error."""
+        return self.replay.read(responses)
+
+    async def stop(self) -> None:
+        """Nobody waits for the outcome any more: cancel the handler, and let running steps end."""
+        await self.replay.task.stop()
+
+    async def whole(self, handler: Coroutine[Any, Any, Any]) -> Any:
+        """The handler, and then its `on_complete` steps."""
+        self.replay.task.begin(parked=self.replay.parked)
         if current_step.get() is not None:
             current_step.set(None)  # A step has called this server: its handlers are not in that step.
         try:
@@ -114,18 +133,18 @@ class Leg(Waiting, kw_only=True):
             raise RuntimeError(
                 f"the handler raised {type(error).__name__}, which is not an Exception"
             ) from error
-        if self._afterwards and not isinstance(value, Exception):  # One that asks by itself is not done.
-            await self._wind_up()
+        if self.replay.afterwards and not isinstance(value, Exception):
+            await self._complete()  # Not after `InputRequired`: the call is not over then.
         return value
 
-    async def _wind_up(self) -> None:
+    async def _complete(self) -> None:
         """Run the `on_complete` steps. What they raise does not undo what the handler did."""
-        for missing in self.journal.missing_steps():
-            entry = self.journal.entries[missing]
+        for missing in self.replay.journal.missing_steps():
+            entry = self.replay.journal.entries[missing]
             if entry.branch >= 0 and entry.kind != "cut":
-                self._fail(self._vanished(missing, "it returned without it"))
-        self._winding_up = True
-        for step, key in self._afterwards:
+                self.replay.task.fail_here(self.replay.vanished(missing, "it returned without it"))
+        self.replay.task.finish()
+        for step, key in self.replay.afterwards:
             try:
                 await self.step(step, key)
             except Exception as error:
@@ -135,147 +154,140 @@ class Leg(Waiting, kw_only=True):
 
     async def ask(self, ask: Ask, key: str | None = None) -> Any:
         """The answer to a question, now or in a later leg."""
-        if self._over:
-            await self._refuse()
+        task = self.replay.task
+        if task.phase in OVER:
+            await task.refuse()
         self._enter("ask", "asks")
-        name = self._name("a:", key, ask.name)
-        entry = self._find(name)
+        name = self.replay.name("a:", key, ask.name)
+        entry = self.replay.find(name)
         if entry is not None:
             if entry.digest == ask.digest:
                 if entry.kind == "cut":
-                    return await self._turn(name, ask.digest, None, CUT)
+                    return await self.replay.turn(name, ask.digest, None, CUT)
                 value = self._known_answer(ask, entry)
-                if value is not _UNANSWERED:
-                    if not self._stretch.alone:
-                        return await self._turn(name, ask.digest, None, value)
-                    self.journal.backlog.pop(name, None)
+                if value is not UNANSWERED:
+                    if not task.alone:
+                        return await self.replay.turn(name, ask.digest, None, value)
+                    self.replay.journal.backlog.pop(name, None)
                     return value
-            self.journal.backlog.pop(name, None)  # It was answered when it was another question.
-        if self._stretch.alone and not self.waits:
-            value = self._fresh_answer(ask, name, 0) if name[2:] in self.responses else _UNANSWERED
-            if value is _UNANSWERED:
-                if not declares(self.capabilities, ask.needs):
-                    self._fail(MissingCapability(ask.needs))
-                self._rest_here({name[2:]: ask}, [])
+            self.replay.journal.backlog.pop(name, None)  # It was answered when it was another question.
+        if task.alone and not self.replay.is_durable:
+            value = (
+                self._new_answer(ask, name, 0) if name[2:] in self.replay.questions.responses else UNANSWERED
+            )
+            if value is UNANSWERED:
+                if not declares(self.replay.questions.capabilities, ask.needs):
+                    task.fail_here(MissingCapability(ask.needs))
+                # There are no siblings to wait for: suspend now, instead of after the idle passes.
+                task.suspend_here(self.replay.suspension({name[2:]: ask}, []))
             return value
-        return await self._turn(name, ask.digest, partial(self._begin_ask, ask, name))
+        return await self.replay.turn(name, ask.digest, partial(self.begin_ask, ask, name))
+
+    def begin_ask(self, ask: Ask, name: str, branch: int) -> None:
+        """Find the answer to a question that somebody waits for, or put the question."""
+        try:
+            value = self._new_answer(ask, name, branch)
+        except asyncio.CancelledError:
+            return  # The leg has ended with an error.
+        if value is not UNANSWERED:
+            self.replay.waits().turns.arrive(name, value)
+        elif declares(self.replay.questions.capabilities, ask.needs):
+            self.replay.asks[self.replay.questions.put(ask, name[2:], branch)] = ask
+        else:
+            self.replay.task.fail(MissingCapability(ask.needs))
 
     def _known_answer(self, ask: Ask, entry: Entry) -> Any:
         try:
-            return self._value_of(ask, entry.value)
+            return self.replay.value_of(ask, entry.value)
         except (UnfitAnswer, MalformedAnswer):
-            # Not read before, or by validators of the author's own, who changed their mind.
-            return _UNANSWERED
+            # Not read before, or the author's own validators have changed.
+            return UNANSWERED
 
-    def _begin_ask(self, ask: Ask, name: str, branch: int) -> None:
+    def _new_answer(self, ask: Ask, name: str, branch: int) -> Any:
+        """The value of an answer that has come to this very question and fits; it is in the journal then."""
+        raw = self.replay.questions.answer_to(ask, name[2:])
+        if raw is UNANSWERED:
+            return UNANSWERED
         try:
-            value = self._fresh_answer(ask, name, branch)
-        except asyncio.CancelledError:
-            return  # The leg has ended with an error.
-        if value is not _UNANSWERED:
-            self._my_turns().arrive(name, value)
-        elif declares(self.capabilities, ask.needs):
-            self._asks[name[2:]] = ask
-        else:
-            self._break(MissingCapability(ask.needs))
-
-    def _fresh_answer(self, ask: Ask, name: str, branch: int) -> Any:
-        """What was answered with this request, if it was to this very question."""
-        wire_key = name[2:]
-        raw = self.responses.get(wire_key, _UNANSWERED)
-        # Without a token nobody can tell whether an answer was given to this very question.
-        if raw is _UNANSWERED or (self.asked is not None and name_of(self.asked.get(wire_key)) != ask.name):
-            return _UNANSWERED
-        try:
-            value = self._value_of(ask, raw)
-        except MalformedAnswer as problem:
-            self._fail(malformed(wire_key, problem))
-        except UnfitAnswer as problem:
-            self._unfit |= {wire_key}
-            _log.info("%s: the answer to %r is asked for again: %s", self.handler, wire_key, problem)
-            return _UNANSWERED
-        self._remember(name, Entry("answer", ask.digest, raw, branch))
+            value = self.replay.value_of(ask, raw)
+        except (MalformedAnswer, UnfitAnswer) as problem:
+            if (error := self.replay.questions.misfits(name[2:], problem)) is not None:
+                self.replay.task.fail_here(error)
+            return UNANSWERED
+        self.replay.record(name, Entry("answer", ask.digest, raw, branch))
         return value
 
     async def step(self, step: Step, key: str | None = None) -> Any:
-        """What a step gave: out of the journal, or by running it now."""
-        if self._over:
-            await self._refuse()
+        """The value of a step: out of the journal, or by running it now."""
+        if self.replay.task.phase in OVER:
+            await self.replay.task.refuse()
         self._enter("run a step")
-        name = self._name("s:", key, f"{step.name}-{step.digest}")
-        entry = self.journal.find(name)
+        name = self.replay.name("s:", key, f"{step.name}-{step.digest}")
+        entry = self.replay.journal.find(name)
         if entry is None:
             self._account_for(step, name)
             step.prepare()
-            entry = await self._turn(
-                name, step.digest, partial(self._begin_step, step, name, copy_context()), None, step
-            )
+            begin = partial(self._begin_step, step, name, copy_context())
+            entry = await self.replay.turn(name, step.digest, begin, None, step)
         elif entry.digest != step.digest:
-            self._fail(
-                NonDeterminismError(
-                    f"{self.handler}: step {name[2:]!r} is another function, or has other arguments",
-                    before=entry.about,
-                    now=step.about,
-                )
-            )
-        elif entry.kind == "cut" or not self._stretch.alone:
+            problem = f"{self.handler}: step {name[2:]!r} is another function, or has other arguments"
+            self.replay.task.fail_here(NonDeterminismError(problem, before=entry.about, now=step.about))
+        elif entry.kind == "cut" or not self.replay.task.alone:
             known = CUT if entry.kind == "cut" else entry
-            entry = await self._turn(name, step.digest, None, known, step)
+            entry = await self.replay.turn(name, step.digest, None, known, step)
         else:
-            self.journal.backlog.pop(name, None)
-        return self._recalled(step, name, entry)
-
-    def _recalled(self, step: Step, name: str, entry: Entry) -> Any:
+            self.replay.journal.backlog.pop(name, None)
         try:
             return step.recall(entry)
-        except NotRecalled as problem:
-            self._fail(
-                NonDeterminismError(
-                    f"{self.handler}: what was kept of step {name[2:]!r} does not fit its annotation any "
-                    "more (give what is new in it a default, or keep the old annotation until the calls that "
-                    "have begun are over)",
-                    before=entry.about,
-                    now=str(problem),
-                )
+        except NotRecalled as misfit:
+            problem = (
+                f"{self.handler}: what was kept of step {name[2:]!r} does not fit its annotation any "
+                "more (give what is new in it a default, or keep the old annotation until the calls that "
+                "have begun are over)"
             )
+            self.replay.task.fail_here(NonDeterminismError(problem, before=entry.about, now=str(misfit)))
 
     def _account_for(self, step: Step, name: str) -> None:
         """Refuse a new step at once where it stands for another one of its own branch."""
-        if self.journal.backlog and (old := self._changed(self._branch_of(name))) is not None:
-            self._fail(self._vanished(old, f"it is about to do step {name[2:]!r} ({step.about})"))
+        if self.replay.journal.backlog:
+            old = self.replay.journal.missing_step_of(self.replay.branch_of(name))
+            if old is not None:
+                now = f"it is about to do step {name[2:]!r} ({step.about})"
+                self.replay.task.fail_here(self.replay.vanished(old, now))
 
-    # Effects that need nobody
+    def _begin_step(self, step: Step, name: str, context: Context, branch: int) -> None:
+        self.replay.steps().begin(step, name, context, branch)
 
     def draw(self, what: str, make: Callable[[], Any], key: str | None = None) -> Any:
         """A value that must be the same in every leg: a time, an id, a random number."""
         if current_step.get() is not None:
             return make()  # A step runs once: what it draws needs no memory of its own.
-        if self._over:
+        if self.replay.task.phase in OVER:
             raise asyncio.CancelledError
-        if get_ident() != self._thread:
-            raise _in_a_thread()
-        name = self._name("d:", None if key is None else f"{what}:{key}", what)
-        entry = self.journal.find(name)
+        if get_ident() != self.replay.task.thread:
+            raise not_in_a_thread()
+        name = self.replay.name("d:", None if key is None else f"{what}:{key}", what)
+        entry = self.replay.journal.find(name)
         if entry is None:
-            entry = Entry("draw", "", make(), self._branch_of(name))
-            self._remember(name, entry)
+            entry = Entry("draw", "", make(), self.replay.branch_of(name))
+            self.replay.record(name, entry)
         else:
-            self.journal.backlog.pop(name, None)
-            if self._held:
-                self._look_at_held()
+            self.replay.journal.backlog.pop(name, None)
+            if self.replay.waiting is not None:
+                self.replay.waiting.accounting.came_up()
         return entry.value
 
     async def pause(self, key: str | None = None) -> None:
-        """End the leg with state only; the client comes straight back."""
-        if self._over:
-            await self._refuse()
-        self._enter("end its round", "asks")
-        await self._pause(self._name("p:", key, "checkpoint"))
+        """A checkpoint: in a round the leg ends with state only, in a task all is committed."""
+        if self.replay.task.phase in OVER:
+            await self.replay.task.refuse()
+        self._enter("end its round", None if self.replay.is_durable else "asks")
+        await self._pause(self.replay.name("p:", key, "checkpoint"))
 
     async def background(self, ttl: float | None = None, poll: float | None = None) -> None:
         """Go on as a task, once nothing is asked any more; where there are no tasks, just go on."""
-        if self._over:
-            await self._refuse()
+        if self.replay.task.phase in OVER:
+            await self.replay.task.refuse()
         self._enter("become a task")
         if self.can_background is None:
             raise not_for_tasks(self.handler)
@@ -284,173 +296,77 @@ class Leg(Waiting, kw_only=True):
             await self._pause(BACKGROUND)
 
     async def _pause(self, name: str) -> None:
-        if await self._passed(name, partial(self._begin_pause, name)):
-            return
-        self._rest_here({}, [name])
+        if not await self._passed(name, partial(self._begin_pause, name)):
+            self.replay.task.suspend_here(self.replay.suspension({}, [name]))
+
+    def _begin_pause(self, name: str, branch: int) -> None:
+        if self.replay.is_durable:
+            self.replay.task.run_beside(self.replay.steps().finish(name, Entry("pause", "", None, branch)))
+        else:
+            self.replay.pauses[name] = None
 
     async def _passed(self, name: str, begin: Callable[[int], None]) -> bool:
         """Wait for an effect without a value; False if it is new and would end the leg on the spot."""
-        entry = self._find(name)
+        entry = self.replay.find(name)
         if entry is None:
-            if self._stretch.alone and not self.waits:
+            if self.replay.task.alone and not self.replay.is_durable:
                 return False
-            await self._turn(name, "", begin)
-        elif entry.kind == "cut" or not self._stretch.alone:
-            await self._turn(name, "", None, CUT if entry.kind == "cut" else None)
-        self.journal.backlog.pop(name, None)
-        if name in self.frontier and not self.fresh:
-            self._freshen()
+            await self.replay.turn(name, "", begin)
+        elif entry.kind == "cut" or not self.replay.task.alone:
+            await self.replay.turn(name, "", None, CUT if entry.kind == "cut" else None)
+        self.replay.journal.backlog.pop(name, None)
+        if name in self.frontier:
+            self.replay.freshen()
         return True
-
-    def _begin_pause(self, name: str, branch: int) -> None:
-        self._pauses[name] = None
 
     async def sleep(self, seconds: float, key: str | None = None) -> None:
         """Wait until a moment that is the same in every leg."""
         if current_step.get() is not None:
             await asyncio.sleep(seconds)
             return
-        if self._over:
-            await self._refuse()
+        if self.replay.task.phase in OVER:
+            await self.replay.task.refuse()
         self._enter("sleep")
         what = "sleep"
-        if key is None and not self._stretch.alone and asyncio.current_task() is not self._main:
+        if key is None and not self.replay.task.alone and asyncio.current_task() is not self.replay.task.task:
             what = f"sleep-{float(seconds)}"  # Which of several comes first may change.
-            if self.journal.backlog:
+            if self.replay.journal.backlog:
                 self._look_for_another_sleep(what)
-        until: float = self.draw(what, lambda: self.clock() + seconds, key)
-        name = self._name("z:", key, what)
+        until: float = self.draw(what, lambda: self.replay.clock() + seconds, key)
+        name = self.replay.name("z:", key, what)
         begin = partial(self._begin_sleep, name, until)
         if not await self._passed(name, begin):
-            await self._turn(name, "", begin)
+            await self.replay.turn(name, "", begin)
 
     def _look_for_another_sleep(self, what: str) -> None:
         """Say so if a branch sleeps for another time than before: it may be another one in every round."""
-        if f"d:{what}" not in self.journal.entries:
-            taken = self._my_turns().branches.values()
-            for old in self.journal.backlog:
-                if old.startswith("d:sleep-") and self.journal.entries[old].branch not in taken:
+        if f"d:{what}" not in self.replay.journal.entries:
+            taken = self.replay.waits().turns.branches.values()
+            for old in self.replay.journal.backlog:
+                if old.startswith("d:sleep-") and self.replay.journal.entries[old].branch not in taken:
                     _log.warning(_OTHER_SLEEP, self.handler, old[2:], what)
                     return
 
     def _begin_sleep(self, name: str, until: float, branch: int) -> None:
-        """A sleep needs the claim on its round, as a step does: a late copy of the round would sleep less."""
-        if self.memory is None:
-            self._set_alarm(name, until, branch)
-        else:
-            self._run_beside(self._sleep_as_owner(name, until, branch))
-
-    async def _sleep_as_owner(self, name: str, until: float, branch: int) -> None:
-        if await self._may_begin(name):
-            self._set_alarm(name, until, branch)
-
-    def _set_alarm(self, name: str, until: float, branch: int) -> None:
-        remaining = until - self.clock()
-        if remaining < SOON:
-            self._awake(name, branch)
-        else:
-            self._my_turns().alarms[name] = self._loop.call_later(remaining, self._awake, name, branch)
-
-    def _awake(self, name: str, branch: int) -> None:
-        if self._turns is not None:
-            self._turns.alarms.pop(name, None)
-        if self._turns is not None and not self._over and name in self._turns.waiting:
-            self._remember(name, Entry("slept", "", None, branch))
-            self._turns.arrive(name, None)
+        self.replay.steps().begin_sleep(name, until, branch)
 
     def afterwards(self, step: Step, key: str | None = None) -> None:
         """Have a step run when the handler has returned."""
-        if not self._over:
-            self._afterwards += ((step, key),)
+        if self.replay.task.phase not in OVER:
+            self.replay.afterwards += ((step, key),)
 
     def use(self, style: str) -> None:
         """A call either asks in its body or returns `InputRequired` itself; it cannot do both."""
         if self.style is None:
             self.style = style
         elif self.style != style:
-            self._fail(mixed_styles(self.handler))
+            self.replay.task.fail_here(mixed_styles(self.handler))
 
     def _enter(self, what: str, style: str | None = None) -> None:
         """An effect begins: it must not be within a step, and fit the way in which the handler asks."""
-        if get_ident() != self._thread:
-            raise _in_a_thread()
+        if get_ident() != self.replay.task.thread:
+            raise not_in_a_thread()
         if current_step.get() is not None:
-            raise UsageError(f"{self.handler}: a step cannot {what}; do it before or after the step")
+            raise not_in_a_step(self.handler, what)
         if style is not None and self.style != style:
-            if self.style is not None:
-                self._fail(mixed_styles(self.handler))
-            self.style = style
-
-    # Names
-
-    def _name(self, space: str, key: str | None, derived: str) -> str:
-        """The name of an effect: the author's, or its content and which of several identical ones it is.
-
-        Each kind of effect has a name space of its own, so that no client-chosen answer meets a step.
-        """
-        if key is not None:
-            check_key(key)
-        name = space + (derived if key is None else key)
-        if self.trace is not None:
-            self.trace.append(name if key is None else f"{name} ({derived})")
-        task = None if self._stretch.alone else asyncio.current_task()
-        before = self._counts.get(name)
-        if before is None:
-            self._counts[name] = (1, task)
-            return name
-        count, first = before
-        self._counts[name] = (count + 1, first)
-        if key is not None:
-            self._fail(UsageError(f"{self.handler} uses key={key!r} twice in one call"))
-        if task is not first and count == 1 and self._main not in (task, first):
-            _log.warning(
-                "%s does the same thing (%s) in several branches at once; give each a key=, "
-                "or a replay may swap their results if what they do in between takes another time",
-                self.handler,
-                derived,
-            )
-        return f"{name}-{count + 1}"
-
-    def _forget(self) -> None:
-        super()._forget()
-        self._counts.clear()
-        self._afterwards = ()
-
-    async def _refuse(self) -> NoReturn:
-        """An effect after the end. A handler that catches even this is put to sleep, or it would spin."""
-        self._deaf += 1
-        if self._deaf > _PATIENCE:
-            await self._loop.create_future()
-        raise asyncio.CancelledError
-
-
-def check_key(key: str) -> None:
-    """Refuse a `key=` that some store or client could not carry."""
-    try:
-        fits = 0 < len(key.encode()) <= _LONGEST_KEY and "\0" not in key
-    except (AttributeError, UnicodeError):
-        fits = False
-    if not fits:
-        raise UsageError(f"key= must be a string of 1 to {_LONGEST_KEY} bytes, without NUL characters")
-
-
-def log_failed_afterwards(handler: str, step: Step, error: Exception) -> None:
-    """Say that an `on_complete` step failed; the handler's result stays as it is."""
-    _log.error("%s has ended well, but its on_complete step %s failed: %r", handler, step.name, error)
-
-
-def not_for_tasks(handler: str) -> UsageError:
-    """The complaint about a handler that wants to be a task without having said so."""
-    return UsageError(f'{handler} calls ctx.background(): register it with task="deferred"')
-
-
-def _in_a_thread() -> UsageError:
-    return UsageError("a plain `def` handler has no effects; make it `async def`")
-
-
-def mixed_styles(handler: str) -> UsageError:
-    """The complaint about a handler that uses both ways in one call."""
-    return UsageError(
-        f"{handler} asks with `ctx` and also keeps its own state with `InputRequired` or "
-        "`ctx.input_responses`: one call can do only one of them"
-    )
+            self.use(style)

@@ -10,14 +10,15 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 from ekiden.errors import InternalError, ProtocolError
+from ekiden.rounds.asks import Ask
 from ekiden.wire.json import UNSPEAKABLE, decode
 from ekiden.wire.jsonrpc import RequestId
 from ekiden.wire.tasks import TaskView
 
-__all__ = ["Complete", "Dialect", "Failed", "Interim", "Outcome", "Task"]
+__all__ = ["Complete", "Dialect", "Failed", "Interim", "Outcome", "Suspended", "Task"]
 
 
-_log = logging.getLogger("ekiden.server")
+_log = logging.getLogger(__name__)
 
 
 class Dialect(Protocol):
@@ -95,3 +96,12 @@ class Failed(msgspec.Struct):
 
 
 Outcome: TypeAlias = Complete | Interim | Task | Failed
+
+
+class Suspended(msgspec.Struct):
+    """The leg ended because it waits for the other side. Not an outcome yet: the server makes one of it."""
+
+    asks: dict[str, Ask]
+    """The questions, by the key that their answers come with."""
+    pauses: list[str]
+    """What else it waits for, by name: checkpoints and, in a task, times."""

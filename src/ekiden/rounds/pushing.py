@@ -10,11 +10,19 @@ import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final, TypeAlias
 
-from ekiden.errors import CannotAsk, MalformedAnswer, UnfitAnswer, UsageError
+from ekiden.errors import CannotAsk, MalformedAnswer, UnfitAnswer
 from ekiden.rounds.asks import Ask, declares
+from ekiden.rounds.interpreter import (
+    Step,
+    log_failed_afterwards,
+    mixed_styles,
+    not_for_tasks,
+    not_in_a_step,
+    not_in_a_thread,
+)
 from ekiden.rounds.journal import Entry
-from ekiden.rounds.leg import Step, current_step, log_failed_afterwards, mixed_styles, not_for_tasks
-from ekiden.rounds.performing import current_task, raised
+from ekiden.rounds.performing import current_step, raised
+from ekiden.rounds.waiting import current_task
 
 __all__ = ["Push", "SendAsk"]
 
@@ -55,7 +63,7 @@ class Push:
         self._unwinding: dict[asyncio.Task[Any], asyncio.Future[None]] = {}
         """Those of them that were cut short and have not ended yet."""
         self._counts: dict[str, int] = {}
-        self._over = False
+        self.is_over = False
         self._can_background = can_background
 
     async def run(self, handler: Coroutine[Any, Any, Any]) -> Any:
@@ -66,14 +74,14 @@ class Push:
         main = asyncio.get_running_loop().create_task(self._whole(handler))
         try:
             await asyncio.wait({main})
-            self._over = True  # Branches that nobody waits for do nothing more.
+            self.is_over = True  # Branches that nobody waits for do nothing more.
             while self._steps:
                 await asyncio.wait(set(self._steps))  # One that was cut short may take its time to end.
             if main.cancelled():
                 raise RuntimeError("the handler let a cancellation escape that was not its own")
             return main.result()
         except asyncio.CancelledError:
-            self._over = True
+            self.is_over = True
             main.cancel()
             while self._steps:  # However often the caller is cancelled meanwhile.
                 with contextlib.suppress(asyncio.CancelledError):
@@ -117,7 +125,7 @@ class Push:
 
     async def step(self, step: Step, key: str | None = None) -> Any:
         """Run a step. It is cut short by the handler's own timeout only."""
-        if self._over:
+        if self.is_over:
             raise asyncio.CancelledError
         _not_in_a_step(self.handler, "run a step")
         name = key or f"{step.name}-{step.digest}"
@@ -131,7 +139,7 @@ class Push:
         try:
             return step.recall(await told)
         except asyncio.CancelledError:
-            if not self._over and task in self._performing:
+            if not self.is_over and task in self._performing:
                 self._unwinding[task] = asyncio.get_running_loop().create_future()
                 task.cancel()
             raise
@@ -208,6 +216,6 @@ def _not_in_a_step(handler: str, what: str) -> None:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        raise UsageError("a plain `def` handler has no effects; make it `async def`") from None
+        raise not_in_a_thread() from None
     if current_step.get() is not None:
-        raise UsageError(f"{handler}: a step cannot {what}; do it before or after the step")
+        raise not_in_a_step(handler, what)

@@ -204,6 +204,14 @@ class Turns(Opaque):
         self.waiting.clear()
         self._arrived.clear()
 
+    def leave_branches(self) -> None:
+        """Cancel the branches that go on although their handler has ended and nobody waits for them."""
+        for task in self.branches:
+            if task is not None and not task.done():
+                task.cancel()
+        self.branches.clear()
+        self.undelivered.clear()
+
     def _tick(self) -> None:
         if self.undelivered:
             self._forget_ended_scopes()

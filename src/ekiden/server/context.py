@@ -16,10 +16,9 @@ from typing_extensions import TypeVar, TypeVarTuple, Unpack
 
 from ekiden.errors import UsageError
 from ekiden.rounds.asks import declares
-from ekiden.rounds.interpreter import Interpreter
+from ekiden.rounds.interpreter import Interpreter, Retry
 from ekiden.rounds.leg import current_step
 from ekiden.rounds.pushing import Push
-from ekiden.rounds.retry import Retry
 from ekiden.server.questions import questions
 from ekiden.server.questions.forms import Answer, form_for
 from ekiden.server.questions.input_required import read_response

@@ -31,7 +31,7 @@ async def check_replay(
     legs: list[Leg] = []
 
     def watch(leg: Leg) -> None:
-        leg.trace = []
+        leg.replay.trace = []
         legs.append(leg)
 
     server = make()
@@ -42,7 +42,9 @@ async def check_replay(
             result = await client.call_tool(tool, arguments)
         except CallFailed as failed:
             _compare_all(legs)
-            raise ReplayDiffers(len(legs[-1].trace or ()), "the end of the call", str(failed)) from failed
+            raise ReplayDiffers(
+                len(legs[-1].replay.trace or ()), "the end of the call", str(failed)
+            ) from failed
     _compare_all(legs)
     straight, replayed = await _replay(make(), tool, arguments, legs[-1])
     _compare(straight, replayed.trace or (), whole=True)
@@ -60,8 +62,8 @@ class _Replayed:
         self.result: JsonObject = {}
 
     def watch(self, leg: Leg) -> None:
-        leg.journal = Journal.of(dict(self._entries))
-        leg.trace = self.trace
+        leg.replay.journal = Journal.of(dict(self._entries))
+        leg.replay.trace = self.trace
 
 
 async def _replay(
@@ -76,12 +78,12 @@ async def _replay(
             replayed.result = round_.result
         except CallFailed as failed:
             replayed.result = {"error": str(failed)}
-    return last.trace or (), replayed
+    return last.replay.trace or (), replayed
 
 
 def _compare_all(legs: Sequence[Leg]) -> None:
     for one, other in pairwise(legs):
-        _compare(one.trace or (), other.trace or (), whole=False)
+        _compare(one.replay.trace or (), other.replay.trace or (), whole=False)
 
 
 def _compare(straight: Sequence[str], replayed: Sequence[str], *, whole: bool) -> None:

@@ -8,8 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ValidationError
 
 from ekiden.errors import MalformedAnswer, RegistrationError, UsageError
-from ekiden.rounds.asks import ELICIT, LIST_ROOTS, SAMPLE, Ask, digest_of
-from ekiden.rounds.running import malformed
+from ekiden.rounds.asks import ELICIT, LIST_ROOTS, SAMPLE, Ask, digest_of, malformed
 from ekiden.server.questions.content import dump
 from ekiden.server.questions.forms import accepted_content, form_for, read_elicitation
 from ekiden.wire.json import copied, is_object

@@ -13,7 +13,7 @@ from typing import Any, Final
 from ekiden.errors import CannotAsk, InvalidRequest
 from ekiden.rounds.asks import declares
 from ekiden.rounds.claims import Claims
-from ekiden.rounds.leg import mixed_styles
+from ekiden.rounds.interpreter import mixed_styles
 from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.rounds.pushing import Push, undeclared
 from ekiden.server.context import Context

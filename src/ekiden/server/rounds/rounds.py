@@ -9,11 +9,14 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from ekiden.errors import Ended, InternalError, InvalidParams, MissingCapability, NonDeterminismError, Restart
-from ekiden.rounds.asks import declares
+from ekiden.rounds.asks import RoundQuestions, declares
 from ekiden.rounds.claims import Claims
+from ekiden.rounds.handler_task import HandlerTask
+from ekiden.rounds.interpreter import mixed_styles
 from ekiden.rounds.journal import UNKNOWN_BRANCH, Entry, Journal
-from ekiden.rounds.leg import BACKGROUND, Leg, Suspended, mixed_styles
+from ekiden.rounds.leg import BACKGROUND, Leg, Suspended
 from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome
+from ekiden.rounds.replay import Replay
 from ekiden.server.context import Context
 from ekiden.server.questions.input_required import InputRequired, capabilities_for, spelled_requests
 from ekiden.server.questions.questions import check_answers
@@ -140,20 +143,18 @@ class Rounds:
         request, handler = call.request, call.handler
         if handler.parked:
             self.parking.check_room()
-        leg = Leg(
-            call.title,
+        replay = Replay(
+            HandlerTask(call.title),
             Journal.of(claims.journal.copy()) if claims.journal else Journal(),
-            responses=responses,
-            asked=asked,
-            fresh=not claims.round,
-            capabilities=request.meta.capabilities,
-            now=self._clock,
-            flow=claims.flow,
-            memory=memory,
-            parked=handler.parked,
-            frontier=claims.pauses,
-            on_fresh=self._arrived,
+            RoundQuestions(call.title, responses, asked, request.meta.capabilities),
+            self._clock,
+            claims.flow,
+            memory,
+            not claims.round,
+            self._arrived,
+            handler.parked,
         )
+        leg = Leg(replay, claims.pauses)
         if handler.task == "never":
             leg.can_background = None
         elif self.tasks is not None:

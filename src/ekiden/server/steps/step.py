@@ -14,8 +14,8 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from ekiden.errors import Ended, NotKept, NotRecalled, ToolError, UsageError
+from ekiden.rounds.interpreter import Retry
 from ekiden.rounds.journal import Entry, Kind
-from ekiden.rounds.retry import Retry
 from ekiden.server.handlers import Run
 from ekiden.server.schemas import explain
 from ekiden.server.steps.codecs import codec_of
@@ -32,7 +32,7 @@ _NOT_KEPT: Final = "ValueNotKept"
 
 
 class FunctionStep:
-    """Implements `ekiden.rounds.leg.Step`."""
+    """Implements `ekiden.rounds.interpreter.Step`."""
 
     __slots__ = ("_arguments", "_codec", "_function", "_raises", "_run", "digest", "name", "retry")
 

@@ -113,7 +113,7 @@ class ToolWork:
         if handler.context is not None:
             carried = _Carried(asked=by_hand.asked, manual=by_hand.state, answers=by_hand.answers)
             context: Context[Any] = Context(
-                request, stream, self._state, leg, carried, by_hand.new, handler.function
+                request, stream, self._state, leg.effects, carried, by_hand.new, handler.function
             )
             bound[handler.context] = context
         return handler.call(**bound)

@@ -12,8 +12,9 @@ import msgspec
 from ekiden.errors import InvalidParams, MalformedAnswer, MissingCapability
 from ekiden.rounds.asks import ELICIT, LIST_ROOTS, SAMPLE, Ask, declares, digest_of
 from ekiden.rounds.claims import Claims
+from ekiden.rounds.interpreter import mixed_styles
 from ekiden.rounds.journal import Entry
-from ekiden.rounds.leg import Suspended, mixed_styles
+from ekiden.rounds.leg import Suspended
 from ekiden.server.questions.input_required import (
     InputRequired,
     capabilities_for,
@@ -56,7 +57,6 @@ class ByHand(msgspec.Struct):
         """The end of a leg that cannot begin: something is unanswered, or answered with no answer."""
         if leg.by_hand is None:
             return None
-        leg.fresh = True  # Each leg is news: there is no part that is run again.
         again: dict[str, Ask] = {}
         for key, request in leg.questions_by_hand().items():
             ask = _ask(key, request)
@@ -71,8 +71,8 @@ class ByHand(msgspec.Struct):
 
     def ends(self, leg: TaskLeg, manual: InputRequired, capabilities: Mapping[str, Any]) -> Suspended:
         """The end of a leg whose handler asks by hand."""
-        if leg.style == "asks":
-            raise mixed_styles(leg.handler)
+        if leg.effects.style == "asks":
+            raise mixed_styles(leg.effects.handler)
         asks = {key: _ask(key, request) for key, request in spelled_requests(manual).items()}
         for ask in asks.values():
             if not declares(capabilities, ask.needs):
