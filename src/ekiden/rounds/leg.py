@@ -124,7 +124,8 @@ class Leg(Opaque):
 
     async def whole(self, handler: Coroutine[Any, Any, Any]) -> Any:
         """The handler, and then its `on_complete` steps."""
-        self.replay.task.begin(parked=self.replay.parked)
+        replay = self.replay
+        replay.task.begin(parked=replay.parked)
         if current_step.get() is not None:
             current_step.set(None)  # A step has called this server: its handlers are not in that step.
         try:
@@ -133,18 +134,19 @@ class Leg(Opaque):
             raise RuntimeError(
                 f"the handler raised {type(error).__name__}, which is not an Exception"
             ) from error
-        if self.replay.afterwards and not isinstance(value, Exception):
+        if replay.afterwards and not isinstance(value, Exception):
             await self._complete()  # Not after `InputRequired`: the call is not over then.
         return value
 
     async def _complete(self) -> None:
         """Run the `on_complete` steps. What they raise does not undo what the handler did."""
-        for missing in self.replay.journal.missing_steps():
-            entry = self.replay.journal.entries[missing]
+        replay, task = self.replay, self.replay.task
+        for missing in replay.journal.missing_steps():
+            entry = replay.journal.entries[missing]
             if entry.branch >= 0 and entry.kind != "cut":
-                self.replay.task.fail_here(self.replay.vanished(missing, "it returned without it"))
-        self.replay.task.finish()
-        for step, key in self.replay.afterwards:
+                task.fail_here(replay.vanished(missing, "it returned without it"))
+        task.finish()
+        for step, key in replay.afterwards:
             try:
                 await self.step(step, key)
             except Exception as error:
@@ -154,47 +156,46 @@ class Leg(Opaque):
 
     async def ask(self, ask: Ask, key: str | None = None) -> Any:
         """The answer to a question, now or in a later leg."""
-        task = self.replay.task
+        replay, task = self.replay, self.replay.task
         if task.phase in OVER:
             await task.refuse()
         self._enter("ask", "asks")
-        name = self.replay.name("a:", key, ask.name)
-        entry = self.replay.find(name)
+        name = replay.name("a:", key, ask.name)
+        entry = replay.find(name)
         if entry is not None:
             if entry.digest == ask.digest:
                 if entry.kind == "cut":
-                    return await self.replay.turn(name, ask.digest, None, CUT)
+                    return await replay.turn(name, ask.digest, None, CUT)
                 value = self._known_answer(ask, entry)
                 if value is not UNANSWERED:
                     if not task.alone:
-                        return await self.replay.turn(name, ask.digest, None, value)
-                    self.replay.journal.backlog.pop(name, None)
+                        return await replay.turn(name, ask.digest, None, value)
+                    replay.journal.backlog.pop(name, None)
                     return value
-            self.replay.journal.backlog.pop(name, None)  # It was answered when it was another question.
-        if task.alone and not self.replay.is_durable:
-            value = (
-                self._new_answer(ask, name, 0) if name[2:] in self.replay.questions.responses else UNANSWERED
-            )
+            replay.journal.backlog.pop(name, None)  # It was answered when it was another question.
+        if task.alone and not replay.is_durable:
+            value = self._new_answer(ask, name, 0) if name[2:] in replay.questions.responses else UNANSWERED
             if value is UNANSWERED:
-                if not declares(self.replay.questions.capabilities, ask.needs):
+                if not declares(replay.questions.capabilities, ask.needs):
                     task.fail_here(MissingCapability(ask.needs))
                 # There are no siblings to wait for: suspend now, instead of after the idle passes.
-                task.suspend_here(self.replay.suspension({name[2:]: ask}, []))
+                task.suspend_here(replay.suspension({name[2:]: ask}, []))
             return value
-        return await self.replay.turn(name, ask.digest, partial(self.begin_ask, ask, name))
+        return await replay.turn(name, ask.digest, partial(self.begin_ask, ask, name))
 
     def begin_ask(self, ask: Ask, name: str, branch: int) -> None:
         """Find the answer to a question that somebody waits for, or put the question."""
+        replay = self.replay
         try:
             value = self._new_answer(ask, name, branch)
         except asyncio.CancelledError:
             return  # The leg has ended with an error.
         if value is not UNANSWERED:
-            self.replay.waits().turns.arrive(name, value)
-        elif declares(self.replay.questions.capabilities, ask.needs):
-            self.replay.asks[self.replay.questions.put(ask, name[2:], branch)] = ask
+            replay.waits().turns.arrive(name, value)
+        elif declares(replay.questions.capabilities, ask.needs):
+            replay.asks[replay.questions.put(ask, name[2:], branch)] = ask
         else:
-            self.replay.task.fail(MissingCapability(ask.needs))
+            replay.task.fail(MissingCapability(ask.needs))
 
     def _known_answer(self, ask: Ask, entry: Entry) -> Any:
         try:
@@ -205,38 +206,40 @@ class Leg(Opaque):
 
     def _new_answer(self, ask: Ask, name: str, branch: int) -> Any:
         """The value of an answer that has come to this very question and fits; it is in the journal then."""
-        raw = self.replay.questions.answer_to(ask, name[2:])
+        replay = self.replay
+        raw = replay.questions.answer_to(ask, name[2:])
         if raw is UNANSWERED:
             return UNANSWERED
         try:
-            value = self.replay.value_of(ask, raw)
+            value = replay.value_of(ask, raw)
         except (MalformedAnswer, UnfitAnswer) as problem:
-            if (error := self.replay.questions.misfits(name[2:], problem)) is not None:
-                self.replay.task.fail_here(error)
+            if (error := replay.questions.misfits(name[2:], problem)) is not None:
+                replay.task.fail_here(error)
             return UNANSWERED
-        self.replay.record(name, Entry("answer", ask.digest, raw, branch))
+        replay.record(name, Entry("answer", ask.digest, raw, branch))
         return value
 
     async def step(self, step: Step, key: str | None = None) -> Any:
         """The value of a step: out of the journal, or by running it now."""
-        if self.replay.task.phase in OVER:
-            await self.replay.task.refuse()
+        replay, task = self.replay, self.replay.task
+        if task.phase in OVER:
+            await task.refuse()
         self._enter("run a step")
-        name = self.replay.name("s:", key, f"{step.name}-{step.digest}")
-        entry = self.replay.journal.find(name)
+        name = replay.name("s:", key, f"{step.name}-{step.digest}")
+        entry = replay.journal.find(name)
         if entry is None:
             self._account_for(step, name)
             step.prepare()
             begin = partial(self._begin_step, step, name, copy_context())
-            entry = await self.replay.turn(name, step.digest, begin, None, step)
+            entry = await replay.turn(name, step.digest, begin, None, step)
         elif entry.digest != step.digest:
             problem = f"{self.handler}: step {name[2:]!r} is another function, or has other arguments"
-            self.replay.task.fail_here(NonDeterminismError(problem, before=entry.about, now=step.about))
-        elif entry.kind == "cut" or not self.replay.task.alone:
+            task.fail_here(NonDeterminismError(problem, before=entry.about, now=step.about))
+        elif entry.kind == "cut" or not task.alone:
             known = CUT if entry.kind == "cut" else entry
-            entry = await self.replay.turn(name, step.digest, None, known, step)
+            entry = await replay.turn(name, step.digest, None, known, step)
         else:
-            self.replay.journal.backlog.pop(name, None)
+            replay.journal.backlog.pop(name, None)
         try:
             return step.recall(entry)
         except NotRecalled as misfit:
@@ -245,44 +248,47 @@ class Leg(Opaque):
                 "more (give what is new in it a default, or keep the old annotation until the calls that "
                 "have begun are over)"
             )
-            self.replay.task.fail_here(NonDeterminismError(problem, before=entry.about, now=str(misfit)))
+            task.fail_here(NonDeterminismError(problem, before=entry.about, now=str(misfit)))
 
     def _account_for(self, step: Step, name: str) -> None:
         """Refuse a new step at once where it stands for another one of its own branch."""
-        if self.replay.journal.backlog:
-            old = self.replay.journal.missing_step_of(self.replay.branch_of(name))
+        replay = self.replay
+        if replay.journal.backlog:
+            old = replay.journal.missing_step_of(replay.branch_of(name))
             if old is not None:
                 now = f"it is about to do step {name[2:]!r} ({step.about})"
-                self.replay.task.fail_here(self.replay.vanished(old, now))
+                replay.task.fail_here(replay.vanished(old, now))
 
     def _begin_step(self, step: Step, name: str, context: Context, branch: int) -> None:
         self.replay.steps().begin(step, name, context, branch)
 
     def draw(self, what: str, make: Callable[[], Any], key: str | None = None) -> Any:
         """A value that must be the same in every leg: a time, an id, a random number."""
+        replay, task = self.replay, self.replay.task
         if current_step.get() is not None:
             return make()  # A step runs once: what it draws needs no memory of its own.
-        if self.replay.task.phase in OVER:
+        if task.phase in OVER:
             raise asyncio.CancelledError
-        if get_ident() != self.replay.task.thread:
+        if get_ident() != task.thread:
             raise not_in_a_thread()
-        name = self.replay.name("d:", None if key is None else f"{what}:{key}", what)
-        entry = self.replay.journal.find(name)
+        name = replay.name("d:", None if key is None else f"{what}:{key}", what)
+        entry = replay.journal.find(name)
         if entry is None:
-            entry = Entry("draw", "", make(), self.replay.branch_of(name))
-            self.replay.record(name, entry)
+            entry = Entry("draw", "", make(), replay.branch_of(name))
+            replay.record(name, entry)
         else:
-            self.replay.journal.backlog.pop(name, None)
-            if self.replay.waiting is not None:
-                self.replay.waiting.accounting.came_up()
+            replay.journal.backlog.pop(name, None)
+            if replay.waiting is not None:
+                replay.waiting.accounting.came_up()
         return entry.value
 
     async def pause(self, key: str | None = None) -> None:
         """A checkpoint: in a round the leg ends with state only, in a task all is committed."""
-        if self.replay.task.phase in OVER:
-            await self.replay.task.refuse()
-        self._enter("end its round", None if self.replay.is_durable else "asks")
-        await self._pause(self.replay.name("p:", key, "checkpoint"))
+        replay, task = self.replay, self.replay.task
+        if task.phase in OVER:
+            await task.refuse()
+        self._enter("end its round", None if replay.is_durable else "asks")
+        await self._pause(replay.name("p:", key, "checkpoint"))
 
     async def background(self, ttl: float | None = None, poll: float | None = None) -> None:
         """Go on as a task, once nothing is asked any more; where there are no tasks, just go on."""
@@ -300,50 +306,54 @@ class Leg(Opaque):
             self.replay.task.suspend_here(self.replay.suspension({}, [name]))
 
     def _begin_pause(self, name: str, branch: int) -> None:
-        if self.replay.is_durable:
-            self.replay.task.run_beside(self.replay.steps().finish(name, Entry("pause", "", None, branch)))
+        replay = self.replay
+        if replay.is_durable:
+            replay.task.run_beside(replay.steps().finish(name, Entry("pause", "", None, branch)))
         else:
-            self.replay.pauses[name] = None
+            replay.pauses[name] = None
 
     async def _passed(self, name: str, begin: Callable[[int], None]) -> bool:
         """Wait for an effect without a value; False if it is new and would end the leg on the spot."""
-        entry = self.replay.find(name)
+        replay, task = self.replay, self.replay.task
+        entry = replay.find(name)
         if entry is None:
-            if self.replay.task.alone and not self.replay.is_durable:
+            if task.alone and not replay.is_durable:
                 return False
-            await self.replay.turn(name, "", begin)
-        elif entry.kind == "cut" or not self.replay.task.alone:
-            await self.replay.turn(name, "", None, CUT if entry.kind == "cut" else None)
-        self.replay.journal.backlog.pop(name, None)
+            await replay.turn(name, "", begin)
+        elif entry.kind == "cut" or not task.alone:
+            await replay.turn(name, "", None, CUT if entry.kind == "cut" else None)
+        replay.journal.backlog.pop(name, None)
         if name in self.frontier:
-            self.replay.freshen()
+            replay.freshen()
         return True
 
     async def sleep(self, seconds: float, key: str | None = None) -> None:
         """Wait until a moment that is the same in every leg."""
+        replay, task = self.replay, self.replay.task
         if current_step.get() is not None:
             await asyncio.sleep(seconds)
             return
-        if self.replay.task.phase in OVER:
-            await self.replay.task.refuse()
+        if task.phase in OVER:
+            await task.refuse()
         self._enter("sleep")
         what = "sleep"
-        if key is None and not self.replay.task.alone and asyncio.current_task() is not self.replay.task.task:
+        if key is None and not task.alone and asyncio.current_task() is not task.task:
             what = f"sleep-{float(seconds)}"  # Which of several comes first may change.
-            if self.replay.journal.backlog:
+            if replay.journal.backlog:
                 self._look_for_another_sleep(what)
-        until: float = self.draw(what, lambda: self.replay.clock() + seconds, key)
-        name = self.replay.name("z:", key, what)
+        until: float = self.draw(what, lambda: replay.clock() + seconds, key)
+        name = replay.name("z:", key, what)
         begin = partial(self._begin_sleep, name, until)
         if not await self._passed(name, begin):
-            await self.replay.turn(name, "", begin)
+            await replay.turn(name, "", begin)
 
     def _look_for_another_sleep(self, what: str) -> None:
         """Say so if a branch sleeps for another time than before: it may be another one in every round."""
-        if f"d:{what}" not in self.replay.journal.entries:
-            taken = self.replay.waits().turns.branches.values()
-            for old in self.replay.journal.backlog:
-                if old.startswith("d:sleep-") and self.replay.journal.entries[old].branch not in taken:
+        replay = self.replay
+        if f"d:{what}" not in replay.journal.entries:
+            taken = replay.waits().turns.branches.values()
+            for old in replay.journal.backlog:
+                if old.startswith("d:sleep-") and replay.journal.entries[old].branch not in taken:
                     _log.warning(_OTHER_SLEEP, self.handler, old[2:], what)
                     return
 
@@ -369,4 +379,6 @@ class Leg(Opaque):
         if current_step.get() is not None:
             raise not_in_a_step(self.handler, what)
         if style is not None and self.style != style:
-            self.use(style)
+            if self.style is not None:
+                self.replay.task.fail_here(mixed_styles(self.handler))
+            self.style = style
