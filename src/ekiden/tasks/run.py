@@ -228,7 +228,7 @@ class Run:
         state = await self._worker.insist(lambda: self._store.append(self.id, self.fence, entries))
         if state is None:
             self._lost = True
-            self._runner.beside(self._survive())
+            self._worker.beside(self._survive())
             raise _taken_over()
         self.losses = self._known.losses = 0
         if state == "stopping" and self._leg is not None:
@@ -272,7 +272,7 @@ class Run:
         if not self._lost:
             self._lost = True
             _log.warning("Task %s was taken over or has ended while it ran here", self.id)
-            self._runner.beside(self._survive())
+            self._worker.beside(self._survive())
             if self.task is not None:
                 self.task.cancel()
 

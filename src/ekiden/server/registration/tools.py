@@ -22,7 +22,7 @@ from ekiden.server.schemas import (
     lean_schema,
     type_adapter,
 )
-from ekiden.tasks.run import Why
+from ekiden.tasks.work import Why
 from ekiden.wire.headers import find_mirrored_params
 
 __all__ = ["CancelledTask", "Tool", "described"]
