@@ -17,11 +17,11 @@ class Given(msgspec.Struct):
     """The arguments of a call."""
 
     raw: dict[str, Any]
-    """As they came."""
+    """As the client sent them."""
     bound: dict[str, Any]
-    """As the handler takes them."""
+    """As the handler gets them, validated and converted."""
     bind: Callable[[dict[str, Any]], dict[str, Any]]
-    """How the one becomes the other: for another run of the handler."""
+    """Makes `bound` from `raw`, for another run of the handler."""
 
 
 class Call(msgspec.Struct):
@@ -33,5 +33,5 @@ class Call(msgspec.Struct):
     handler: Handler
     given: Given
     title: str
-    """The handler in words, for logs and errors."""
+    """Names the handler in logs and errors."""
     ending: Ending

@@ -1,7 +1,7 @@
-"""Those in one process who want the same round: one of them asks the store, the others wait for him.
+"""Requests of one process for the same round: one of them asks the store, and the others wait for it.
 
-A thousand repeats of a round are one caller to the store. What it hears is good for all of them: how the
-round ended, that it belongs to another history, or that the store is away.
+So a thousand repeats of a round are one caller to the store. What the store answers counts for all of them:
+how the round ended, that it belongs to another history, or that the store is unavailable.
 """
 
 import asyncio
@@ -14,14 +14,14 @@ __all__ = ["Contenders", "Contest", "Watch"]
 
 _LONGEST_GAP: Final = 1 / 4
 _WATCHED: Final = 1 / 2
-"""Parts of a lease."""
+"""Both are fractions of the lease's duration."""
 
 
 class Watch:
-    """Whether the owner of a round lives: he renews his lease well within the time that he is watched.
+    """Finds out whether the owner of a round is alive. A living owner renews its lease while it is watched.
 
-    Only time in which the store answered counts. After a gap, whether the store was away or this process
-    was stopped, the watch begins again: the owner may have had no way to renew either.
+    Only time in which the store answered counts. After a gap, because the store was unavailable or this
+    process was stopped, the watch begins again: the owner may have been unable to renew, too.
     """
 
     def __init__(self) -> None:
@@ -30,27 +30,30 @@ class Watch:
 
     @property
     def has_begun(self) -> bool:
-        """Whether another owner was seen at all."""
+        """Whether the store has ever named another owner."""
         return self._owner is not None
 
     def note(self, owner: Busy, now: float, lease: float) -> None:
-        """The store has named the owner."""
+        """Note that the store has named this owner."""
         if owner != self._owner or now - self._last > lease * _LONGEST_GAP:
             self._owner, self._since = owner, now
         self._last = now
 
     def interrupted(self) -> None:
-        """The store has failed."""
+        """Note that the store has failed."""
         self._last = float("-inf")
 
-    def given_up(self, now: float, lease: float) -> Busy | None:
-        """The owner, if he was watched for long enough to take the round instead of him."""
+    def dead_owner(self, now: float, lease: float) -> Busy | None:
+        """The owner, if it was watched for so long without a renewal that the round can be taken over."""
         is_steady = now - self._last <= lease * _LONGEST_GAP
         return self._owner if is_steady and self._last - self._since >= lease * _WATCHED else None
 
 
 class Contest:
-    """One round with one history, in one process. Whoever holds `lock` asks the store, or owns the round."""
+    """The requests of this process for one round with one history.
+
+    The request that holds `lock` asks the store, or owns the round.
+    """
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
@@ -61,7 +64,7 @@ class Contest:
         self._problem: StoreUnavailable | None = None
 
     async def wait(self) -> None:
-        """Wait until nobody else asks. If the store failed meanwhile, that counts for all who waited."""
+        """Acquire `lock`. If the store failed while this request waited, raise that error instead."""
         came = asyncio.get_running_loop().time()
         await self.lock.acquire()
         if self._problem is not None and self._failed_at >= came:
@@ -69,12 +72,12 @@ class Contest:
             raise StoreUnavailable(str(self._problem)) from self._problem
 
     def fail(self, problem: StoreUnavailable) -> None:
-        """The store is away: nobody who waits needs to find out for himself."""
+        """Note that the store is unavailable, for all requests that wait."""
         self._failed_at, self._problem = asyncio.get_running_loop().time(), problem
 
 
 class Contenders:
-    """The rounds that this process runs or waits for; empty when it does neither."""
+    """The rounds that this process runs or waits for; empty if there are none."""
 
     def __init__(self) -> None:
         self._contests: dict[tuple[str, str], Contest] = {}
@@ -83,7 +86,7 @@ class Contenders:
         return len(self._contests)
 
     def join(self, key: tuple[str, str]) -> Contest:
-        """Become one of those who want a round; `leave` when that is over."""
+        """Count one more request for a round. Call `leave` when it is over."""
         contest = self._contests.get(key)
         if contest is None:
             contest = self._contests[key] = Contest()
@@ -91,7 +94,7 @@ class Contenders:
         return contest
 
     def leave(self, key: tuple[str, str]) -> None:
-        """One fewer wants the round."""
+        """Count one request fewer for a round."""
         contest = self._contests[key]
         contest.members -= 1
         if contest.members == 0:

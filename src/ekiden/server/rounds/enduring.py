@@ -1,4 +1,4 @@
-"""Work that neither a cancelled caller nor a store that is away breaks off."""
+"""Work that goes on although its caller is cancelled or the store is unavailable."""
 
 import asyncio
 import logging
@@ -9,7 +9,7 @@ from ekiden.errors import StoreUnavailable
 
 __all__ = ["insist", "to_the_end"]
 
-_log = logging.getLogger("ekiden.once")
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -18,7 +18,7 @@ _LONGEST_PAUSE: Final = 1.0
 
 
 async def to_the_end(work: "asyncio.Future[T]") -> T:
-    """Wait for work however often the caller is cancelled; he is told when it is done."""
+    """Wait until the work is done. If the caller is cancelled meanwhile, that is raised afterwards."""
     cancelled: asyncio.CancelledError | None = None
     while not work.done():
         try:
@@ -28,12 +28,12 @@ async def to_the_end(work: "asyncio.Future[T]") -> T:
     if cancelled is None:
         return work.result()
     if not work.cancelled() and (problem := work.exception()) is not None:
-        _log.warning("What a caller that is gone wanted of the store failed: %s", problem)
+        _log.warning("The store failed for a caller that was cancelled: %s", problem)
     raise cancelled
 
 
 async def insist(attempt: Callable[[], Awaitable[T]], go_on: Callable[[float], bool], round_id: str) -> T:
-    """Try until the store is there. After each failure `go_on` is asked, with the seconds since the start."""
+    """Try until the store answers. `go_on` gets the seconds since the start and says whether to try again."""
     pause, since = _FIRST_PAUSE, asyncio.get_running_loop().time()
     while True:
         try:

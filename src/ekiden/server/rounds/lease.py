@@ -1,4 +1,4 @@
-"""The lease of an owner: renewed from the claim to its end, whatever the store does meanwhile."""
+"""The lease of a claim: renewed until the claim ends, also while the store fails."""
 
 import asyncio
 import logging
@@ -9,14 +9,14 @@ from ekiden.rounds.ledger import Ledger
 
 __all__ = ["Lease"]
 
-_log = logging.getLogger("ekiden.once")
+_log = logging.getLogger(__name__)
 
 _SHORTEST_PAUSE: Final = 0.005
 _SHORTEST_TRY: Final = 0.25
 
 
 class Lease:
-    """One claim on one round. It is renewed until `end`, or until it is lost."""
+    """The lease of one claim on one round. It is renewed until `end`, or until it is lost."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Lease:
         asked_at: float,
     ) -> None:
         self.lost = False
-        """Whether another worker has taken the round over: nothing of it may begin here any more."""
+        """Whether another worker has taken the round over. Then no step of it may begin here."""
         self._ledger = ledger
         self._round_id = round_id
         self._fence = fence
@@ -41,19 +41,19 @@ class Lease:
         self._loop = asyncio.get_running_loop()
         self._renewal: asyncio.Task[None] | None = None
         self._is_over = False
-        # Most rounds end before this: they need no task.
-        self._timer = self._loop.call_later(seconds / 3, self._go_on)
+        # Most rounds end before this, and need no task for the renewal.
+        self._timer = self._loop.call_later(seconds / 3, self._start_renewal)
 
     @property
     def may_have_run_out(self) -> bool:
-        """Whether it was not renewed in time: this process stood still, or the store was away."""
+        """Whether it was not renewed in time: this process was stopped, or the store was unavailable."""
         return self._loop.time() - self._renewed_at > self._seconds
 
-    def _go_on(self) -> None:
+    def _start_renewal(self) -> None:
         self._renewal = self._loop.create_task(self._renew_until_lost())
 
     async def _renew_until_lost(self) -> None:
-        """No error ends this: the store comes back."""
+        """Errors do not end this loop: the store may come back."""
         failures = 0
         while not self.lost:
             pause = self._seconds / 3
@@ -68,9 +68,9 @@ class Lease:
             await asyncio.sleep(pause)
 
     async def _try(self, seconds: float) -> None:
-        """Renew it within some time. What hangs is left behind: to cancel it may take as long again."""
+        """Renew it within `seconds`. An attempt that hangs is not awaited: its cancellation may hang, too."""
         attempt = self._loop.create_task(self.renew())
-        attempt.add_done_callback(_look_at)
+        attempt.add_done_callback(_retrieve)
         try:
             done, _ = await asyncio.wait({attempt}, timeout=seconds)
             if not done:
@@ -91,14 +91,14 @@ class Lease:
             _log.warning("Round %s was taken over by another worker", self._round_id)
 
     def end(self) -> None:
-        """Renew it no more."""
+        """Stop renewing it."""
         self._is_over = True
         self._timer.cancel()
         if self._renewal is not None:
             self._renewal.cancel()
 
 
-def _look_at(attempt: "asyncio.Task[None]") -> None:
-    """What an attempt raises that was left behind concerns nobody."""
+def _retrieve(attempt: "asyncio.Task[None]") -> None:
+    """Mark the exception of an attempt as seen: asyncio would log it otherwise."""
     if not attempt.cancelled():
         attempt.exception()

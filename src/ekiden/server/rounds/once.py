@@ -1,8 +1,8 @@
-"""Rounds that run once: one round's claim on the ledger, as its leg sees it.
+"""Rounds that run once: the claim of one round in the ledger, as its leg uses it.
 
-A claim is a lease. It is renewed from its taking to its end, whatever the store does meanwhile; when the
-owner dies, whoever repeats the round takes over from the entries that were committed. Repeats that come
-meanwhile wait, and get what the owner recorded.
+A claim is a lease. It is renewed until it ends, also while the store fails. If its owner dies, a repeat of
+the round takes it over and goes on from the committed entries. Repeats that come while the owner lives wait,
+and get the outcome that it records.
 """
 
 import asyncio
@@ -26,10 +26,10 @@ __all__ = ["Once", "RoundClaim"]
 
 T = TypeVar("T")
 
-_log = logging.getLogger("ekiden.once")
+_log = logging.getLogger(__name__)
 
 _POLL_SECONDS: Final = 0.1
-"""How often a waiting repeat asks again where the owner is another process; in this one it is told."""
+"""How often a waiting repeat asks the store. Needed only if the owner is in another process."""
 _PURGE_SECONDS: Final = 300.0
 _LOST: Final = "The round was taken over by another worker; repeat it"
 
@@ -45,11 +45,11 @@ class Once:
         """How long an outcome is remembered: as long as a token that leads to its round can be used."""
         self.contenders = Contenders()
         self.is_stopping = False
-        """Set by a server that must end: nobody waits for a store that is away any more."""
+        """Set when the server stops: from then on no round waits for an unavailable store."""
         self._purged_at = clock()
 
     def new_lease(self, round_id: str, fence: int, asked_at: float) -> Lease:
-        """What keeps a claim that was asked for at a time of the loop."""
+        """The lease of a new claim. `asked_at` is the loop's time before the claim was requested."""
         return Lease(
             self.ledger,
             round_id,
@@ -61,7 +61,7 @@ class Once:
         )
 
     async def tidy(self) -> None:
-        """Forget what has expired, now and then."""
+        """Remove expired rounds from the ledger, at most every five minutes."""
         now = self.clock()
         if now - self._purged_at > _PURGE_SECONDS:
             self._purged_at = now
@@ -72,14 +72,14 @@ class Once:
 
 
 class RoundClaim(Opaque):
-    """Implements `ekiden.rounds.ledger.RoundMemory` for one round. End each with `finish` or `release`."""
+    """Implements `ekiden.rounds.ledger.RoundMemory` for one round. Always end it: `finish` or `release`."""
 
     _once: Once
     _round_id: str
     _token: str
     _responses: Mapping[str, Any]
     claimed: Claimed | None = None
-    """What makes the round ours: it is claimed when a step first needs it."""
+    """The claim, while this process owns the round. It is taken when a step first needs it."""
     _lease: Lease | None = None
     _contest: Contest | None = None
     _history: str | None = None
@@ -88,20 +88,20 @@ class RoundClaim(Opaque):
 
     @property
     def history(self) -> str:
-        """What the round belongs to: the token and the answers that it is run with."""
+        """A fingerprint of the token and the answers that the round is run with."""
         if self._history is None:
             self._history = fingerprint(framed(self._token.encode(), canonical(self._responses)))
         return self._history
 
     @property
     def lost(self) -> bool:
-        """Whether another worker has taken the round over: nothing of it may begin here any more."""
+        """Whether another worker has taken the round over. Then no step of it may begin here."""
         return self._lease is not None and self._lease.lost
 
     # Before it begins
 
     async def look(self) -> Outcome | None:
-        """How the round ended before, or why it may not be run; None if it may."""
+        """The recorded outcome of the round, or why it may not run; None if it may run."""
         once = self._once
         if once.ledger.is_new(self._round_id):
             return None
@@ -111,7 +111,7 @@ class RoundClaim(Opaque):
         return None if found is None else _outcome(found)
 
     async def recorded_for_certain(self) -> Outcome | None:
-        """How the round ended before; if it has not, it is ours now."""
+        """The recorded outcome of the round. If there is none, claim the round and return None."""
         try:
             await self.own()
         except Ended as ended:
@@ -122,7 +122,10 @@ class RoundClaim(Opaque):
     # Owning it
 
     async def own(self) -> Claimed:
-        """Own the round, waiting for another owner to end; `Ended` if it has ended before, or was lost."""
+        """Claim the round unless it is claimed already. Waits while there is another owner.
+
+        Raises `Ended` if the round has ended before, or if the claim was lost.
+        """
         if self.claimed is None:
             if self._single is None:
                 self._single = asyncio.Lock()
@@ -130,14 +133,14 @@ class RoundClaim(Opaque):
                 if self.claimed is None:
                     await self._pursue()
         elif self._lease is not None and self._lease.may_have_run_out:
-            # Begin nothing on a guess.
+            # The claim may be lost: nothing may begin before that is known.
             await insist(self._lease.renew, self._may_wait, self._round_id)
         if self.claimed is None or self.lost:
             raise _taken_over()
         return self.claimed
 
     async def _pursue(self) -> None:
-        """Become the owner, or raise what there is instead."""
+        """Claim the round, or raise `Ended` with its outcome."""
         contenders, key = self._once.contenders, (self._round_id, self.history)
         contest = contenders.join(key)
         try:
@@ -158,12 +161,12 @@ class RoundClaim(Opaque):
                 contenders.leave(key)
 
     async def _ask(self, contest: Contest) -> Claimed | Recorded | Refused:
-        """Ask the store until the round is ours or has ended."""
+        """Ask the store until the round is claimed or has ended."""
         lease, time = self._once.lease, asyncio.get_running_loop().time
         answered_at = time()
         while not self._is_over:
             try:
-                claim = await self._claim(contest.watch.given_up(time(), lease))
+                claim = await self._claim(contest.watch.dead_owner(time(), lease))
             except StoreUnavailable as error:
                 contest.watch.interrupted()
                 if not contest.watch.has_begun or not self._may_wait(time() - answered_at):
@@ -178,7 +181,7 @@ class RoundClaim(Opaque):
         raise _taken_over()
 
     async def _claim(self, instead_of: Busy | None) -> Claim:
-        """One try. What is claimed for somebody who is gone meanwhile is given back."""
+        """Try once to claim the round. If the caller is cancelled meanwhile, the claim is given back."""
         once, asked_at, now = self._once, asyncio.get_running_loop().time(), self._once.clock()
         ends = {"lease": once.lease, "expires": now + once.keep}
         asking = once.ledger.claim(self._round_id, self.history, now=now, instead_of=instead_of, **ends)
@@ -206,15 +209,15 @@ class RoundClaim(Opaque):
     # What its leg does
 
     async def recall(self) -> Mapping[str, Entry]:
-        """What earlier owners committed, in order."""
+        """The entries that earlier owners committed, in order."""
         return (await self.own()).entries
 
     def is_sure(self) -> bool:
-        """Whether the claim has certainly not run out."""
+        """Whether the claim is certainly still valid."""
         return self._lease is None or not (self._lease.lost or self._lease.may_have_run_out)
 
     async def commit(self, entries: Mapping[str, Entry]) -> None:
-        """Remember a step as it ends, however long the store is away; one who lost the claim ends here."""
+        """Store a step that has ended, however long that takes. Raises `Ended` if the claim was lost."""
         fence = (self.claimed or await self.own()).fence
         ledger, round_id = self._once.ledger, self._round_id
         if self.lost or not await self._surely(lambda: ledger.commit(round_id, fence, entries)):
@@ -222,7 +225,7 @@ class RoundClaim(Opaque):
             raise _taken_over()
 
     async def finish(self, outcome: Outcome) -> Outcome:
-        """Record how the round ended, if it was claimed at all; what counts is the outcome returned."""
+        """Record the outcome, if the round was claimed. Returns the outcome to send, which may be another."""
         self._is_over = True
         if self.claimed is None:
             return outcome
@@ -249,7 +252,7 @@ class RoundClaim(Opaque):
         return found if isinstance(found, Recorded) else None
 
     async def release(self) -> None:
-        """Give the round back: whoever repeats it goes on from the committed steps."""
+        """Give the claim up without an outcome. A repeat of the round goes on from the committed steps."""
         self._is_over = True
         if self.claimed is not None:
             try:
@@ -260,7 +263,7 @@ class RoundClaim(Opaque):
     async def _give_back(self, fence: int) -> None:
         try:
             await self._once.ledger.release(self._round_id, fence)
-        except Exception as error:  # Its lease runs out instead.
+        except Exception as error:  # The lease will run out by itself.
             _log.warning("Round %s was not given back: %r", self._round_id, error)
 
     def _lose(self) -> None:
@@ -268,7 +271,7 @@ class RoundClaim(Opaque):
             self._lease.lost = True
 
     def _let_go(self, ended: Recorded | None) -> None:
-        """The claim has ended: renew it no more, and let those who wait for it go on."""
+        """End the claim: stop renewing it, and wake the requests that wait for it."""
         self.claimed = None
         if self._lease is not None:
             self._lease.end()
@@ -278,20 +281,20 @@ class RoundClaim(Opaque):
             contest.lock.release()
             self._once.contenders.leave((self._round_id, self.history))
 
-    # Insisting
+    # When the store fails
 
     async def _surely(self, attempt: Callable[[], Coroutine[Any, Any, T]], most: float = math.inf) -> T:
-        """Do what a cancellation of the caller must not break off, also if the store is away for a while."""
+        """Finish `attempt` even if the caller is cancelled. Try again while the store is unavailable."""
         if not self._once.ledger.waits:
             try:
                 return await attempt()
             except StoreUnavailable:
-                pass  # Tried again below, like any other.
+                pass  # Tried again below.
         work = insist(attempt, lambda seconds: self._may_wait(seconds, most), self._round_id)
         return await to_the_end(asyncio.ensure_future(work))
 
     def _may_wait(self, seconds: float, most: float | None = None) -> bool:
-        """Whether to wait on for a store that has been away for so long; a lease is enough, or `most`."""
+        """Whether to go on waiting for a store after `seconds`. The limit is `most`, by default a lease."""
         return not self.lost and not self._once.is_stopping and seconds < (most or self._once.lease)
 
 

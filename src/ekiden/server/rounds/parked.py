@@ -1,13 +1,12 @@
 """Parked handlers: coroutines that stay alive between rounds, because what they hold cannot be replayed.
 
-They are of one process and one event loop. They expire, they are limited in number, and a
-shutdown cancels them. A token for one that is gone says so in words of its own.
+They live in one process and one event loop. They expire, their number is limited, and a shutdown
+cancels them. A token whose handler is gone is refused with an error message of its own.
 """
 
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -17,7 +16,7 @@ from ekiden.rounds.leg import Leg
 
 __all__ = ["Parked", "ParkingLot"]
 
-_log = logging.getLogger("ekiden.parked")
+_log = logging.getLogger(__name__)
 
 
 class Parked(msgspec.Struct):
@@ -37,7 +36,7 @@ class ParkingLot:
         self._most = most
         self._seconds = seconds
         self._legs: dict[str, Parked] = {}
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._stopping: set[asyncio.Task[None]] = set()
 
     def check_room(self) -> None:
         """Refuse a call that could not be parked."""
@@ -60,7 +59,7 @@ class ParkingLot:
         return parked
 
     def take(self, ticket: str) -> Parked:
-        """The leg of a ticket; each is resumed once."""
+        """Remove the leg of a ticket, to resume it."""
         parked = self.peek(ticket)
         del self._legs[ticket]
         parked.timer.cancel()
@@ -69,27 +68,27 @@ class ParkingLot:
     def _expire(self, ticket: str) -> None:
         if (parked := self._legs.pop(ticket, None)) is not None:
             _log.debug("%s waited too long for an answer; it is cancelled", parked.leg.handler)
-            self._leave(parked.leg.stop)
+            self._stop(parked.leg)
 
     def give_up(self, owner: object) -> None:
-        """Cancel those that wait for a client who is gone."""
+        """Cancel the legs of a client whose session has ended."""
         waiting = [ticket for ticket, parked in self._legs.items() if parked.owner is owner]
         for ticket in waiting:
             parked = self.take(ticket)
             _log.debug("%s is cancelled: its client has ended the session", parked.leg.handler)
-            self._leave(parked.leg.stop)
+            self._stop(parked.leg)
 
-    def _leave(self, stop: Callable[[], Any]) -> None:
-        task = asyncio.get_running_loop().create_task(stop())
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
+    def _stop(self, leg: Leg) -> None:
+        task = asyncio.get_running_loop().create_task(leg.stop())
+        self._stopping.add(task)
+        task.add_done_callback(self._stopping.discard)
 
     async def close(self) -> None:
         """Cancel all of them."""
         for parked in self._legs.values():
             parked.timer.cancel()
             _log.debug("%s is cancelled: the server is shutting down", parked.leg.handler)
-            self._leave(parked.leg.stop)
+            self._stop(parked.leg)
         self._legs.clear()
-        if self._leaving:
-            await asyncio.wait(set(self._leaving))
+        if self._stopping:
+            await asyncio.wait(set(self._stopping))

@@ -26,12 +26,12 @@ from ekiden.wire.json import is_object
 
 __all__ = ["PushedCalls"]
 
-_log = logging.getLogger("ekiden.rounds")
+_log = logging.getLogger(__name__)
 
 _MOST_ROUNDS: Final = 10
-"""Times that a handler of the manual way may ask: as often as clients of 2026 come back by default."""
+"""How often a handler may return `InputRequired`: as often as clients of 2026 call again by default."""
 _IDLE_SECONDS: Final = 0.02
-"""The first pause before a handler that only wanted to be called again is called again; it doubles."""
+"""The first pause before a handler that returned a state without questions is called again; it doubles."""
 
 
 class PushedCalls:
@@ -42,7 +42,7 @@ class PushedCalls:
         self._clock = clock
 
     async def run(self, call: Call) -> Outcome:
-        """A whole call."""
+        """Run a whole call."""
         claims = self._sealer.first(call.request)
         responses: dict[str, Any] = {}
         pages: list[str] = []
@@ -58,7 +58,7 @@ class PushedCalls:
                 return _refused(call.request.method, error)
             if not responses:
                 await asyncio.sleep(min(1.0, _IDLE_SECONDS * 2**number))
-        _log.error("%s asked %d times and was not done", call.title, _MOST_ROUNDS)
+        _log.error("%s asked %d times without coming to an end", call.title, _MOST_ROUNDS)
         return _refused(call.request.method, CannotAsk(f"The call did not end within {_MOST_ROUNDS} rounds"))
 
     async def _attempt(
@@ -83,13 +83,13 @@ class PushedCalls:
                 raise mixed_styles(call.title)
             claims.answers = context.raw_responses() or None
             return ended
-        await self._tell_visited(call, pages, ended)
+        await self._report_visited(call, pages, ended)
         return ended
 
     async def _resolve(
         self, call: Call, claims: Claims, manual: InputRequired, pages: list[str]
     ) -> dict[str, Any]:
-        """The answers to what a handler asked in the manual way, all at once."""
+        """Push the questions of an `InputRequired`, all at once; returns the answers by key."""
         requests = spelled_requests(manual)
         for request in requests.values():
             if not declares(call.request.meta.capabilities, needed := capabilities_for(request)):
@@ -117,8 +117,8 @@ class PushedCalls:
             pages.append(page)
         return answer
 
-    async def _tell_visited(self, call: Call, pages: list[str], outcome: Outcome) -> None:
-        """A call that ended well has what it sent the user to its pages for."""
+    async def _report_visited(self, call: Call, pages: list[str], outcome: Outcome) -> None:
+        """After a successful call, notify the client that the pages which the user opened are done."""
         if isinstance(outcome, Complete) and not outcome.as_dict().get("isError"):
             for page in pages:
                 await call.stream.notify("notifications/elicitation/complete", {"elicitationId": page})

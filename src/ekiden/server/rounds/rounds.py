@@ -1,7 +1,7 @@
-"""A call over its rounds: open the state, run the handler over its journal, seal what goes on.
+"""A call over its rounds: open the state, run the handler over its journal, seal the next state.
 
-This is where a leg meets the world: keys, the store, the clock, the parking lot. A call whose
-handler takes no `Context` and brings no state never comes here.
+This connects a leg, which does no I/O, with keys, the store, the clock and parked handlers. A call
+without state whose handler takes no `Context` does not come here.
 """
 
 import logging
@@ -34,12 +34,11 @@ from ekiden.wire.json import copied
 
 __all__ = ["Rounds"]
 
-_log = logging.getLogger("ekiden.rounds")
+_log = logging.getLogger(__name__)
 
+_NO_RESPONSES: Final[dict[str, Any]] = {}
 
-_NONE: Final[dict[str, Any]] = {}
-
-_CONSTANT: Final = frozenset({str, int, float, bool, type(None)})
+_IMMUTABLE: Final = frozenset({str, int, float, bool, type(None)})
 
 _GIVE_UP: Final = 10
 """Interim results after which clients give up by default; all official SDKs agree on it."""
@@ -54,9 +53,9 @@ class Rounds:
         self._clock = clock
         limits = sealer.limits
         self.watch: Callable[[Leg], None] | None = None
-        """Told of every leg before it runs; for tests."""
+        """Called with every leg before it runs; for tests."""
         self.pushed = PushedCalls(sealer, clock)
-        """Runs the calls of clients that can be asked while they wait."""
+        """Runs the calls of clients of 2025, to which questions are pushed."""
         self.tasks: Tasks | None = None
         """The tasks of the server; None if its store keeps none."""
         self.task_methods: TaskMethods | None = None
@@ -65,19 +64,19 @@ class Rounds:
         self.parking = ParkingLot(most=limits.parked_calls, seconds=limits.answer_seconds)
 
     def run(self, call: Call) -> Coroutine[Any, Any, Outcome]:
-        """One round of a call."""
+        """Run one round of a call."""
         params = call.request.params
-        responses: Any = params.get("inputResponses", _NONE)
+        responses: Any = params.get("inputResponses", _NO_RESPONSES)
         if responses.__class__ is not dict:
             raise InvalidParams("Invalid params: `inputResponses` must be an object")
         if "requestState" in params:
-            return self._go_on(call, responses)
+            return self._later_round(call, responses)
         claims = self._sealer.first(call.request)
         asked: dict[str, str] | None = {} if call.handler.once is True else None
         if self.tasks is not None and call.handler.task in ("optional", "required"):
             return self._first_or_task(self.tasks, call, claims, responses, asked)
-        # A first round has no token that a repeat could bring again: there is nothing to remember it by.
-        return self._end(call, claims, responses, asked, None)
+        # A first round has no token by which a repeat could be recognised, so it needs no claim.
+        return self._run_leg(call, claims, responses, asked, None)
 
     async def _first_or_task(
         self,
@@ -91,17 +90,17 @@ class Rounds:
             task = await tasks.from_start(call.request, claims, required=call.handler.task == "required")
             if task is not None:
                 return task
-        return await self._end(call, claims, responses, asked, None)
+        return await self._run_leg(call, claims, responses, asked, None)
 
     async def legacy_task(self, call: Call) -> Outcome | None:
-        """The task that a client with a handshake wants its call to become."""
+        """Create a task for a call if a client with a handshake asks for one; else None."""
         if self.task_methods is None or call.request.method != "tools/call":
             return None
         claims = self._sealer.first(call.request)
         return await self.task_methods.legacy.begin(call.request, claims, call.handler, call.stream)
 
-    async def _go_on(self, call: Call, responses: Mapping[str, Any]) -> Outcome:
-        """A round after the first."""
+    async def _later_round(self, call: Call, responses: Mapping[str, Any]) -> Outcome:
+        """Run a round after the first."""
         request, handler = call.request, call.handler
         claims = self._sealer.open(request.params["requestState"], request)
         if claims.journal_id is not None:
@@ -122,16 +121,16 @@ class Rounds:
         for pause in claims.pauses:
             claims.journal[pause] = Entry("pause", "", None, UNKNOWN_BRANCH)
         if memory is not None and memory.claimed is not None:
-            _put_behind(claims.journal, memory.claimed.entries)
-        again = _kept(call.given.raw)
+            _append(claims.journal, memory.claimed.entries)
+        raw = _unshared(call.given.raw)
         while True:
             try:
-                return await self._end(call, claims, responses, claims.asked, memory)
+                return await self._run_leg(call, claims, responses, claims.asked, memory)
             except Restart as restart:
-                _put_behind(claims.journal, restart.entries)
-                call.given.bound = call.given.bind(_kept(again))
+                _append(claims.journal, restart.entries)
+                call.given.bound = call.given.bind(_unshared(raw))
 
-    def _begin(
+    def _new_leg(
         self,
         call: Call,
         claims: Claims,
@@ -139,7 +138,7 @@ class Rounds:
         asked: Mapping[str, str] | None,
         memory: RoundClaim | None,
     ) -> tuple[Leg, Context[Any], Coroutine[Any, Any, Any]]:
-        """The leg of a round, its context, and its run."""
+        """Make the leg of a round; returns it, its context, and the coroutine that runs it."""
         request, handler = call.request, call.handler
         if handler.parked:
             self.parking.check_room()
@@ -151,7 +150,7 @@ class Rounds:
             claims.flow,
             memory,
             not claims.round,
-            self._arrived,
+            self._caught_up,
             handler.parked,
         )
         leg = Leg(replay, claims.pauses)
@@ -173,22 +172,22 @@ class Rounds:
         context: Context[Any] = parked.context
         context.rebind(call.request, call.stream)
         try:
-            ended = _ended(call, await parked.leg.go_on(values, call.request.meta.capabilities))
+            ended = _returned(call, await parked.leg.go_on(values, call.request.meta.capabilities))
         except BaseException as error:
             ended = call.ending.failed(error)
-        return await self._outcome(call, claims, parked.leg, context, ended)
+        return await self._end_round(call, claims, parked.leg, context, ended)
 
-    def _arrived(self, title: str, seconds: float) -> None:
-        """A handler has come to where it was before."""
+    def _caught_up(self, title: str, seconds: float) -> None:
+        """Replay has caught up with the earlier rounds: record how long it took."""
         record("ekiden.round.rerun.duration", seconds, {"handler": title})
         if seconds > self._sealer.limits.rerun_seconds:
             _log.warning(
-                "%s spent %.0f ms on what earlier rounds did already; put its slow parts into ctx.step",
+                "%s took %.0f ms to repeat what earlier rounds did; put its slow parts into ctx.step",
                 title,
                 seconds * 1000,
             )
 
-    async def _end(
+    async def _run_leg(
         self,
         call: Call,
         claims: Claims,
@@ -196,18 +195,18 @@ class Rounds:
         asked: Mapping[str, str] | None,
         memory: RoundClaim | None,
     ) -> Outcome:
-        """Run the handler over what is known, once, to the end of its round."""
+        """Run the handler once, over its journal, to the end of its round; record the outcome if claimed."""
         outcome: Outcome
         try:
-            leg, context, run = self._begin(call, claims, responses, asked, memory)
+            leg, context, run = self._new_leg(call, claims, responses, asked, memory)
             try:
-                ended = _ended(call, await run)
+                ended = _returned(call, await run)
             except BaseException as error:
                 ended = call.ending.failed(error)
             if type(ended) is Complete:
                 outcome = ended
             else:
-                outcome = await self._outcome(call, claims, leg, context, ended)
+                outcome = await self._end_round(call, claims, leg, context, ended)
         except Restart:
             raise
         except Ended as recorded:
@@ -226,7 +225,7 @@ class Rounds:
             raise
         return outcome if memory is None or memory.claimed is None else await memory.finish(outcome)
 
-    async def _outcome(
+    async def _end_round(
         self,
         call: Call,
         claims: Claims,
@@ -234,6 +233,7 @@ class Rounds:
         context: Context[Any],
         ended: Outcome | Suspended | InputRequired,
     ) -> Outcome:
+        """The outcome of a leg that has ended. An interim one carries the sealed state of the next round."""
         claims.journal = leg.journal.entries
         if isinstance(ended, Suspended):
             if ended.pauses and BACKGROUND in ended.pauses:
@@ -258,7 +258,7 @@ class Rounds:
                 return Interim(requests, None)
         else:
             return ended
-        if claims.round == _GIVE_UP - 3:  # Once in a call, while there is time to look at it.
+        if claims.round == _GIVE_UP - 3:  # Warn once per call, before clients give up.
             self._warn_of_length(leg.handler, claims.round + 1)
         return Interim(requests, self._sealer.seal(claims) or await self._sealer.spill(claims))
 
@@ -281,21 +281,22 @@ class Rounds:
         _log.warning("%s has ended %d rounds; clients give up after %d by default", handler, rounds, _GIVE_UP)
 
 
-def _put_behind(journal: dict[str, Entry], entries: Mapping[str, Entry]) -> None:
-    """Add what was committed later, in its order; what was known before has moved there, too."""
+def _append(journal: dict[str, Entry], entries: Mapping[str, Entry]) -> None:
+    """Add committed entries at the end, in their order; those that the journal has already move there."""
     for key, entry in entries.items():
         journal.pop(key, None)
         journal[key] = entry
 
 
-def _kept(given: dict[str, Any]) -> dict[str, Any]:
-    """Arguments as they came, for another run of the handler: what one run does reaches no other."""
-    values: dict[str, Any] = given if _CONSTANT.issuperset(map(type, given.values())) else copied(given)
+def _unshared(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Arguments that no other run of the handler can change: a copy, unless all values are immutable."""
+    are_immutable = _IMMUTABLE.issuperset(map(type, arguments.values()))
+    values: dict[str, Any] = arguments if are_immutable else copied(arguments)
     return values
 
 
-def _ended(call: Call, value: Any) -> Outcome | Suspended | InputRequired:
-    """What the handler's value means, unless it only ends the round."""
+def _returned(call: Call, value: Any) -> Outcome | Suspended | InputRequired:
+    """The outcome of the handler's value; a value that only ends the round is returned as it is."""
     if type(value) is Suspended or isinstance(value, InputRequired):
         return value
     return call.ending.complete(value)
