@@ -1,4 +1,4 @@
-"""The server as transports see it: dispatch, with middleware and tracing around it where there are any."""
+"""The server as transports see it: the dispatcher, inside middleware and tracing if there are any."""
 
 import logging
 import sys
@@ -20,7 +20,7 @@ from ekiden.wire.modern import Modern, Request
 
 __all__ = ["ServerEndpoint"]
 
-_log = logging.getLogger("ekiden.server")
+_log = logging.getLogger(__name__)
 
 
 class ServerEndpoint:
@@ -41,12 +41,12 @@ class ServerEndpoint:
         self._release = release
         self._started = False
         self._owned = False
-        """Whether it was started by somebody who also stops it, whoever uses it meanwhile."""
+        """Whether `start` began it: then only `stop` ends it, and not the end of the last `in_use` block."""
         self._users = 0
         self._wrapped: list[Middleware] = []
         self._run: Run = self._dispatcher.answer
         self.sessions = sessions(self)
-        """The clients of 2025."""
+        """The sessions of clients of 2025."""
 
     @property
     def methods(self) -> frozenset[str]:
@@ -55,18 +55,18 @@ class ServerEndpoint:
 
     @property
     def dialect(self) -> Modern:
-        """How answers are spelled."""
+        """How answers are encoded."""
         return self._registry.dialect
 
     def wrap(self, middleware: Middleware, *, tasks: bool = False) -> None:
-        """Put one more middleware inside those that are there; with `tasks`, around their legs too."""
+        """Add a middleware inside those added before; with `tasks`, also around every leg of a task."""
         self._wrapped.append(middleware)
         self._run = around(self._wrapped, self._dispatcher.answer)
         if tasks and self._rounds.tasks is not None:
             self._rounds.tasks.layers.append(middleware)
 
     def at_once(self, request: Request) -> Outcome | None:
-        """The outcome of a request that is answered with prepared bytes."""
+        """The outcome, if it is available without waiting; None if `answer` is needed."""
         ready = self._dispatcher.ready.get(request.method)
         if ready is None or not self._started or self._wrapped or is_tracing():
             return None
@@ -82,7 +82,7 @@ class ServerEndpoint:
         return self._run(request, stream)
 
     def runs_apart(self, request: Request) -> bool:
-        """Whether `answer` runs what is not ours, handlers above all, in a task of its own."""
+        """Whether user code of this request gets its own task, so that `answer` can start without one."""
         if request.method != "tools/call" or not self._started or self._wrapped or self._rounds.stored:
             return False
         tool = self._registry.tools.get(request.name or "")
@@ -91,7 +91,7 @@ class ServerEndpoint:
         return "opentelemetry.trace" not in sys.modules or not is_tracing()
 
     async def _start_and_answer(self, request: Request, stream: Stream) -> Outcome:
-        # Mounted in an application that passes no lifespan events on: the first request starts us.
+        # Mounted in an application that passes no lifespan events on: the first request starts the server.
         try:
             await self.start()
         except Exception:
@@ -99,18 +99,18 @@ class ServerEndpoint:
             return Failed(InternalError("Internal error"))
         return await self.answer(request, stream)
 
-    def left(self, session: object) -> None:
-        """A session of a client has ended: handlers that are parked for it are cancelled."""
+    def session_ended(self, session: object) -> None:
+        """Cancel the handlers that are parked for a session, because it has ended."""
         self._rounds.parking.give_up(session)
 
     async def start(self) -> None:
-        """Enter the lifespan, until `stop`; if it is in use already, until its last user has left."""
+        """Enter the lifespan, until `stop`. If an `in_use` block did it before, until the last block ends."""
         self._owned = self._owned or not self._started
         await self._get_ready()
 
     @asynccontextmanager
     async def in_use(self) -> AsyncGenerator[None, None]:
-        """Be ready while the block runs. The first who comes starts, the last who leaves stops."""
+        """Keep the server started while the block runs. The first block starts it, the last one stops it."""
         self._users += 1
         try:
             await self._get_ready()
@@ -134,12 +134,12 @@ class ServerEndpoint:
             self._started = True
 
     def drain(self) -> None:
-        """The server is about to stop: end subscriptions, and wait for no store that is away."""
+        """Prepare to stop: end subscriptions, and do not wait for an unavailable store any longer."""
         self._registry.hub.drain()
         self._rounds.once.is_stopping = True
 
     async def stop(self) -> None:
-        """End subscriptions, leave the lifespan, and release what is the server's own."""
+        """End subscriptions, leave the lifespan, and close the store if the server has opened it."""
         self.drain()
         self._started = self._owned = False
         self.sessions.close()

@@ -1,4 +1,4 @@
-"""What sessions need of whoever keeps them, and what their clients may take."""
+"""The interfaces that a session calls, and the limits for its clients."""
 
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeAlias
@@ -13,38 +13,38 @@ from ekiden.wire.modern import Request
 __all__ = ["Answering", "Keeper", "News", "SessionLimits"]
 
 News: TypeAlias = Callable[[], Awaitable[dict[str, Any] | None]]
-"""A task as it is now, for its notification; None if that is no news."""
+"""Returns the parameters of a task's notification; None if nothing changed since the last one."""
 
 
 class SessionLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What clients of 2025 may take of a server."""
+    """Limits for the sessions of clients of 2025."""
 
     sessions: int = 10_000
     """Sessions that may be open in one process. Each is a few KB."""
     per_principal: int = 1000
-    """How many of them one principal may have, so that nobody takes them all: as a busy gateway has, not
-    more. Where nobody is told apart (`Server(principal=None)`), this bounds nothing."""
+    """Sessions of one principal, so that none can take all of them; a busy gateway needs many. Has no effect
+    with `Server(principal=None)`, which does not distinguish clients."""
     idle_seconds: float = 1800.0
-    """A session that nobody has used for this long is ended: its client shakes hands anew."""
+    """A session that was unused for this long is ended. Its client has to initialize again."""
     busy_seconds: float = 60.0
-    """Where there are too many, one that was used this recently is not ended for a new one."""
+    """A session that was used within this time is not ended to make room for a new one."""
     ask_seconds: float = 600.0
     """How long a client may take to answer a question: a user reads, thinks and clicks."""
 
 
 class Answering(Protocol):
-    """What sessions need of the endpoint."""
+    """The part of the endpoint that sessions call."""
 
     def at_once(self, request: Request) -> Outcome | None:
-        """The outcome, where it lies ready."""
+        """The outcome, if it is available without waiting; None if `answer` is needed."""
         ...
 
     def answer(self, request: Request, stream: Stream) -> Coroutine[Any, Any, Outcome]:
         """Answer one request."""
         ...
 
-    def left(self, session: object) -> None:
-        """A session has ended: what waits for its client is given up."""
+    def session_ended(self, session: object) -> None:
+        """Cancel the handlers that wait for the client of a session, because it has ended."""
         ...
 
 
@@ -53,7 +53,7 @@ class Keeper(Protocol):
 
     @property
     def endpoint(self) -> Answering:
-        """Who answers requests."""
+        """Answers requests."""
         ...
 
     @property
@@ -63,17 +63,17 @@ class Keeper(Protocol):
 
     @property
     def limits(self) -> SessionLimits:
-        """What a client may take."""
+        """The limits for clients."""
         ...
 
     def offers_tasks(self, method: str, version: str) -> bool:
-        """Whether a method of tasks is answered in a session of that version."""
+        """Whether a `tasks/` method is answered in a session of that version."""
         ...
 
     def offers(self, method: str, *, kept: bool) -> bool:
-        """Whether a method is answered in a session."""
+        """Whether a method is answered in a session. `kept` is False for a session of one request."""
         ...
 
     def forget(self, session_id: str, principal: str) -> None:
-        """The session of that id, and of that principal, has ended."""
+        """Forget a session that has ended."""
         ...

@@ -1,6 +1,6 @@
-"""One session: what is remembered of a client of 2025 between its requests, and what it is asked.
+"""One session of a client of 2025: what is remembered between its requests, and the questions to it.
 
-It knows no transport: a `Line` takes what is to be sent, for each request its own.
+It does not depend on a transport: every request comes with a `Line`, which sends messages to the client.
 """
 
 import asyncio
@@ -38,26 +38,26 @@ from ekiden.wire.tasks import LEGACY_NOTIFICATION, NOTIFICATION
 
 __all__ = ["AskingStream", "Session", "SessionStream"]
 
-_log = logging.getLogger("ekiden.sessions")
+_log = logging.getLogger(__name__)
 
 _LISTS: Final = ("toolsListChanged", "promptsListChanged", "resourcesListChanged")
 _MOST_WATCHED: Final = 1000
-"""Resources that one session may subscribe to, and tasks of its own that it is told of."""
+"""Resources that one session may subscribe to, and tasks whose changes are sent to it."""
 _LONGEST_WATCHED: Final = 2048
-"""Characters of a URI that a session remembers: as many as browsers take."""
+"""Characters of a URI that a session may subscribe to: about as many as browsers accept."""
 _MOST_RUNNING: Final = 1024
-"""Requests that may run at once in one session: a lost connection does not end them."""
+"""Requests that may run at once in one session. A lost connection does not end them, so they can pile up."""
 _HANDSHAKE_SECONDS: Final = 10.0
 """How long a question waits for the client to say that it is initialized."""
 _FIRST_LEVEL: Final = "info"
-"""What is logged to a client that has not said what it wants to hear."""
+"""The log level of a client that has not sent `logging/setLevel`."""
 
 
 class AskingStream(Stream, Protocol):
-    """The way back to a client that can be asked."""
+    """A stream to a client that can be asked questions."""
 
     async def ask(self, method: str, params: Mapping[str, Any] | None, elicitation_id: str) -> Any:
-        """Send a request to the client, and wait for its result; `CannotAsk` if there is none."""
+        """Send a request to the client, and wait for its result. Raises `CannotAsk` if none comes."""
         ...
 
 
@@ -81,7 +81,7 @@ class Session:
         self.on_end: list[Callable[[], None]] = []
         self.used_at = 0.0
         self.kept = kept
-        """Whether there will be another request: only then can the client be asked anything."""
+        """Whether the session outlives one request. If not, the client cannot be asked anything."""
         self._keeper = keeper
         self._dialect = dialect
         self._capabilities = usable_capabilities(self.version, hello.capabilities)
@@ -94,13 +94,13 @@ class Session:
         self._watched: dict[str, None] = {}
         self._tasks: dict[str, tuple[News, Callable[[], None]]] = {}
         self._subscription: Subscription | None = None
-        self._telling: set[asyncio.Task[None]] = set()
+        self._sending: set[asyncio.Task[None]] = set()
         self._ended = False
 
     # Requests of the client
 
     async def answer(self, message: Message, headers: Headers | None, line: Line) -> bytes:
-        """The response to a request."""
+        """Answer a request; returns the response."""
         request_id = message.id
         assert request_id is not None
         try:
@@ -117,21 +117,21 @@ class Session:
             if outcome is None:
                 outcome = await self._keeper.endpoint.answer(request, stream)
             if task.cancelling():
-                raise asyncio.CancelledError  # It ended nevertheless, and nobody wants to hear of it.
+                raise asyncio.CancelledError  # The handler swallowed it, but the client wants no answer.
         finally:
             stream.open = False
             if self._running.get(request_id) is task:
                 del self._running[request_id]
             self.let_go()
         if isinstance(outcome, Failed) and isinstance(missing := outcome.error, MissingCapability):
-            # In 2025 there was no error for this, and a tool's caller can mend it.
+            # 2025 has no error code for this. The caller of a tool can correct it, so it gets a result.
             text = undeclared(missing.required)
             outcome = tool_error(text) if request.method == "tools/call" else Failed(InvalidRequest(text))
         return outcome.render(self._dialect, request_id)
 
     def _accept(self, message: Message, headers: Headers | None) -> Request:
         method = message.method
-        if self._ended:  # In the moment between its arrival and now.
+        if self._ended:  # After the transport had found it.
             raise InvalidRequest("Invalid request: this session has ended")
         if method == "initialize":
             raise InvalidRequest("Invalid request: this session is initialized already")
@@ -150,7 +150,7 @@ class Session:
         return Request(message.id, method, message.params, meta, target_of(method, message.params), headers)
 
     def notified(self, message: Message) -> None:
-        """Take a notification: that the client is ready, or does not want an answer any more."""
+        """Handle a notification: the client is ready, or it cancels a request."""
         if message.method == "notifications/initialized":
             self._initialized.set()
         elif message.method == "notifications/cancelled":
@@ -165,7 +165,7 @@ class Session:
     async def ask(
         self, line: Line, method: str, params: Mapping[str, Any] | None, elicitation_id: str
     ) -> Any:
-        """Ask the client something, on the stream of the request that it belongs to."""
+        """Ask the client a question, on the stream of the request that led to it."""
         await self._can_ask(line)
         try:
             spelled = self._dialect.question(method, params, elicitation_id)
@@ -207,29 +207,29 @@ class Session:
             ) from None
 
     def _withdraw(self, line: Line, number: int, reason: str) -> None:
-        told = jsonrpc.notification("notifications/cancelled", {"requestId": number, "reason": reason})
-        task = asyncio.get_running_loop().create_task(_sent(line, told))
-        self._telling.add(task)
-        task.add_done_callback(self._telling.discard)
+        message = jsonrpc.notification("notifications/cancelled", {"requestId": number, "reason": reason})
+        task = asyncio.get_running_loop().create_task(_send(line, message))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
 
     def responded(self, response: Response) -> None:
-        """Take an answer. One that nobody waits for, or that came before, is dropped."""
+        """Handle an answer. It is dropped if it belongs to no open question, or came before."""
         asked = self._asked.get(response.id) if isinstance(response.id, int) else None
         if asked is None or asked.done():
-            _log.debug("The client answered %r, which nobody asks", response.id)
+            _log.debug("The client answered %r, which is not an open question", response.id)
         else:
             asked.set_result(response)
 
     # What the session remembers
 
     def set_level(self, level: Any) -> None:
-        """Log from this level on."""
+        """Send log messages of this level and above."""
         if type(level) is not str or level not in LOG_LEVELS:
             raise InvalidParams(f"Invalid params: `level` must be one of {', '.join(LOG_LEVELS)}")
         self.log_level = level
 
     def watch(self, uri: Any) -> None:
-        """Be told when a resource changes."""
+        """Send a notification when a resource changes."""
         if type(uri) is not str:
             raise InvalidParams("Invalid params: `uri` is required and must be a string")
         if len(uri) > _LONGEST_WATCHED:
@@ -237,35 +237,38 @@ class Session:
         if len(self._watched) >= _MOST_WATCHED:
             raise InvalidParams(f"Invalid params: a session watches at most {_MOST_WATCHED} resources")
         self._watched[uri] = None
-        self._want()
+        self._update_filter()
 
     def unwatch(self, uri: Any) -> None:
-        """Be told no more."""
+        """Send no more notifications about a resource."""
         if type(uri) is not str:
             raise InvalidParams("Invalid params: `uri` is required and must be a string")
         self._watched.pop(uri, None)
-        self._want()
+        self._update_filter()
 
-    def follow(self, task_id: str, news: News, end: Callable[[], None]) -> None:
-        """Be told of a task, until `unfollow`, which calls `end`. Of too many, the oldest is left."""
+    def follow(self, task_id: str, news: News, stop: Callable[[], None]) -> None:
+        """Send the changes of a task until `unfollow`, which calls `stop`.
+
+        If there are too many, the oldest is unfollowed.
+        """
         if len(self._tasks) >= _MOST_WATCHED:
             self.unfollow(next(iter(self._tasks)))
-        self._tasks[task_id] = (news, end)
-        self._want()
+        self._tasks[task_id] = (news, stop)
+        self._update_filter()
 
     def unfollow(self, task_id: str) -> None:
-        """Be told of it no more."""
-        _, end = self._tasks.pop(task_id, (None, None))
-        if end is not None:
-            end()
-            self._want()
+        """Send the changes of a task no longer."""
+        _, stop = self._tasks.pop(task_id, (None, None))
+        if stop is not None:
+            stop()
+            self._update_filter()
 
     def offer(self, change: Change) -> None:
-        """Take notice of a change, from any thread; if nobody has listened yet, there is nobody to tell."""
+        """Queue a change, from any thread. Dropped if the client has never opened a stream for changes."""
         if self._subscription is not None:
             self._subscription.offer(change)
 
-    def _want(self) -> None:
+    def _update_filter(self) -> None:
         if self._subscription is not None:
             self._subscription.want(self._filter())
 
@@ -274,7 +277,7 @@ class Session:
         return msgspec.structs.replace(granted, tasks=tuple(self._tasks))
 
     async def changes(self) -> AsyncIterator[bytes]:
-        """What changed, as notifications; what changes while nobody listens is told later."""
+        """Notifications of changes. Changes between two iterations are sent by the next one."""
         if self._subscription is None:
             try:
                 self._subscription = self._keeper.registry.hub.open(self._filter())
@@ -293,11 +296,11 @@ class Session:
     # Its life
 
     def hold(self) -> None:
-        """The session is in use."""
+        """Mark the session as in use, until `let_go`."""
         self._held += 1
 
     def let_go(self) -> None:
-        """One use has ended."""
+        """End one `hold`."""
         self._held -= 1
         self.used_at = asyncio.get_running_loop().time()
 
@@ -307,10 +310,10 @@ class Session:
         return self._held > 0
 
     def end(self) -> None:
-        """End it: what runs is cancelled, and the id names nothing any more."""
+        """End the session: cancel its running requests, and forget its id."""
         self._ended = True
         self._keeper.forget(self.id, self.principal)
-        self._keeper.endpoint.left(self)
+        self._keeper.endpoint.session_ended(self)
         for task in tuple(self._running.values()):
             task.cancel()
         for task_id in tuple(self._tasks):
@@ -318,23 +321,23 @@ class Session:
         if self._subscription is not None:
             self._keeper.registry.hub.close(self._subscription)
             self._subscription.end()
-        for told in self.on_end:
-            told()
+        for callback in self.on_end:
+            callback()
         self.on_end.clear()
 
 
 class SessionStream:
-    """The way back for one request. Implements `AskingStream`."""
+    """The stream of one request. Implements `AskingStream`."""
 
     def __init__(self, session: Session, line: Line) -> None:
         self.session = session
         self.open = True
-        """Whether the request still runs: what its handler left behind is not heard any more."""
+        """Whether the request still runs. Later, messages from tasks that its handler started are dropped."""
         self._line = line
 
     @property
     def can_notify(self) -> bool:
-        """Whether the client takes a stream."""
+        """Whether the request still runs, and its client accepts a stream."""
         return self.open and self._line.can_stream
 
     async def notify(self, method: str, params: dict[str, Any]) -> None:
@@ -347,20 +350,20 @@ class SessionStream:
     async def ask(self, method: str, params: Mapping[str, Any] | None, elicitation_id: str) -> Any:
         """Send a request to the client."""
         if not self.open:
-            raise CannotAsk("The call has ended: nobody can be asked on its behalf any more")
+            raise CannotAsk("The call has ended, so its client cannot be asked any more")
         return await self.session.ask(self._line, method, params, elicitation_id)
 
     def hang_up(self) -> None:
-        """Close the connection; the client comes back for the rest."""
+        """Close the connection; the client reconnects for the rest."""
         if self.open:
             self._line.hang_up()
 
 
-async def _sent(line: Line, message: bytes) -> None:
+async def _send(line: Line, message: bytes) -> None:
     try:
         await line.send(message)
     except OSError as error:
-        _log.debug("The client could not be told: %s", error)
+        _log.debug("A notification could not be sent to the client: %s", error)
 
 
 def _reason(error: Mapping[str, Any]) -> str:

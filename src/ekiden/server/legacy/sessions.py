@@ -1,7 +1,7 @@
-"""The sessions of a server, and what only their clients may call.
+"""The sessions of a server, and the methods that only their clients may call.
 
-A session lives in one process. It ends when its client says so, when nobody has used it for long, or
-with the server. It belongs to the principal who opened it: to anybody else it does not exist.
+A session lives in one process. It ends when its client ends it, when it was unused for too long, or with the
+server. It belongs to the principal that opened it; other principals cannot find it.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from ekiden.wire.modern import Request
 
 __all__ = ["Session", "SessionLimits", "Sessions", "session_answers"]
 
-_log = logging.getLogger("ekiden.sessions")
+_log = logging.getLogger(__name__)
 
 _MODERN_ONLY: Final = frozenset({"server/discover", "subscriptions/listen", *tasks.METHODS})
 _EVERYTHING: Final[dict[str, Any]] = {
@@ -35,7 +35,7 @@ _EVERYTHING: Final[dict[str, Any]] = {
     "sampling": {"tools": {}, "context": {}},
     "roots": {},
 }
-"""What a client of the draft is taken to declare where it has no session to say it in."""
+"""The capabilities of a client of the draft that has no session: it has no place to declare them."""
 
 
 class Sessions:
@@ -64,8 +64,8 @@ class Sessions:
         for dialect in self._dialects.values():
             dialect.task_support = registry.task_support
         self._open: dict[str, Session] = {}
-        self._of: Counter[str] = Counter()
-        """How many of them each principal has."""
+        self._per_principal: Counter[str] = Counter()
+        """How many open sessions each principal has."""
         self._sweep: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
@@ -76,33 +76,33 @@ class Sessions:
         return self.prefix + secrets.token_urlsafe(24)
 
     def offers(self, method: str, *, kept: bool) -> bool:
-        """Whether a method is answered in a session."""
+        """Whether a method is answered in a session. `kept` is False for a session of one request."""
         if method in session_answers:
             is_watching = method.startswith("resources/")
             return not is_watching or (kept and "resources/read" in self.registry.methods)
         return method in self.registry.methods and method not in _MODERN_ONLY
 
     def offers_tasks(self, method: str, version: str) -> bool:
-        """Whether a method of tasks is answered in a session of that version."""
+        """Whether a `tasks/` method is answered in a session of that version."""
         if version not in versions.WITH_TASKS or not self.registry.has_tasks:
             return False
         if method == tasks.LIST_METHOD:
-            return self._principal is not None  # Whose tasks would it list?
+            return self._principal is not None  # Without principals it would list everybody's tasks.
         return method in tasks.LEGACY_METHODS or (method == tasks.DRAFT_METHOD and version == versions.DRAFT)
 
     def open(self, message: Message, headers: Headers | None) -> tuple[Session, bytes]:
-        """A session for an `initialize` request, and the response to it."""
+        """Open a session for an `initialize` request; returns it and the response."""
         hello = read_hello(message.params)
         dialect = self._dialects[negotiate(hello.version, self.spoken)]
         assert message.id is not None
-        keep, who = not self.stateless or headers is None, self._who(headers)
+        keep, principal = not self.stateless or headers is None, self._principal_of(headers)
         if keep and headers is not None:
-            self._make_room(who)
-        named = self.new_id() if keep else ""
-        session = Session(self, dialect, hello, session_id=named, principal=who, kept=keep)
+            self._make_room(principal)
+        session_id = self.new_id() if keep else ""
+        session = Session(self, dialect, hello, session_id=session_id, principal=principal, kept=keep)
         if keep and headers is not None:
             self._open[session.id] = session
-            self._of[who] += 1
+            self._per_principal[principal] += 1
             session.used_at = asyncio.get_running_loop().time()
             self._watch_idle()
         response = dialect.welcome(
@@ -114,7 +114,7 @@ class Sessions:
         return session, response
 
     def _capabilities(self, keep: bool, version: str) -> dict[str, Any]:
-        """What is declared; without a session nobody can be told of changes."""
+        """The capabilities to declare. Without a session the client cannot be notified of changes."""
         declared = self.registry.capabilities()
         if not keep:
             declared = {name: dict[str, Any]() for name in declared}
@@ -125,32 +125,32 @@ class Sessions:
         return declared
 
     def passing(self, version: str) -> Session:
-        """A session for one request. Of its client nothing is known but the version."""
+        """A session for one request of a client of which only the version is known."""
         declared = _EVERYTHING if version == versions.DRAFT else {}
         return Session(self, self._dialects[version], Hello(version, declared, {}), kept=False)
 
     def find(self, session_id: str, headers: Headers) -> Session | None:
-        """The session of that id, if it belongs to whoever asks."""
+        """The session with that id, if it belongs to the principal of these headers."""
         session = self._open.get(session_id)
-        if session is None or session.principal != self._who(headers):
+        if session is None or session.principal != self._principal_of(headers):
             return None
         return session
 
-    def _who(self, headers: Headers | None) -> str:
+    def _principal_of(self, headers: Headers | None) -> str:
         if self._principal is None or headers is None:
-            return ""  # On a channel of its own nobody else can name the session.
+            return ""  # Without HTTP each client has its own channel, and cannot name another's session.
         meta = request_meta({}, versions.LEGACY[0], {}, {}, None)
         return self._principal(Request(0, "initialize", {}, meta, None, headers)) or ""
 
     def forget(self, session_id: str, principal: str) -> None:
-        """The session of that id, and of that principal, has ended."""
+        """Forget a session that has ended."""
         if self._open.pop(session_id, None) is not None:
-            self._of[principal] -= 1
-            if not self._of[principal]:
-                del self._of[principal]
+            self._per_principal[principal] -= 1
+            if not self._per_principal[principal]:
+                del self._per_principal[principal]
 
     def _make_room(self, principal: str) -> None:
-        if principal and self._of[principal] >= self.limits.per_principal:
+        if principal and self._per_principal[principal] >= self.limits.per_principal:
             self._end_oldest([session for session in self._open.values() if session.principal == principal])
         if len(self._open) >= self.limits.sessions:
             self._end_oldest(self._open.values())
@@ -173,13 +173,13 @@ class Sessions:
         limit = asyncio.get_running_loop().time() - self.limits.idle_seconds
         for session in tuple(self._open.values()):
             if not session.in_use and session.used_at <= limit:
-                _log.debug("Session %s... was not used for long; it is ended", session.id[:8])
+                _log.debug("Session %s... is ended: it was unused for too long", session.id[:8])
                 session.end()
         if self._open:
             self._watch_idle()
 
     def close(self) -> None:
-        """End all of them."""
+        """End all sessions."""
         for session in tuple(self._open.values()):
             session.end()
         if self._sweep is not None:
@@ -217,4 +217,4 @@ session_answers: Final[dict[str, Callable[[Request, Stream], Coroutine[Any, Any,
     "resources/subscribe": _subscribe,
     "resources/unsubscribe": _unsubscribe,
 }
-"""What only clients with a handshake may call; the rest is answered as for everybody."""
+"""The methods that only clients with a session may call. All other methods are the same for all clients."""
