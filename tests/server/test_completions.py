@@ -158,5 +158,5 @@ async def test_a_completer_is_registered_for_one_thing_once_and_with_known_param
     async def wrong(text: str) -> list[str]:
         return []
 
-    with pytest.raises(RegistrationError, match="its parameters are `value`"):
+    with pytest.raises(RegistrationError, match="its parameters must be `value`"):
         server.completion(argument="country", prompt="trip")(wrong)

@@ -194,7 +194,7 @@ async def test_a_resource_needs_a_scheme_and_fitting_parameters() -> None:
         return x
 
     server = Server("s")
-    with pytest.raises(RegistrationError, match="is no URI"):
+    with pytest.raises(RegistrationError, match="is not a URI"):
         server.add_resource("config", none)
     with pytest.raises(RegistrationError, match="differ in x"):
         server.add_resource("a://b", one)
@@ -204,7 +204,7 @@ async def test_a_resource_needs_a_scheme_and_fitting_parameters() -> None:
         server.add_resource("a://{y}", one)
     with pytest.raises(RegistrationError, match="query variables need defaults: x"):
         server.add_resource("a://b{?x}", one)
-    with pytest.raises(RegistrationError, match=r"is no URI|unbalanced braces"):
+    with pytest.raises(RegistrationError, match=r"is not a URI|unbalanced braces"):
         server.add_resource("a://{x", one)
 
 

@@ -468,7 +468,7 @@ async def test_a_name_that_clients_would_not_take_is_refused(name: str) -> None:
         return ""
 
     tool.__name__ = name
-    with pytest.raises(RegistrationError, match="is no tool name"):
+    with pytest.raises(RegistrationError, match="is not a tool name"):
         Server("s").add_tool(tool)
 
 

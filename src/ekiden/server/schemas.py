@@ -1,4 +1,4 @@
-"""JSON Schemas, from types and from authors, and the validators that hold callers to them.
+"""JSON Schemas, made from types or written by authors, and validators for them.
 
 A schema that an author wrote is passed through verbatim and checked by a 2020-12 validator that
 never fetches a `$ref` from the network.
@@ -23,9 +23,9 @@ from ekiden.wire.schema import MAX_REPORTED, UnusableSchema, path_text
 from ekiden.wire.schema import json_validator as schema_validator
 
 __all__ = [
+    "ExplicitParameters",
     "Parameters",
     "explain",
-    "explicit_parameters",
     "json_validator",
     "lean_schema",
     "type_adapter",
@@ -43,7 +43,7 @@ class Parameters(Protocol):
 
 
 class _LeanSchema(GenerateJsonSchema):
-    """Without the titles that pydantic derives from names: a model reads every byte of a tool list."""
+    """Leaves out the titles that pydantic derives from names: a model reads every byte of a tool list."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -74,14 +74,14 @@ def lean_schema(
     except PydanticInvalidForJsonSchema as error:
         raise RegistrationError(f"{what}: a type hint has no JSON Schema: {error}") from error
     for name, definition in schema.get("$defs", {}).items():
-        # Enums get theirs at the very end, where no generator can prevent it.
+        # Titles of enums are added after the generator has run, so they are removed here.
         if "enum" in definition and definition.get("title") == name:
             del definition["title"]
     return schema
 
 
 def type_adapter(hint: Any, what: str) -> TypeAdapter[Any]:
-    """A `TypeAdapter`, with pydantic's refusal turned into ours."""
+    """A `TypeAdapter`; pydantic's errors become a `RegistrationError`."""
     try:
         return TypeAdapter(hint)
     except (PydanticSchemaGenerationError, PydanticUserError) as error:
@@ -89,7 +89,7 @@ def type_adapter(hint: Any, what: str) -> TypeAdapter[Any]:
 
 
 def explain(error: ValidationError) -> str:
-    """What pydantic found, in one line that names each field."""
+    """The problems that pydantic found, in one line that names each field."""
     problems = error.errors(include_url=False, include_context=False, include_input=False)
     lines = [f"{path_text(problem['loc'])}: {problem['msg']}" for problem in problems[:MAX_REPORTED]]
     if len(problems) > MAX_REPORTED:
@@ -97,7 +97,7 @@ def explain(error: ValidationError) -> str:
     return "; ".join(lines)
 
 
-class explicit_parameters:  # noqa: N801  reads as the function it is
+class ExplicitParameters:
     """Parameters described by a JSON Schema of the author's own."""
 
     def __init__(self, schema: Mapping[str, Any], names: tuple[str, ...], *, what: str) -> None:
@@ -110,7 +110,7 @@ class explicit_parameters:  # noqa: N801  reads as the function it is
         self._names = frozenset(names)
 
     def bind(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Validate; the arguments go to the handler as they came, those that it takes."""
+        """Validate; the handler gets a copy of the arguments, without those that it has no parameter for."""
         if problems := self._problems(arguments):
             raise ArgumentsInvalid(problems)
         own: dict[str, Any] = copied(arguments)
@@ -122,7 +122,7 @@ class explicit_parameters:  # noqa: N801  reads as the function it is
 def json_validator(
     schema: Mapping[str, Any], what: str, *, formats: bool = False
 ) -> Callable[[Any], str | None]:
-    """A validator of JSON values: it returns what is wrong, or None.
+    """A validator of JSON values: it returns what is wrong, or None if nothing is.
 
     2020-12 unless `$schema` says otherwise; an unknown dialect, an invalid schema and a `$ref`
     that leaves the document are refused.

@@ -1,8 +1,8 @@
-"""What a handler returned, as the protocol spells it.
+"""What a handler returned, as the protocol's content.
 
 Text, content blocks and lists of them are content. Anything else is data: it becomes
 `structuredContent`, and its JSON becomes a text block for clients that read only those.
-The official models are recognised without importing them: a handler that returns one has.
+The official models are recognised without importing them: a handler that returns one has imported them.
 """
 
 import base64
@@ -39,7 +39,7 @@ def _official(*names: str) -> tuple[type, ...]:
 
 
 def is_block(value: Any) -> bool:
-    """Whether `value` is a content block: an official model, or its dict form."""
+    """Whether `value` is one of the official models of content blocks."""
     return isinstance(value, _official(*_BLOCKS))
 
 
@@ -97,7 +97,7 @@ def _mentions_block(hint: Any) -> bool:
 
 
 def prompt_messages(value: Any) -> list[dict[str, Any]]:
-    """What a prompt returned, as messages; text and blocks are the user's."""
+    """What a prompt returned, as messages; text and blocks become messages of the user."""
     if _is_list(value):
         return [message for item in value for message in prompt_messages(item)]
     if isinstance(value, BaseModel) and isinstance(value, _official("PromptMessage")):

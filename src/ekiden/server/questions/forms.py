@@ -2,8 +2,8 @@
 
 A form is a flat object of strings, numbers, booleans and choices. It is made from a pydantic
 model (or dataclass, or typed dict), from a single type such as `bool` or an `Enum`, or from a JSON
-Schema of the author's own. Whatever the restricted schema cannot say is refused with the field's
-name, and so is every secret type: secrets go through `elicit_url`, never through a form.
+Schema of the author's own. A field that the restricted schema cannot express is refused by name, and
+so is every secret type: secrets go through `elicit_url`, never through a form.
 """
 
 import enum
@@ -65,16 +65,17 @@ _WRAPPED: Final = "value"
 """The name of the one field that a single type becomes."""
 
 _REMEMBERED: Final = 128
-"""Questions that a form remembers, and the length of those that are worth it."""
+"""How many questions a form caches."""
 _SHORT: Final = 500
+"""Characters of a message up to which its question is cached."""
 
 _FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
 _STRING_KEYS: Final = frozenset({"minLength", "maxLength", "format", "pattern"})
 _COMMON_KEYS: Final = frozenset({"type", "title", "description", "default"})
 _PLAIN_KEYS: Final = _COMMON_KEYS
-"""What a field may say without asking more of a value than its type."""
+"""The keywords of a field that restricts its value only by type."""
 _SCALARS: Final = frozenset({str, int, float, bool})
-"""Values that nobody can change: they need not be copied."""
+"""Types of immutable values, which need not be copied."""
 _NUMBER_KEYS: Final = frozenset({"minimum", "maximum"})
 _CHOICE_KEYS: Final = frozenset({"enum", "oneOf", "enumNames"})
 _LIST_KEYS: Final = frozenset({"items", "minItems", "maxItems"})
@@ -93,12 +94,12 @@ class Form(msgspec.Struct):
     schema: dict[str, Any]
     read: Callable[[Any], Answer[Any]]
     spelled: bytes
-    """The part of every question's fingerprint that is the form's."""
+    """The form's part of the fingerprint of every question."""
     asked: dict[str, Ask] = msgspec.field(default_factory=dict[str, Ask])
-    """Questions by their message: a call comes to each of them once more in every later round."""
+    """A cache of questions by message: a replay comes to each of them again in every later round."""
 
     def ask(self, message: str) -> Ask:
-        """The question that shows this form."""
+        """The question that shows this form with a message."""
         known = self.asked.get(message)
         if known is None:
             known = self._ask(message)
@@ -183,7 +184,7 @@ def _reader(
 
     def read(content: dict[str, Any]) -> Any:
         if plain:
-            # Where the schema says nothing but types, strictness says the same; what fails is told below.
+            # If the schema restricts only types, strict mode checks the same. A failure is explained below.
             try:
                 if bare and _SCALARS.issuperset(map(type, content.values())):
                     value = validate_dict(content, strict=True)
@@ -205,9 +206,9 @@ def _reader(
 
 
 def _is_bare(schema: Any) -> bool:
-    """Whether a type holds values as they are, none of them made or looked at by anybody but pydantic.
+    """Whether a type consists of scalars, without validators or constructors of the author.
 
-    Then there is no difference between what came as JSON and the same in Python.
+    Then it can be validated from Python values, with the same result as from JSON.
     """
     kind = schema["type"]
     if kind in ("model", "default", "nullable"):
@@ -218,7 +219,7 @@ def _is_bare(schema: Any) -> bool:
 
 
 def _lazy_validator(schema: dict[str, Any]) -> Callable[[Any], str | None]:
-    """Holds answers to the very schema that was sent; made when the first answer comes."""
+    """A validator of answers by the schema that was sent; compiled when the first answer comes."""
     made: list[Callable[[Any], str | None]] = []
 
     def problems(content: Any) -> str | None:
@@ -250,7 +251,7 @@ def _explicit_form(schema: Mapping[str, Any]) -> Form:
 
 
 def _restricted(schema: dict[str, Any], what: str, labels: Mapping[str, Mapping[Any, str]]) -> dict[str, Any]:
-    """pydantic's schema of a flat type, in the words that forms allow."""
+    """Convert pydantic's schema of a flat type to the keywords that forms allow."""
     definitions = schema.get("$defs", {})
     schema = _resolve(schema, definitions)
     if schema.get("type") != "object" or "properties" not in schema:
@@ -291,7 +292,7 @@ def _field(
 
 
 def _without_null(field: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """`X | None` is an optional field: forms have no null, an absent field says it."""
+    """Convert `X | None` to an optional field: forms have no null, so the field is absent instead."""
     options = field.get("anyOf")
     if not is_array(options):
         return field
@@ -307,7 +308,7 @@ def _choices(field: dict[str, Any], labels: Mapping[Any, str] | None, keyword: s
     if not labels or "enum" not in field:
         return field
     titled = [{"const": value, "title": labels.get(value, str(value))} for value in field["enum"]]
-    # A single choice keeps its type; the items of a list are told by `anyOf` alone.
+    # A single choice keeps its type; the items of a list have `anyOf` only.
     dropped = {"enum"} if keyword == "oneOf" else {"enum", "type"}
     return {**{key: value for key, value in field.items() if key not in dropped}, keyword: titled}
 
@@ -330,7 +331,7 @@ def _labels_in(hint: Any) -> dict[Any, str]:
 
 
 def _check_field(name: str, field: Any) -> None:
-    """Refuse, with its name, a field that the restricted schema has no words for."""
+    """Refuse a field that the restricted schema cannot express; the error names the field."""
     if not is_object(field):
         raise UsageError(f"form field {name!r}: its schema must be an object")
     if field.get("format") == "password" or field.get("writeOnly"):
@@ -341,10 +342,11 @@ def _check_field(name: str, field: Any) -> None:
             f"form field {name!r}: only strings, numbers, booleans, choices and lists of choices are allowed"
         )
     if unknown := set(field) - allowed:
-        raise UsageError(f"form field {name!r}: a form cannot say {', '.join(sorted(unknown))}")
+        raise UsageError(f"form field {name!r}: forms do not allow {', '.join(sorted(unknown))}")
     if field["type"] == "string" and field.get("format", "email") not in _FORMATS:
         raise UsageError(
-            f"form field {name!r}: format {field['format']!r} is none of {', '.join(sorted(_FORMATS))}"
+            f"form field {name!r}: its format must be one of {', '.join(sorted(_FORMATS))}, "
+            f"not {field['format']!r}"
         )
     if field["type"] == "array":
         _check_items(name, field.get("items"))

@@ -38,7 +38,7 @@ class InputRequired(Exception):
 
 
 def spelled_requests(manual: InputRequired) -> dict[str, dict[str, Any]]:
-    """The requests as the wire spells them."""
+    """The requests as they go on the wire."""
     return {key: _spelled(key, request) for key, request in manual.input_requests.items()}
 
 
@@ -46,7 +46,7 @@ def _spelled(key: str, request: Any) -> dict[str, Any]:
     if isinstance(request, BaseModel):
         request = dump(request)
     if not is_object(request) or request.get("method") not in (ELICIT, SAMPLE, LIST_ROOTS):
-        raise UsageError(f"input request {key!r} is none of {ELICIT}, {SAMPLE}, {LIST_ROOTS}")
+        raise UsageError(f"input request {key!r} must be one of {ELICIT}, {SAMPLE}, {LIST_ROOTS}")
     return request
 
 
@@ -62,7 +62,10 @@ def capabilities_for(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_response(key: str, raw: Any, method: str | None) -> Any:
-    """A response as the official result of its kind; None if it answers nothing we know of."""
+    """A response as the official result of its kind. `method` is what was asked, None if that is unknown.
+
+    Without a `method` the kind is guessed, and a response that does not fit is None. With one it is refused.
+    """
     import mcp_types  # 0.3 s that only the manual way needs.
 
     models: dict[str, type[BaseModel]] = {
@@ -78,11 +81,11 @@ def read_response(key: str, raw: Any, method: str | None) -> Any:
     except ValueError:
         if method is None:
             return None
-        raise InvalidParams(f"Invalid params: the response {key!r} is no answer to what was asked") from None
+        raise InvalidParams(f"Invalid params: the response {key!r} does not answer the question") from None
 
 
 def _kind_of(raw: Any) -> str | None:
-    """What kind of answer this looks like, where no token says what was asked."""
+    """Guess the kind of an answer from its fields."""
     if not is_object(raw):
         return None
     for field, kind in (("action", ELICIT), ("roots", LIST_ROOTS), ("role", SAMPLE)):

@@ -30,10 +30,10 @@ NEEDS: Final[dict[Askable, dict[str, Any]]] = {
 
 
 def needed_for(asked: Any) -> dict[str, Any]:
-    """The capabilities for an entry of `asks=`: a name, or the type of a form, which is checked now."""
+    """The capabilities for an entry of `asks=`: a name, or the type of a form, which is checked here."""
     if isinstance(asked, str):
         if asked not in NEEDS:
-            raise RegistrationError(f"asks={asked!r} is none of {', '.join(NEEDS)}, nor the type of a form")
+            raise RegistrationError(f"asks= takes {', '.join(NEEDS)} and the types of forms, not {asked!r}")
         return NEEDS[asked]
     try:
         form_for(asked)
@@ -43,7 +43,7 @@ def needed_for(asked: Any) -> dict[str, Any]:
 
 
 def url(message: str, address: str) -> Ask:
-    """The question whether the user will open a page."""
+    """The question that asks the user to open a page."""
     parts = urlsplit(address)
     if parts.scheme not in ("http", "https") or not parts.netloc:
         raise UsageError(f"elicit_url needs a full http(s) URL, not {address!r}")
@@ -110,7 +110,7 @@ def _validated(model: type[Any], raw: Any) -> Any:
 
 
 def check_answers(asked: Mapping[str, str], responses: Mapping[str, Any]) -> None:
-    """Refuse what does not answer its question at all, before anything is run. A form's rules come later."""
+    """Refuse answers of the wrong kind, before anything runs. The rules of a form are checked later."""
     for key, label in asked.items():
         if key in responses:
             try:

@@ -1,7 +1,7 @@
-"""An ordered collection of definitions whose list results lie ready as bytes.
+"""An ordered collection of definitions whose list results are kept ready as bytes.
 
 Listing is the most repeated request there is, and its answer changes only when the collection
-does. So each page is spelled once and kept until then. Order is the order of registration: the
+does. So each page is encoded once and kept until then. Order is the order of registration: the
 same on every request, which keeps clients' and models' caches warm.
 """
 
@@ -18,13 +18,13 @@ from ekiden.errors import InvalidParams, RegistrationError, UsageError
 __all__ = ["Cache", "Catalog"]
 
 Spell: TypeAlias = Callable[[dict[str, Any]], bytes]
-"""How a dialect spells a complete result."""
+"""Encodes a complete result in a dialect."""
 
 
 class Cache(msgspec.Struct, frozen=True):
     """A caching hint: for how long, and for whom, a client may keep a result.
 
-    The default permits nothing: a stale or shared list is a fault that only its author can rule out.
+    The default permits no caching: only the author knows whether a result may be stale or shared.
     """
 
     ttl_ms: int = 0
@@ -35,12 +35,12 @@ class Cache(msgspec.Struct, frozen=True):
             raise UsageError("Cache(ttl_ms=...) must not be negative")
 
     def fields(self) -> dict[str, Any]:
-        """The hint as the wire spells it."""
+        """The hint as it goes on the wire."""
         return {"ttlMs": self.ttl_ms, "cacheScope": self.scope}
 
 
 class Entry(Protocol):
-    """What can stand in a catalog."""
+    """What a catalog holds."""
 
     @property
     def key(self) -> str:

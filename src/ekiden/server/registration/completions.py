@@ -26,7 +26,7 @@ class Completer:
         signature = read_signature(function, what=what)
         names = signature.parameters.names
         if "value" not in names or not set(names) <= {"value", "arguments"}:
-            raise RegistrationError(f"{what}: its parameters are `value`, and `arguments` if it wants them")
+            raise RegistrationError(f"{what}: its parameters must be `value` and, if needed, `arguments`")
         self.handler = Handler(function, signature.context)
         self._wants_arguments = "arguments" in names
 

@@ -16,7 +16,7 @@ from ekiden.server.registration.registry import Registry
 from ekiden.server.registration.resources import Resource, is_template
 from ekiden.server.registration.tools import CancelledTask, Tool
 
-if TYPE_CHECKING:  # The official models take 0.3 s to import; whoever passes one has done so.
+if TYPE_CHECKING:  # The official models take 0.3 s to import; code that passes one has imported them.
     from mcp_types import Annotations, Icon, ToolAnnotations
 
 __all__ = ["Authoring"]
@@ -25,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Authoring:
-    """The half of a `Server` that handlers are registered with."""
+    """The part of a `Server` with which handlers are registered."""
 
     def __init__(self, registry: Registry, *, has_store: bool, has_tasks_store: bool) -> None:
         self._registry = registry
@@ -64,9 +64,9 @@ class Authoring:
         dict if it has a single parameter. `structured=False` sends data as text only.
 
         `asks` names what the handler will ask for (`"elicitation"`, `"sampling"`, ..., or the types
-        of its forms): a client that lacks it is told before the handler runs. `once=True` lets no
-        round be used twice, and needs a store; `once=False` forgets every round. `resume="parked"`
-        keeps the coroutine in memory between rounds, for what cannot be replayed.
+        of its forms): a client that lacks it is refused before the handler runs. `once=True` lets each
+        round run only once, and needs a store; `once=False` remembers no rounds. `resume="parked"`
+        keeps the coroutine in memory between rounds, for handlers that cannot be replayed.
 
         `task` says whether the call can become a task, which needs a store: `"deferred"` when the
         handler calls `ctx.background()`, `"optional"` from the start where the client has tasks,
@@ -79,7 +79,7 @@ class Authoring:
         self._registry.tools.add(Tool(function, **self._with_rounds(options)))
 
     def _with_rounds(self, options: dict[str, Any]) -> dict[str, Any]:
-        """The options, with those about rounds checked and gathered."""
+        """Check the options about rounds, and gather them in `rounds`."""
         once, resume = options.pop("once", "auto"), options.pop("resume", "replay")
         if once is True and not self._has_store:
             raise RegistrationError("once=True needs a store: Server(..., store='sqlite:///rounds.db')")
@@ -94,7 +94,7 @@ class Authoring:
         return {**options, "rounds": {"once": once, "resume": resume, "needs": needs, "task": task}}
 
     def remove_tool(self, name: str) -> None:
-        """Take a tool back. Calls that are running go on."""
+        """Remove a tool. Calls that are running go on."""
         self._registry.tools.remove(name)
 
     # Prompts
@@ -123,7 +123,7 @@ class Authoring:
         self._registry.prompts.add(Prompt(function, **self._with_rounds(options)))
 
     def remove_prompt(self, name: str) -> None:
-        """Take a prompt back."""
+        """Remove a prompt."""
         self._registry.prompts.remove(name)
 
     # Resources
@@ -145,7 +145,7 @@ class Authoring:
         once: OnceMode = "auto",
         resume: Literal["replay", "parked"] = "replay",
     ) -> Callable[[F], F]:
-        """Register a function as a resource, or as a template where `uri` has `{variables}`.
+        """Register a function as a resource, or as a template if `uri` has `{variables}`.
 
         It returns text, bytes, data (sent as JSON), contents, or a `ReadResourceResult`.
         """
@@ -176,7 +176,7 @@ class Authoring:
         catalog.add(Resource(uri, function, **self._with_rounds(options)))
 
     def remove_resource(self, uri: str) -> None:
-        """Take a resource or a template back."""
+        """Remove a resource or a template."""
         catalog = self._registry.templates if is_template(uri) else self._registry.resources
         catalog.remove(uri)
 
@@ -191,7 +191,7 @@ class Authoring:
     ) -> Callable[[F], F]:
         """Register a function that suggests values for an argument of a prompt or resource template.
 
-        It is called with `value`, what was typed so far, and, if it wants them, `arguments`,
+        It is called with `value`, what was typed so far, and, if it has such a parameter, `arguments`,
         the values of the other arguments. It returns the suggestions, the best first.
         """
         if (prompt is None) == (resource is None):
@@ -209,7 +209,7 @@ class Authoring:
 
 
 def _register(add: Callable[..., None], function: Any, options: dict[str, Any]) -> Any:
-    """`@server.tool` and `@server.tool(...)` are both understood."""
+    """Support both `@server.tool` and `@server.tool(...)`."""
     if function is not None:
         add(function, **options)
         return function

@@ -56,7 +56,7 @@ class Registry:
         self._page_size = page_size
         self._discovery: bytes | None = None
         self.offered: frozenset[str] | None = None
-        """The `methods`, if they are worked out."""
+        """The cached value of `methods`; None if it has to be computed again."""
         self.tools: Catalog[Tool] = self._catalog("Tool", "tools", "tools/list", "toolsListChanged")
         self.prompts: Catalog[Prompt] = self._catalog(
             "Prompt", "prompts", "prompts/list", "promptsListChanged"
@@ -88,7 +88,7 @@ class Registry:
         return any(tool.handler.task != "never" for tool in self.tools)
 
     def task_support(self, name: str) -> str | None:
-        """Whether a tool can be called as a task, in the words of 2025-11-25; None is that it cannot."""
+        """The tool's `taskSupport` of 2025-11-25; None if it cannot be called as a task."""
         tool = self.tools.get(name)
         if tool is None or tool.handler.task == "never":
             return None
@@ -96,7 +96,7 @@ class Registry:
 
     @property
     def methods(self) -> frozenset[str]:
-        """The methods whose capability is declared; worked out once, and kept until a change."""
+        """The methods whose capability is declared; computed once, and kept until a change."""
         if self.offered is None:
             self.offered = frozenset(method for method in _METHODS if self._offers(method))
         return self.offered
@@ -115,7 +115,7 @@ class Registry:
         return feature != "completion" or bool(self.completions)
 
     def has(self, method: str, name: str | None) -> bool:
-        """Whether a request addresses a tool or a prompt that there is."""
+        """Whether a request names a tool or a prompt that exists."""
         catalogs: dict[str, Catalog[Any]] = {"tools/call": self.tools, "prompts/get": self.prompts}
         return name is not None and method in catalogs and catalogs[method].get(name) is not None
 
@@ -124,7 +124,7 @@ class Registry:
         return self.templates.get(uri) or self.resources.get(uri)
 
     def grant(self, wanted: Filter) -> Filter:
-        """The part of a subscription that this server can honour."""
+        """The part of a subscription that this server can serve."""
         offered = {
             "toolsListChanged": self.tools.declared,
             "promptsListChanged": self.prompts.declared,
@@ -149,7 +149,7 @@ class Registry:
         return declared
 
     def discovery(self) -> bytes:
-        """The discovery result, spelled once and kept until something changes."""
+        """The discovery result, encoded once and kept until something changes."""
         if self._discovery is None:
             result: dict[str, Any] = {
                 "supportedVersions": list(versions.SUPPORTED),
@@ -162,10 +162,10 @@ class Registry:
         return self._discovery
 
     def completions_changed(self) -> None:
-        """A first completer declares a capability."""
+        """Forget what is cached: the first completer adds a capability."""
         self._discovery = self.offered = None
 
 
 def unknown_cache_keys(cache: Mapping[str, Cache]) -> set[str]:
-    """Keys of a `cache=` mapping that name no cacheable list."""
+    """Keys of a `cache=` mapping that are not cacheable lists."""
     return set(cache) - set(_LIST_METHODS)

@@ -43,7 +43,9 @@ class Resource:
         self.key = uri
         what = f"resource {uri!r}"
         if not is_uri(_EXPRESSION.sub("x", uri)):
-            raise RegistrationError(f"{what} is no URI: a scheme, as in 'config://app', then RFC 3986")
+            raise RegistrationError(
+                f"{what} is not a URI: it needs a scheme, as in 'config://app', then characters of RFC 3986"
+            )
         signature = read_signature(function, what=what)
         self.handler = Handler(function, signature.context, **(rounds or {}))
         self.parameters = signature.parameters

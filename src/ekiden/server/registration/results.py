@@ -1,7 +1,7 @@
-"""How handlers end: what the value of a tool, a prompt or a resource, or what it raised, means to the client.
+"""What the client gets when a tool, a prompt or a resource returns or raises.
 
-What a tool's caller can mend is an `isError` result; what the author got wrong is logged with its trace
-and told without it.
+What the caller of a tool can correct is an `isError` result. A mistake of the author is logged with its
+traceback; the client gets no details.
 """
 
 import asyncio
@@ -26,26 +26,23 @@ from ekiden.server.registration.tools import Tool
 
 __all__ = ["Ending", "PlainEnding", "ToolEnding", "ends_more_than_a_call", "tool_error", "tool_failure"]
 
-_log = logging.getLogger("ekiden.server")
+_log = logging.getLogger(__name__)
 
 
 class Ending(Protocol):
-    """How a kind of handler ends: what its value, or what it raised, means to the client."""
+    """Turns the value or the exception of a handler into an outcome, for one kind of handler."""
 
     def complete(self, value: Any) -> Outcome:
         """The outcome of a handler that returned."""
         ...
 
     def failed(self, error: BaseException) -> Outcome | InputRequired:
-        """The outcome of one that raised; what is not its own to explain is raised again."""
+        """Map an exception to an outcome; re-raise what the dispatcher must handle."""
         ...
 
 
 def ends_more_than_a_call(error: BaseException) -> bool:
-    """Whether an exception is not the handler's own: Ctrl-C, or the request was cancelled.
-
-    `sys.exit()` is: a library that means to end a program ends the call.
-    """
+    """True for Ctrl-C and for cancellation of the request. False for `SystemExit`: it fails only the call."""
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
         return task is None or task.cancelling() > 0
@@ -58,11 +55,11 @@ class ToolEnding(msgspec.Struct):
     tool: Tool
 
     def complete(self, value: Any) -> Outcome:
-        """A value is the tool's result."""
+        """The tool's result for a value."""
         return Complete(self.tool.result(value))
 
     def failed(self, error: BaseException) -> Outcome | InputRequired:
-        """What it raised is a result, too, as a rule."""
+        """Most exceptions become a result with `isError`."""
         return tool_failure(self.tool, error)
 
 
@@ -72,18 +69,18 @@ class PlainEnding(msgspec.Struct):
     result: Callable[[Any], dict[str, Any]]
 
     def complete(self, value: Any) -> Outcome:
-        """A value is spelled as its kind wants it."""
+        """The result of the prompt or resource for a value."""
         return Complete(self.result(value))
 
     def failed(self, error: BaseException) -> Outcome | InputRequired:
-        """What it raised is not its own to explain."""
+        """Re-raise everything but `InputRequired`: the dispatcher makes it an internal error."""
         if isinstance(error, InputRequired):
             return error
         raise error
 
 
 def tool_failure(tool: Tool, error: BaseException) -> Outcome | InputRequired:
-    """What a tool raised: what its caller can mend is a result, not an error."""
+    """Map an exception of a tool to an outcome; re-raise what the dispatcher must handle."""
     if isinstance(error, InputRequired):
         return error
     if isinstance(error, ToolError):
@@ -93,12 +90,12 @@ def tool_failure(tool: Tool, error: BaseException) -> Outcome | InputRequired:
     if ends_more_than_a_call(error):
         raise error
     if isinstance(error, OutputInvalid):
-        _log.error("Tool %r returned what its output schema does not allow", tool.key, exc_info=error)
+        _log.error("Tool %r returned a value that its output schema does not allow", tool.key, exc_info=error)
         return tool_error(f"Tool {tool.key!r} failed: its result does not fit its output schema")
     _log.error("Tool %r raised", tool.key, exc_info=error)
     return tool_error(f"Tool {tool.key!r} failed")
 
 
 def tool_error(text: str) -> Complete:
-    """A result that says what went wrong."""
+    """A result with `isError` and this text."""
     return Complete({"content": [{"type": "text", "text": text}], "isError": True})

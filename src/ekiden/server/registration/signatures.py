@@ -66,11 +66,11 @@ def read_signature(function: Callable[..., Any], *, what: str) -> Signature:
 
 
 _PLAIN: Final = (str, int, bool, float)
-"""Types that a JSON value has or has not: there is nothing to convert."""
+"""Types whose JSON values need no conversion."""
 
 
 def _bare(hint: Any) -> Any:
-    """A hint without its description; constraints stay, and make it more than a bare type."""
+    """A hint without its description. A hint with constraints is returned unchanged."""
     metadata = getattr(hint, "__metadata__", ())
     if metadata and all(isinstance(entry, FieldInfo) and not entry.metadata for entry in metadata):
         return hint.__origin__
@@ -78,7 +78,7 @@ def _bare(hint: Any) -> Any:
 
 
 def _annotated(function: Callable[..., Any]) -> Any:
-    """What bears the annotations: of a partial the function in it, of an object its `__call__`."""
+    """What has the annotations: the function inside a partial, the `__call__` of an object."""
     while isinstance(function, functools.partial):
         function = function.func
     return function if inspect.isroutine(function) else type(function).__call__
@@ -95,7 +95,7 @@ def _summary(docs: docstring_parser.Docstring) -> str | None:
 
 
 def _field(hint: Any, default: Any, description: str | None) -> tuple[Any, Any]:
-    """The annotation of one field, and its default; `x: int = Field(3, ...)` is understood too."""
+    """The annotation of one field, and its default; `x: int = Field(3, ...)` is supported too."""
     if isinstance(default, FieldInfo):
         info, default = default, inspect.Parameter.empty
         hint = typing.Annotated[hint, info]
@@ -146,12 +146,12 @@ class HintedParameters:
     def bind(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Validate and convert. Absent fields stay absent: the function has their defaults.
 
-        Strict, as the published schema is: a string of digits is no integer. 1.0 is one, though, as
-        in JSON Schema.
+        Strict, as the published schema is: a string of digits is not an integer. But 1.0 is one, as in
+        JSON Schema.
         """
         plain = self._plain
         if plain is not None:
-            # Nothing but their types is asked of the arguments: those may be right at a glance.
+            # The schema restricts only types. If all of them are exact, no validator is needed.
             for name, value in arguments.items():
                 if plain.get(name) is not type(value):
                     break

@@ -1,8 +1,8 @@
 """URI templates (RFC 6570) read backwards: which variables made this URI?
 
 Supported: `{var}`, `{+var}` (may contain slashes), `{/var}`, `{?a,b}` (a query, each part optional).
-Values are percent-decoded. No value may escape the place its variable has: one of `{var}` contains
-no slash even when decoded, one of `{+var}` does not begin with one, and none has a `..` segment or a
+Values are percent-decoded. No value may reach beyond the place of its variable: a `{var}` contains
+no slash even when decoded, a `{+var}` does not begin with one, and none has a `..` segment or a
 NUL, so that a handler which joins it to a directory stays inside that directory.
 """
 
@@ -23,9 +23,9 @@ _URI: Final = re.compile(
 
 
 def is_uri(text: str) -> bool:
-    """Whether `text` is made as RFC 3986 makes URIs: a scheme, and only the characters it allows.
+    """Whether `text` is a URI of RFC 3986: a scheme, and only the characters that it allows.
 
-    Letters beyond ASCII are let through as RFC 3987 has them, for clients do not encode them.
+    Letters beyond ASCII are allowed, as in RFC 3987, because clients do not encode them.
     """
     return _URI.fullmatch(text) is not None
 
@@ -114,11 +114,11 @@ class UriTemplate:
         return raw if self._operators or rest == "" else None
 
     def _is_tame(self, name: str, value: str) -> bool:
-        """Whether a value stays in the place that its variable has."""
+        """Whether a value does not reach beyond the place of its variable."""
         if "\x00" in value or ".." in value.replace("\\", "/").split("/"):
             return False
         if name in self.query:
             return True
         if value.startswith(("/", "\\")):
-            return False  # On one system or another, that is the root.
+            return False  # On some systems this is an absolute path.
         return self._operators[name] == "+" or "/" not in value

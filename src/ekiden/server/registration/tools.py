@@ -16,8 +16,8 @@ from ekiden.server.questions import content
 from ekiden.server.questions.input_required import InputRequired
 from ekiden.server.registration.signatures import read_signature
 from ekiden.server.schemas import (
+    ExplicitParameters,
     Parameters,
-    explicit_parameters,
     json_validator,
     lean_schema,
     type_adapter,
@@ -31,7 +31,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
 class CancelledTask(msgspec.Struct, frozen=True):
-    """What a clean-up is told: whose work it cleans up, and what of it was done."""
+    """What `on_cancel` gets: the task to clean up after, and what it had done."""
 
     task_id: str
     tool: str
@@ -39,7 +39,7 @@ class CancelledTask(msgspec.Struct, frozen=True):
     steps: Mapping[str, list[Any]]
     """The values of the steps that were done, by the name of their function, or by their `key=`."""
     why: Why = "cancelled"
-    """Whether the task was cancelled, its time was over, or it was given up for it lost too many workers."""
+    """Whether the task was cancelled, has expired, or was given up because it lost too many workers."""
 
 
 class Tool:
@@ -60,10 +60,10 @@ class Tool:
     ) -> None:
         self.key = name or str(getattr(function, "__name__", ""))
         if not _NAME.fullmatch(self.key):
-            raise RegistrationError(f"{self.key!r} is no tool name: use 1 to 128 of A-Z a-z 0-9 _ . -")
+            raise RegistrationError(f"{self.key!r} is not a tool name: use 1 to 128 of A-Z a-z 0-9 _ . -")
         what = f"tool {self.key!r}"
         self.title = f"Tool {self.key!r}"
-        """The tool in words, for logs and errors."""
+        """Names the tool in logs and errors."""
         signature = read_signature(function, what=what)
         self.handler = Handler(function, signature.context, **(rounds or {}))
         self.on_cancel = on_cancel
@@ -71,7 +71,7 @@ class Tool:
         self.parameters: Parameters = signature.parameters
         if input_schema is not None:
             names = signature.parameters.names
-            self.parameters = explicit_parameters(input_schema, names, what=what)
+            self.parameters = ExplicitParameters(input_schema, names, what=what)
         try:
             self.mirrored = find_mirrored_params(self.parameters.schema)
         except ValueError as error:
@@ -109,7 +109,7 @@ class Tool:
 
 
 def described(definition: dict[str, Any], **about: Any) -> dict[str, Any]:
-    """A definition with what the author said about it; names in Python's spelling, models as JSON."""
+    """Add the author's options to a definition: names become camelCase, models JSON; None is left out."""
     for name, value in about.items():
         if value is not None:
             head, *tail = name.split("_") if name != "meta" else ("_meta",)
@@ -145,7 +145,7 @@ def _output(
 
 
 def _final(hint: Any) -> Any:
-    """A return annotation without `InputRequired`, which ends a round and is no output."""
+    """A return annotation without `InputRequired`, which ends a round and is not an output."""
     if hint is InputRequired:
         return None
     if typing.get_origin(hint) not in (typing.Union, types.UnionType):
