@@ -1,6 +1,6 @@
 """Calling an author's function, be it `async def` or plain `def`.
 
-A plain function runs in a thread, so that one which blocks does not stop everybody else.
+A plain function runs in a thread, so that it can block without stopping other calls.
 """
 
 import asyncio
@@ -17,10 +17,10 @@ from ekiden.rounds.performing import current_memory
 __all__ = ["Handler", "OnceMode", "Run", "TaskMode"]
 
 _THREADS: Final = 40
-"""Plain handlers that may run at once in this process; they mostly wait for something."""
+"""Plain functions that may run at once in this process: more than it has cores, for they mostly wait."""
 
 _NOT_BEGUN: Final = object()
-"""What a thread gives that has to find out first whether it may begin."""
+"""Returned by a thread that may not begin before the claim on its round is confirmed."""
 
 
 @functools.cache
@@ -31,11 +31,15 @@ def _threads() -> ThreadPoolExecutor:
 OnceMode: TypeAlias = Literal["auto"] | bool
 
 TaskMode: TypeAlias = Literal["never", "deferred", "optional", "required"]
-"""Whether a tool becomes a task: when its handler says so, from the start where the client can, or always."""
+"""When a call becomes a task.
+
+`"deferred"`: when the handler calls `ctx.background()`. `"optional"`: at its start, if the client supports
+tasks. `"required"`: at its start, and other clients are refused.
+"""
 
 
 class Handler:
-    """A function, with the name of its `Context` parameter and the way it wants its rounds."""
+    """An author's function, with the name of its `Context` parameter and its options for rounds and tasks."""
 
     __slots__ = ("call", "context", "function", "is_direct", "needs", "once", "parked", "task")
 
@@ -50,7 +54,7 @@ class Handler:
         task: TaskMode = "never",
     ) -> None:
         self.function = function
-        """The author's."""
+        """The author's function."""
         self.context = context
         self.once: OnceMode = once
         self.parked = resume == "parked"
@@ -58,35 +62,35 @@ class Handler:
         """The client capabilities without which it is not called."""
         self.task: TaskMode = task
         self.is_direct = context is None and not needs and task in ("never", "deferred")
-        """Whether it needs nothing of the request but its arguments."""
+        """Whether it needs only the arguments of a request."""
         self.call: Callable[..., Any] = function if _is_async(function) else self._in_thread
-        """An async function, whatever the author's was."""
+        """The function to call; async, also if the author's is not."""
 
     async def _in_thread(self, /, *arguments: Any, **keywords: Any) -> Any:
         return await _in_thread(_contained, self.function, *arguments, **keywords)
 
 
 class Run:
-    """One call of a function that may be cancelled; a thread cannot be, and is left behind."""
+    """One call of a step's function. A thread cannot be cancelled: it is abandoned, and goes on."""
 
-    __slots__ = ("_function", "_has_begun", "_is_cut", "_lock", "_memory", "left")
+    __slots__ = ("_function", "_has_begun", "_is_cut", "_lock", "_memory", "abandoned")
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
         self._memory = current_memory.get()
         self._lock = Lock()
         self._has_begun = self._is_cut = False
-        self.left: asyncio.Future[Any] | None = None
-        """The thread that goes on although the call was cancelled, as long as it does."""
+        self.abandoned: asyncio.Future[Any] | None = None
+        """The thread that still runs although the call was cancelled."""
 
     async def call(self, /, *arguments: Any) -> Any:
-        """What the function gives. If it is cancelled, the cancellation is raised at once."""
+        """The function's value. A cancellation is raised at once, even if a thread still runs."""
         if _is_async(self._function):
             return await self._function(*arguments)
         while (value := await self._in_thread(*arguments)) is _NOT_BEGUN:
             assert self._memory is not None
             await self._memory.recall()
-        # A plain function may give what is to be awaited: a lambda, or a decorator that is not async.
+        # A plain function may return an awaitable: a lambda, or a decorator that is not async.
         return await value if inspect.isawaitable(value) else value
 
     async def _in_thread(self, /, *arguments: Any) -> Any:
@@ -97,8 +101,8 @@ class Run:
             with self._lock:
                 self._is_cut = True
             if self._has_begun and not thread.done():
-                self.left = thread
-            thread.add_done_callback(self._end)
+                self.abandoned = thread
+            thread.add_done_callback(self._forget)
             raise
 
     def _call(self, /, *arguments: Any) -> Any:
@@ -106,14 +110,14 @@ class Run:
             if self._is_cut:
                 return None  # It was cancelled while it waited for a thread: it never begins.
             if self._memory is not None and not self._memory.is_sure():
-                return _NOT_BEGUN  # It waited for a thread, and somebody else may have the step by now.
+                return _NOT_BEGUN  # While it waited for a thread, another worker may have claimed the round.
             self._has_begun = True
         return _contained(self._function, *arguments)
 
-    def _end(self, thread: asyncio.Future[Any]) -> None:
-        self.left = None
+    def _forget(self, thread: asyncio.Future[Any]) -> None:
+        self.abandoned = None
         if not thread.cancelled():
-            thread.exception()  # Nobody asks for it any more, and that is no reason for a warning.
+            thread.exception()  # Marks it as seen: asyncio would warn that it was never retrieved.
 
 
 def _in_thread(function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> asyncio.Future[Any]:
@@ -125,7 +129,7 @@ def _contained(function: Callable[..., Any], /, *arguments: Any, **keywords: Any
     try:
         return function(*arguments, **keywords)
     except StopIteration as error:
-        # No future can carry it; a coroutine would have turned it into this as well.
+        # A future cannot hold StopIteration. Python turns it into RuntimeError in coroutines, too.
         raise RuntimeError("the handler raised StopIteration") from error
 
 

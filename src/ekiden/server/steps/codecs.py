@@ -1,8 +1,8 @@
-"""How the value of a step is remembered.
+"""How the value of a step is stored.
 
 The value passes through its codec on the first run too, so that the first run and every replay see the
-same. What the codec is follows from the function's return annotation, before the function is called; without
-one, only plain JSON values can be remembered. When a value is first kept, it is read back and compared.
+same. The return annotation of the function decides the codec, before the function is called; without one,
+only plain JSON values can be stored. A value is read back and compared before it is stored.
 """
 
 import inspect
@@ -26,14 +26,14 @@ __all__ = ["Codec", "codec_of"]
 
 
 class Codec(Protocol):
-    """How the values of one function are remembered."""
+    """How the values of one function are stored."""
 
     def spell(self, value: Any) -> Any:
-        """The value as JSON that nobody else holds, or `NotKept`."""
+        """The value as JSON, in a copy of its own. Raises `NotKept`."""
         ...
 
     def read(self, value: Any) -> Any:
-        """The value as every run sees it, made anew each time."""
+        """The value as every run gets it, a new object each time."""
         ...
 
 
@@ -41,11 +41,11 @@ _SCALARS: Final = frozenset({str, int, float, bool, NoneType})
 
 
 class _Nothing:
-    """The type of no value at all."""
+    """A type that no value has."""
 
 
 def _is_easy(value: Any) -> bool:
-    """Whether a value is sure to be the same in JSON, and cannot be changed."""
+    """Whether a value is immutable, and surely the same in JSON."""
     if type(value) is str:
         return value.isascii()
     if type(value) is int:
@@ -81,7 +81,7 @@ def _as_json(value: Any) -> Any:
         raise NotKept(f"it is too large for JSON ({error})") from None
     except Exception as error:
         raise NotKept(
-            f"a {type(value).__qualname__} is not plain JSON ({_told(error)}); annotate what the function "
+            f"a {type(value).__qualname__} is not plain JSON ({_reason(error)}); annotate what the function "
             "returns, and return data"
         ) from None
 
@@ -92,7 +92,7 @@ class _Typed:
     def __init__(self, adapter: TypeAdapter[Any], hint: Any) -> None:
         self._adapter = adapter
         self._easy = hint if isinstance(hint, type) and hint in _SCALARS else _Nothing
-        """The type whose values are spelled as they are; there may be none."""
+        """The type whose values are stored as they are; `_Nothing` if there is none."""
 
     def spell(self, value: Any) -> Any:
         if type(value) is self._easy and _is_easy(value):
@@ -102,7 +102,7 @@ class _Typed:
         except NotKept:
             raise
         except Exception as error:
-            raise NotKept(f"it cannot be spelled as its annotation says ({_told(error)})") from None
+            raise NotKept(f"it does not fit its annotation ({_reason(error)})") from None
 
     def _kept(self, value: Any) -> Any:
         dumped = self._adapter.dump_python(
@@ -111,7 +111,7 @@ class _Typed:
         kept = _as_json(dumped)
         problem = self._problem(value, kept)
         if problem is not None:
-            # JSON has no words for NaN and infinity, but what reads a float takes their names.
+            # JSON cannot represent NaN and infinity, but pydantic reads floats from their names.
             kept = _as_json(_named_floats(dumped))
             if self._problem(value, kept) is not None:
                 raise NotKept(
@@ -144,8 +144,8 @@ def _named_floats(value: Any) -> Any:
 _INPUT: Final = re.compile(r"\[?input_value=.*?(, input_type=(\w+))?\]", re.DOTALL)
 
 
-def _told(error: Exception) -> str:
-    """What went wrong, without the value: it may be secret."""
+def _reason(error: Exception) -> str:
+    """What went wrong, without the value, which may be secret."""
     if isinstance(error, ValidationError):
         return explain(error)
     if isinstance(error, UnicodeError):
@@ -160,12 +160,12 @@ def _told(error: Exception) -> str:
 _PLAIN: Final = _Plain()
 _BYTES: Final = ConfigDict(ser_json_bytes="base64", val_json_bytes="base64")
 _codecs: dict[Any, Codec] = {}
-"""By code and annotation: a function that a handler defines anew in every call is still the same code."""
+"""By code and annotation: an inner function is a new object in every call, but has the same code."""
 _MOST_CODECS: Final = 4096
 
 
 def codec_of(function: Callable[..., Any]) -> Codec:
-    """The codec of a function, or `UsageError` if no value could be kept by its annotation."""
+    """The codec of a function. Raises `UsageError` if its annotation cannot store any value."""
     function = unwrapped(function)
     if not inspect.isroutine(function):
         if isinstance(function, type):
@@ -173,7 +173,7 @@ def codec_of(function: Callable[..., Any]) -> Codec:
         function = type(function).__call__
     try:
         annotations: dict[str, Any] = getattr(function, "__annotations__", None) or {}
-    except Exception as error:  # Since 3.14 they are made when they are looked at.
+    except Exception as error:  # Since 3.14 annotations are evaluated when they are read.
         raise _unresolved(function, error) from error
     if "return" not in annotations:
         return _PLAIN
@@ -186,7 +186,7 @@ def codec_of(function: Callable[..., Any]) -> Codec:
 def _remembered(key: tuple[Any, Any], function: Callable[..., Any], annotation: Any) -> Codec:
     try:
         known = _codecs.get(key)
-    except TypeError:  # An annotation that has no hash: it is itself as long as it is kept.
+    except TypeError:  # The annotation has no hash. Its id is unique as long as the annotation is kept.
         return _codec_by_id(key, function, annotation)
     if known is None:
         known = _codecs[key] = _new_codec(function, annotation)
@@ -219,13 +219,13 @@ def _new_codec(function: Callable[..., Any], annotation: Any) -> Codec:
     try:
         return _Typed(TypeAdapter(hint, config=_BYTES), hint)
     except PydanticUserError:
-        return _Typed(type_adapter(hint, what), hint)  # A model: it has a configuration of its own.
+        return _Typed(type_adapter(hint, what), hint)  # A model, which has a configuration of its own.
     except Exception as error:
         raise UsageError(f"{what}: what it returns cannot be kept by its annotation: {error}") from error
 
 
 def _resolved(function: Callable[..., Any], annotation: Any) -> Any:
-    """The annotation as a type: its names are those of the function's module, and what it captured."""
+    """The annotation as a type. It may use names of the function's module, and captured variables."""
     inner: Any = inspect.unwrap(function)
     inner = getattr(inner, "__func__", inner)
     names: dict[str, Any] = {}

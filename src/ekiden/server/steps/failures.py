@@ -1,7 +1,7 @@
-"""How what a step raised is remembered.
+"""How an exception of a step is stored.
 
-An exception of a listed class, or of a subclass of one, comes back as itself: the same class, arguments and
-attributes, made without calling its `__init__`. Any other comes back as `StepFailed`.
+An exception of a listed class, or of a subclass of one, is rebuilt: the same class, arguments and
+attributes, without calling its `__init__`. Any other becomes `StepFailed`.
 """
 
 import base64
@@ -19,24 +19,24 @@ from ekiden.server.steps.likeness import difference
 from ekiden.server.steps.plain import kind_of
 from ekiden.wire.json import decode, encode, is_array, is_object
 
-__all__ = ["rebuilt", "remembered", "told"]
+__all__ = ["rebuilt", "remembered", "text_of"]
 
-_log = logging.getLogger("ekiden.server")
+_log = logging.getLogger(__name__)
 
 _MOST_TEXT: Final = 10_000
 
 
-def told(error: BaseException) -> str:
-    """The text of an exception, whatever its `str` does."""
+def text_of(error: BaseException) -> str:
+    """The text of an exception, also if its `str` raises."""
     try:
         text = str(error)
     except Exception as problem:
-        text = f"({type(error).__qualname__}, whose text cannot be had: {type(problem).__qualname__})"
+        text = f"({type(error).__qualname__}, whose `str` raised {type(problem).__qualname__})"
     return text[:_MOST_TEXT].encode(errors="replace").decode()
 
 
 def remembered(error: BaseException, listed: Sequence[type[BaseException]], what: str) -> list[Any]:
-    """An exception as a journal keeps it: its class, its text and, if it is listed, all of it."""
+    """An exception as a journal keeps it: its class and text and, if it is listed, all of it."""
     kind = type(error)
     base = next((allowed for allowed in listed if isinstance(error, allowed)), None)
     kept: Any = None
@@ -45,16 +45,16 @@ def remembered(error: BaseException, listed: Sequence[type[BaseException]], what
             kept = decode(encode(_whole(error, base)))
             problem = _difference(error, _remade(kind, kept))
         except Exception as trouble:
-            problem = f"{type(trouble).__qualname__}: {told(trouble)}"
+            problem = f"{type(trouble).__qualname__}: {text_of(trouble)}"
         if problem is not None:
             _log.warning(
-                "%s raised %s, which cannot be kept (%s); it comes back as StepFailed",
+                "%s raised %s, which cannot be stored (%s); it becomes StepFailed",
                 what,
                 kind.__qualname__,
                 problem,
             )
             kept = None
-    return [kind.__qualname__, told(error), kept]
+    return [kind.__qualname__, text_of(error), kept]
 
 
 def rebuilt(failure: Sequence[Any], listed: Sequence[type[BaseException]]) -> BaseException:
@@ -66,7 +66,7 @@ def rebuilt(failure: Sequence[Any], listed: Sequence[type[BaseException]]) -> Ba
             try:
                 return _remade(found, kept)
             except Exception as problem:
-                _log.warning("%s cannot be made again: %r; it comes back as StepFailed", kind, told(problem))
+                _log.warning("%s cannot be rebuilt: %r; it becomes StepFailed", kind, text_of(problem))
     return StepFailed(kind, message)
 
 
@@ -91,7 +91,7 @@ def _difference(error: BaseException, copy: BaseException) -> str | None:
 
 
 def _found(kept: Sequence[Any], listed: Sequence[type[BaseException]]) -> type[BaseException] | None:
-    """The exception's own class, or the listed one that stands in for it; None if none is listed any more."""
+    """The exception's own class, or the listed class that replaces it; None if neither is listed now."""
     own, base = kept[0], kept[1]
     stands_in: type[BaseException] | None = None
     for allowed in listed:
@@ -115,12 +115,12 @@ def _imported(names: Sequence[str], listed: Sequence[type[BaseException]]) -> ty
         for part in names[1].split("."):
             found = getattr(found, part)
     except Exception:
-        return None  # It was local to a function, or is gone since a deploy.
+        return None  # It was defined inside a function, or a new version has removed it.
     is_listed = isinstance(found, type) and issubclass(found, tuple(listed))
     return cast("type[BaseException]", found) if is_listed else None
 
 
-# The arguments and attributes of exceptions: nobody annotates those, so each value says its type
+# The arguments and attributes of exceptions have no annotations, so each value is stored with its type
 
 _SCALARS: Final = (str, int, float, bool, NoneType)
 _WAYS: Final[dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]]] = {
@@ -136,7 +136,7 @@ _WAYS: Final[dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]]] = {
     frozenset: (list, frozenset),
     dict: (lambda value: [list(pair) for pair in value.items()], lambda pairs: dict(pairs)),
 }
-"""How a value is spelled with simpler ones, and read back."""
+"""How a value is expressed by simpler ones, and read back."""
 _BY_NAME: Final = {kind.__name__: read for kind, (_, read) in _WAYS.items()}
 
 
@@ -148,7 +148,7 @@ def _packed(value: Any) -> Any:
         return [_packed(item) for item in value]
     if kind in _WAYS:
         return {kind.__name__: _packed(_WAYS[kind][0](value))}
-    raise TypeError(f"it holds a {kind.__qualname__}, which is no data")
+    raise TypeError(f"it holds a {kind.__qualname__}, which is not plain data")
 
 
 def _unpacked(value: Any) -> Any:

@@ -1,7 +1,7 @@
-"""What a step is: its function, by module and qualified name, and all that the function is given.
+"""The identity of a step: its function, by module and qualified name, and all that the function is given.
 
-Two steps are the same if and only if these are equal, in whatever process they are looked at. What has no
-such identity is refused at its first use, before anything runs, by a `UsageError` that says how to write it.
+Two steps are the same if and only if these are equal, in any process. A step without such an identity is
+refused before it runs, with a `UsageError` that says how to write it.
 """
 
 import functools
@@ -36,7 +36,7 @@ _METHODS: Final = (MethodType, BuiltinFunctionType, MethodWrapperType)
 
 
 def is_partial(value: object) -> TypeGuard["functools.partial[Any]"]:
-    """Whether a value is a partial, of whatever it may be."""
+    """Whether a value is a `functools.partial`."""
     return isinstance(value, functools.partial)
 
 
@@ -50,7 +50,7 @@ def unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
 def taken_apart(
     function: Callable[..., Any], arguments: tuple[Any, ...]
 ) -> tuple[Callable[..., Any], list[Any]]:
-    """The function inside of partials, and all that it is given; contexts are no work."""
+    """The function inside of partials, and all its arguments except contexts."""
     given = [argument for argument in arguments if not is_context(argument)]
     while is_partial(function):
         given = [*_bound_by(function), *given]
@@ -71,7 +71,7 @@ def digest_of(
     keyed: bool,
     within: str | Callable[..., Any],
 ) -> str:
-    """The fingerprint of a step, or `UsageError`."""
+    """The fingerprint of a step. Raises `UsageError` if it cannot be identified."""
     if type(function) is FunctionType and _is_plain(function):
         name = _name_part(function.__module__, function.__qualname__)
         plain = plain_spelling(arguments)
@@ -87,12 +87,12 @@ def digest_of(
 
 
 def digest_of_value(value: object) -> str:
-    """A short name for a value of which no more is to be shown, or `Unidentified`."""
+    """A digest to show instead of a value. Raises `Unidentified`."""
     return fingerprint(_Work("", True, "").spell(value))
 
 
 def place_of(function: Callable[..., Any]) -> str:
-    """A function's name, and the line where it is written."""
+    """A function's name, and the line where it is defined."""
     code: CodeType | None = getattr(function, "__code__", None)
     if code is None:
         return name_of(function)
@@ -100,7 +100,7 @@ def place_of(function: Callable[..., Any]) -> str:
 
 
 def _is_plain(function: FunctionType) -> bool:
-    """Whether its name is all that there is to a function."""
+    """Whether a function is identified by its name alone."""
     if function.__closure__ is not None:
         return False
     name = function.__qualname__
@@ -115,7 +115,7 @@ def _name_part(module: str | None, qualname: str) -> bytes:
 
 
 class _Work(Speller):
-    """Spells one step."""
+    """Encodes one step."""
 
     def __init__(self, name: str, keyed: bool, within: str | Callable[..., Any]) -> None:
         super().__init__()
@@ -124,14 +124,14 @@ class _Work(Speller):
         self._within = within
         self._scope: Scope | None = None
         self._spelling: list[Any] = []
-        """Functions that are being spelled: one may capture itself."""
+        """Functions that are being encoded: one may capture itself."""
 
     def step(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> bytes:
-        """The whole of it."""
+        """Encode the function and its arguments."""
         function, given = taken_apart(function, arguments)
         plain = plain_spelling(given)
         identity = self._function(function, is_step=True)
-        # A function that is nothing but its name is spelled as `digest_of` does it.
+        # For a plain function this must give the same as the short way in `digest_of`.
         body = framed(*self.all(given)) if plain is None else plain
         return b"%b%d:%b" % (identity, len(body), body)
 
@@ -148,7 +148,7 @@ class _Work(Speller):
         return super().callable(value)
 
     def _function(self, function: Callable[..., Any], *, is_step: bool) -> bytes:
-        """A function by its name and by what it holds besides its arguments."""
+        """Encode a function by its name and by what it holds besides its arguments."""
         name = _function_name(function)
         if type(function) is not FunctionType:
             held = self._object(function, is_step)
@@ -163,7 +163,7 @@ class _Work(Speller):
         return name if not held else b"%bh%b" % (name, framed(*held))
 
     def _held(self, function: FunctionType, is_step: bool) -> Iterator[bytes]:
-        """What a function captured, and the defaults of one that is made anew in every run."""
+        """What a function captured, and the defaults of an inner function."""
         if _is_lambda(function) and not self._keyed:
             if not is_step:
                 raise Unidentified("a lambda has no name that tells it from another")
@@ -173,7 +173,7 @@ class _Work(Speller):
                 "needs as arguments"
             )
         if self._keyed:
-            return  # The author vouches for what it is.
+            return  # The author's `key=` identifies it.
         for variable, value in _captures(function):
             if (spelled := self._captured(function, variable, value)) is not None:
                 yield framed(variable.encode(), spelled)
@@ -201,7 +201,7 @@ class _Work(Speller):
         return self._scope.owns(function, variable)
 
     def _object(self, function: Callable[..., Any], is_step: bool) -> list[bytes]:
-        """The object that a method belongs to, or that is called as if it were a function."""
+        """Encode the object that a method belongs to, or that is called like a function."""
         owner: Any = function
         if isinstance(function, _METHODS):
             owner = function.__self__

@@ -1,4 +1,4 @@
-"""Whether a value that was kept and read back is what it was, types included."""
+"""Compares a value with its copy that was stored and read back, types included."""
 
 import dataclasses
 import math
@@ -17,7 +17,7 @@ __all__ = ["difference"]
 
 
 def difference(value: Any, copy: Any, *, exact: bool = False) -> str | None:
-    """Where and how a copy differs, in words without the values themselves; None if it is equal.
+    """Describe where and how a copy differs, without showing the values; None if it is equal.
 
     Unless `exact`, a value of a subclass of `str`, `int`, `float`, `bytes` or `dict` may come back as that
     builtin, and an `int` as a `float`: they are equal, and annotations allow it.
@@ -33,7 +33,7 @@ def _difference(value: Any, copy: Any, exact: bool, where: str) -> str | None:
         if not exact and _stands_in(value, copy):
             return None
         if copy is None and kind is float:
-            return f"{where} is a float that JSON has no words for"
+            return f"{where} is a float that JSON cannot represent"
         return f"{where} was {_name(kind)} and came back as {_name(kind_of(copy))}"
     parts = _PARTS.get(kind) or _parts_of(kind)
     if parts is not None:

@@ -1,4 +1,4 @@
-"""The arguments that nearly all steps have: plain JSON, which is identified fast."""
+"""A fast way to identify plain JSON arguments, which nearly all steps have."""
 
 import functools
 import math
@@ -11,14 +11,14 @@ from ekiden.wire.json import UNSPEAKABLE, canonical
 __all__ = ["is_context", "kind_of", "plain_spelling"]
 
 kind_of: Final = cast("Callable[[object], type[Any]]", type)
-"""The class of a value, of which nothing is known yet."""
+"""`type`, for type checkers: the class of a value of which nothing is known."""
 
 _SCALARS: Final = frozenset({str, int, bool, NoneType})
 _MOST_PLAIN: Final = 1_000_000
 
 
 def plain_spelling(values: Iterable[Any]) -> bytes | None:
-    """JSON values by their canonical JSON, which is fast; None if there is anything else among them."""
+    """The canonical JSON of the values, without contexts; None if one of them is not plain JSON."""
     kept: list[Any] = []
     for value in values:
         if type(value) not in _SCALARS:
@@ -34,25 +34,25 @@ def plain_spelling(values: Iterable[Any]) -> bytes | None:
 
 
 def _is_plain(whole: Any) -> bool:
-    left = [whole]
-    for value in left:  # Which grows on the way.
+    pending = [whole]
+    for value in pending:  # The list grows while it is read.
         kind = kind_of(value)
         if kind is dict:
             for key in value:
                 if type(key) is not str:
                     return False
-            left += value.values()
+            pending += value.values()
         elif kind is list:
-            left += value
+            pending += value
         elif kind not in _SCALARS and (kind is not float or not math.isfinite(value)):
             return False
-        if len(left) > _MOST_PLAIN:
-            return False  # Or a list that holds itself.
+        if len(pending) > _MOST_PLAIN:
+            return False  # It is too large, or a list that contains itself.
     return True
 
 
 def is_context(value: Any) -> bool:
-    """Whether a value is a `Context`: it is bound to one call, and no part of the work."""
+    """Whether a value is a `Context`, which does not count as an argument of a step."""
     return _is_context_class(value.__class__)
 
 

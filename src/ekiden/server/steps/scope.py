@@ -1,7 +1,7 @@
-"""Whose variable a function captured: the running handler's, or one of its surroundings.
+"""Whether a captured variable belongs to the running handler or to its surroundings.
 
-A list that a handler makes anew in every run is part of what its steps do. A list that was there before
-the handler began, in the function that built the server, is not: it is there as a client or a cache is.
+A list that the handler creates in every run is part of the identity of its steps. A list that existed before
+the handler began, in the function that built the server, is not: it is like a client or a cache.
 """
 
 import inspect
@@ -14,17 +14,17 @@ __all__ = ["Scope"]
 _LOCALS: Final = ".<locals>."
 
 _LOOPS: Final = ("asyncio.events", "asyncio.base_events", "asyncio.runners", "uvloop")
-"""Modules whose frames run tasks: what is above them on the stack is no part of the call."""
+"""Modules whose frames run tasks: frames above them on the stack do not belong to the call."""
 
 
 class Scope:
     """The functions that run between the engine and `ctx.step`, and the handler that they belong to."""
 
     def __init__(self, within: str | Callable[..., Any]) -> None:
-        """`within` is the handler's own function.
+        """`within` is the handler's own function, or its name.
 
-        In a branch the handler is not on the stack. If only its name is known, then what a step captured
-        of its variables counts as surroundings there.
+        In a branch the handler is not on the stack. If only its name is known, variables of the handler that
+        a step captured there count as surroundings.
         """
         self._codes: dict[tuple[str, str], CodeType] = {}
         if not isinstance(within, str):
@@ -39,12 +39,12 @@ class Scope:
         self._codes.setdefault((names.get("__name__", ""), code.co_qualname), code)
 
     def owns(self, function: FunctionType, variable: str) -> bool:
-        """Whether a captured variable was made by what runs now."""
-        # Not by the function's own attributes: those of a decorated one are copies.
+        """Whether a captured variable was created by a function that runs now."""
+        # Not `__module__` and `__qualname__`: a decorated function has copies of those.
         module: str = function.__globals__.get("__name__", "")
         for definer in _definers(function.__code__.co_qualname):
             code = self._codes.get((module, definer))
-            # One that has ended, or runs elsewhere, is passed over: the next one out knows its own variables.
+            # A function that does not run now is skipped: the variable may belong to the next one outside.
             if code is not None and variable not in code.co_freevars:
                 return True
         return False

@@ -1,7 +1,7 @@
-"""One spelling for every value that can be identified: equal in every process, whatever its hash seed.
+"""Encodes values as bytes that are equal in every process, to identify steps by their arguments.
 
-Each value is spelled as a tag and framed parts, so that what one type says is never taken for another's.
-Only digests are made of it; nothing is ever read back.
+A value is encoded as a tag and framed parts, so that values of different types never give the same bytes.
+The bytes are only hashed, never decoded.
 """
 
 import dataclasses
@@ -38,7 +38,7 @@ def _type_name(kind: type[Any]) -> bytes:
 
 
 type_name: Final = cast("Callable[[type[Any]], bytes]", functools.lru_cache(maxsize=1024)(_type_name))
-"""The name of a class that no other class has."""
+"""The full name of a class, which no other class has."""
 
 
 def _text(value: str) -> bytes:
@@ -82,7 +82,7 @@ _BY_TEXT: Final = (
     ipaddress.IPv6Interface,
     ipaddress.IPv6Network,
 )
-"""Types whose `str`, or `repr` where that says more, is all that they are."""
+"""Types that are fully described by their `str`, or, if they are in `_BY_REPR`, by their `repr`."""
 
 _BY_REPR: Final = (range, re.Pattern, zoneinfo.ZoneInfo)
 
@@ -90,13 +90,13 @@ _Way: TypeAlias = "Callable[[Speller, Any], bytes]"
 
 
 class Speller:
-    """Spells values; one serves for one step, and what functions are is told by a subclass."""
+    """Encodes the values of one step. A subclass adds functions, classes and modules."""
 
     def __init__(self) -> None:
         self._depth = 0
 
     def spell(self, value: Any) -> bytes:
-        """The spelling, or `Unidentified`."""
+        """Encode a value. Raises `Unidentified`."""
         kind = kind_of(value)
         atom = _ATOMS.get(kind)
         if atom is not None:
@@ -110,15 +110,15 @@ class Speller:
             self._depth -= 1
 
     def all(self, values: Iterable[Any]) -> list[bytes]:
-        """The spellings of several values."""
+        """Encode several values."""
         return [self.spell(value) for value in values]
 
     def callable(self, value: Any) -> bytes:
-        """A function, a class, a module, a method; nothing else is left to be tried."""
+        """Encode what is not data: a function, a class, a module, a method. Refused here."""
         raise Unidentified(f"{_described(value)} has no identity that another process knows")
 
     def named(self, value: Any, names: Iterable[str]) -> bytes:
-        """An object by its class and its fields; one that was never set is told by the dots."""
+        """Encode an object by its class and its fields; a field that was never set counts as `...`."""
         parts = [type_name(kind_of(value))]
         for name in names:
             parts += (_text(name), self.spell(getattr(value, name, _MISSING)))
@@ -182,13 +182,13 @@ def _by_text(_: Speller, value: Any) -> bytes:
 
 
 def _subclassed(base: type, way: _Way) -> _Way:
-    """A value of a builtin's subclass: as the builtin's, but with its own class."""
+    """Encode a value of a builtin's subclass like the builtin's, but with its own class."""
     return lambda speller, value: b"C" + framed(type_name(kind_of(value)), way(speller, value))
 
 
 def _atom_of(base: type) -> _Way:
     def spell(_: Speller, value: Any) -> bytes:
-        # The builtin's own conversion: a subclass may have changed how it looks.
+        # The builtin's own conversion: a subclass may have overridden it.
         return _ATOMS[base](_AS_BUILTIN[base](value))
 
     return spell
@@ -232,7 +232,7 @@ _CONTAINERS: Final[tuple[tuple[type | tuple[type, ...], _Way], ...]] = (
 
 
 def _find_way(kind: type[Any]) -> _Way:
-    """How the values of a type are spelled."""
+    """How the values of a type are encoded."""
     if (exact := _EXACT.get(kind)) is not None:
         return exact
     for classes, way in _CLASSES:

@@ -1,8 +1,8 @@
 """Steps: an author's function with its arguments, run once.
 
-What a step is, is said in `identity`; how its value is kept, in `codecs`; how what it raised, in `failures`.
-Function and codec are looked at when the step is made: what cannot work is refused before anything runs. Once
-the function has begun, all that comes of it is an entry, unless the step is cancelled.
+`identity` tells steps apart, `codecs` stores their values, `failures` their exceptions. Function and codec
+are checked when the step is made, so that what cannot work is refused before anything runs. A function that
+has begun always leads to a journal entry, unless the step is cancelled.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from ekiden.rounds.journal import Entry, Kind
 from ekiden.server.handlers import Run
 from ekiden.server.schemas import explain
 from ekiden.server.steps.codecs import codec_of
-from ekiden.server.steps.failures import rebuilt, remembered, told
+from ekiden.server.steps.failures import rebuilt, remembered, text_of
 from ekiden.server.steps.identity import digest_of, is_partial, name_of
 from ekiden.server.steps.plain import is_context
 from ekiden.server.steps.spelling import ATOMS
@@ -28,7 +28,7 @@ from ekiden.server.steps.wording import words_for
 __all__ = ["FunctionStep"]
 
 _NOT_KEPT: Final = "ValueNotKept"
-"""The type of the `StepFailed` for a value that could not be kept."""
+"""The type of the `StepFailed` for a value that could not be stored."""
 
 
 class FunctionStep:
@@ -58,20 +58,20 @@ class FunctionStep:
 
     @property
     def about(self) -> str:
-        """The step in words, for logs."""
+        """Describes the step in logs."""
         return words_for(self._function, self._arguments)
 
     @property
     def running(self) -> asyncio.Future[Any] | None:
-        """The thread of a function that goes on although its step was cancelled; its value counts no more."""
-        return None if self._run is None else self._run.left
+        """The thread of a function that still runs although its step was cancelled; its value is ignored."""
+        return None if self._run is None else self._run.abandoned
 
     def prepare(self) -> None:
-        """Copy the arguments, before it is to run: the handler may go on changing its own."""
+        """Copy the arguments before the step waits for its turn: the handler may change its own meanwhile."""
         self._function, self._arguments = self._copies()
 
     async def perform(self) -> Entry:
-        """Run the function; what it raises is remembered as well as what it returns."""
+        """Run the function, with its retries; returns the entry of its value or of its exception."""
         entry, again = await self.attempt()
         failures = 1
         while again and self.retry is not None and failures < self.retry.attempts:
@@ -81,13 +81,13 @@ class FunctionStep:
         return entry
 
     async def attempt(self) -> tuple[Entry, bool]:
-        """Run the function once, with copies of its arguments: what it does to them is no news of its own."""
+        """Run the function once, with copies of its arguments; returns the entry and whether to try again."""
         function, arguments = (self._function, self._arguments) if self.retry is None else self._copies()
         run = self._run = Run(function)
         try:
             value = await run.call(*arguments)
         except (GeneratorExit, Ended):
-            raise  # It was thrown away, or has not begun because the claim is lost.
+            raise  # The coroutine was closed, or the claim was lost before the function began.
         except BaseException as error:
             is_cut = _is_cut()
             if is_cut and isinstance(error, asyncio.CancelledError):
@@ -101,7 +101,7 @@ class FunctionStep:
         return self._entry("failure", remembered(error, self._raises, f"step {self.name}"))
 
     def recall(self, entry: Entry) -> Any:
-        """The value as every run sees it, or the exception."""
+        """The value of an entry, as every run gets it. Raises if the entry is an exception."""
         if entry.kind == "failure":
             raise rebuilt(entry.value, self._raises)
         try:
@@ -118,7 +118,7 @@ class FunctionStep:
         except NotKept as problem:
             text = f"step {self.name} ran, and what it returned cannot be kept: {problem}"
         except Exception as problem:
-            text = f"step {self.name} ran, and what it returned cannot be kept: {told(problem)}"
+            text = f"step {self.name} ran, and what it returned cannot be kept: {text_of(problem)}"
         return self._entry("failure", [_NOT_KEPT, text.encode(errors="replace").decode(), None])
 
     def _entry(self, kind: Kind, value: Any) -> Entry:
@@ -129,8 +129,8 @@ class FunctionStep:
             return _copied_partial(self._function), _copied(self._arguments)
         except Exception as error:
             raise UsageError(
-                f"step {self.name}: an argument cannot be copied ({told(error)}), and the function gets a "
-                "copy, so that what it does to it stays its own: pass data, and reach for all else inside"
+                f"step {self.name}: an argument cannot be copied ({text_of(error)}), but the function must "
+                "get a copy: pass plain data, and get everything else inside the function"
             ) from None
 
 
@@ -138,7 +138,7 @@ _ALWAYS: Final = (ToolError,)
 
 
 def _is_cut() -> bool:
-    """Whether this task is being cancelled, rather than that a function let some cancellation escape."""
+    """Whether this task is being cancelled. If not, a `CancelledError` came from the function itself."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 

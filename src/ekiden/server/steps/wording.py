@@ -1,4 +1,4 @@
-"""A step in words, for logs: its function, where that is written, and its arguments, shortened."""
+"""Describes a step in logs: its function, the line where it is defined, and its arguments, shortened."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -15,7 +15,7 @@ _MOST_OF_ALL: Final = 120
 
 
 def words_for(function: Callable[..., Any], arguments: tuple[Any, ...]) -> str:
-    """What a step is; of what is secret only a digest, and of what is long only the beginning."""
+    """Describe a step. Of a secret only a digest is shown, of a long value only the beginning."""
     function, given = taken_apart(function, arguments)
     shown = _shortened(", ".join([_shown(argument) for argument in given]), _MOST_OF_ALL)
     module = getattr(function, "__module__", None) or type(function).__module__
@@ -24,7 +24,7 @@ def words_for(function: Callable[..., Any], arguments: tuple[Any, ...]) -> str:
 
 
 def _captured(function: Callable[..., Any]) -> str:
-    """The constants that a function has captured: two that differ only there must not look alike."""
+    """The constants that a function captured: functions that differ only in these must look different."""
     names: tuple[str, ...] = getattr(getattr(function, "__code__", None), "co_freevars", ())
     shown: list[str] = []
     for name, cell in zip(names, getattr(function, "__closure__", None) or (), strict=False):
