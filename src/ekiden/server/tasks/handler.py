@@ -1,4 +1,4 @@
-"""A task's tool at work: its handler in a task's leg, and its clean-up after a cancellation."""
+"""Runs the tool of a task: its handler in a leg, and its clean-up after a cancellation."""
 
 import asyncio
 import logging
@@ -39,7 +39,7 @@ from ekiden.wire.modern import Request
 
 __all__ = ["ToolWork"]
 
-_log = logging.getLogger("ekiden.tasks")
+_log = logging.getLogger(__name__)
 
 
 class ToolWork:
@@ -58,7 +58,7 @@ class ToolWork:
         self._layers = layers
 
     async def run(self, leg: TaskLeg, say: Callable[[str], None]) -> Outcome | Suspended:
-        """Run the handler to the end of a leg, within its span and its middleware, where there are any."""
+        """Run the handler to the end of a leg, inside its span and its middleware if there are any."""
         stream = _Status(say)
         run = self._layered if self._layers else self._leg
         if is_tracing():
@@ -71,7 +71,7 @@ class ToolWork:
         return inner.ended_with(outcome, self.title)
 
     async def _leg(self, leg: TaskLeg, request: Request, stream: "_Status") -> Outcome | Suspended:
-        """The handler itself; what it raises is how the task ends."""
+        """Run the handler itself. An exception becomes the outcome of the task."""
         by_hand = ByHand.of(leg)
         try:
             if (waits := by_hand.waits(leg)) is not None:
@@ -119,7 +119,7 @@ class ToolWork:
         return handler.call(**bound)
 
     async def tidy(self, entries: Mapping[str, Entry], why: Why) -> None:
-        """Run the author's clean-up. It may run again if its worker dies on the way."""
+        """Run the author's clean-up. It runs again if its worker dies before it has ended."""
         assert self._tool.on_cancel is not None
         record = self._record
         cancelled = CancelledTask(record.id, record.tool, record.arguments, _steps(entries), why)
@@ -136,7 +136,7 @@ class _Carried(msgspec.Struct):
 
 
 class _Inner:
-    """A leg as the innermost of its middleware sees it: something that has an outcome."""
+    """A leg as its middleware sees it: something that has an outcome."""
 
     def __init__(self, leg: Callable[[Request], Awaitable[Outcome | Suspended]]) -> None:
         self._leg = leg
@@ -145,7 +145,7 @@ class _Inner:
         self._cut: Ended | None = None
 
     async def run(self, request: Request, stream: Stream) -> Outcome:
-        """The outcome of the leg: one that waits is interim, whatever it waits for."""
+        """The outcome of the leg. A leg that waits is `Interim`, whatever it waits for."""
         if self._began:
             raise UsageError("a leg of a task runs once: `call_next` cannot be called again")
         self._began = True
@@ -161,7 +161,7 @@ class _Inner:
         return Interim({key: ask.request() for key, ask in ended.asks.items()}, None)
 
     def ended_with(self, outcome: Outcome, title: str) -> Outcome | Suspended:
-        """How the leg ended, after all that middleware made of it. A cancelled task stays cancelled."""
+        """How the leg ended, given what its middleware returned. A cancelled task stays cancelled."""
         if self._cut is not None:
             raise self._cut
         if isinstance(outcome, Complete | Failed):
@@ -173,7 +173,7 @@ class _Inner:
 
 
 class _Status:
-    """Implements `ekiden.transports.server.port.Stream`: what a task tells becomes its status message."""
+    """Implements `ekiden.transports.server.port.Stream`: notifications become the task's status message."""
 
     can_notify = True
 
@@ -181,7 +181,7 @@ class _Status:
         self._say = say
 
     async def notify(self, method: str, params: dict[str, Any]) -> None:
-        """Nothing leaves a task."""
+        """Set the status message; a task sends no notifications to the client."""
         if method == "notifications/progress":
             self._say(_progress_text(params))
         elif LOG_LEVELS[params["level"]] >= LOG_LEVELS["info"]:
@@ -197,7 +197,7 @@ def _progress_text(params: Mapping[str, Any]) -> str:
 
 
 def _request(record: TaskRecord) -> Request:
-    """The request that became the task. Its id is of no use any more, so it has the task's."""
+    """The request that became the task, with the task's id as its own."""
     fields = record.meta
     meta = RequestMeta(
         fields.get(PROTOCOL_VERSION, ""),

@@ -1,4 +1,4 @@
-"""The manual way in a task: a leg that ends with `InputRequired`, and the one that goes on from there.
+"""The manual way in a task: a leg that ends with `InputRequired`, and the next one with the answers.
 
 What a sealed token carries from round to round, the task's journal carries from leg to leg: the state
 that the author wrote, and the answers so far. The next leg begins when all questions are answered.
@@ -29,11 +29,11 @@ __all__ = ["ByHand", "carried", "given_answers"]
 
 _SHORTEST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 1.0
-"""Seconds before a handler that only wanted to be called again is called again; they double each time."""
+"""Seconds before a handler that returned a state without questions is called again; they double each time."""
 
 
 class ByHand(msgspec.Struct):
-    """What a handler of the manual way left behind, and has been answered."""
+    """The state, the questions and the answers of a handler that returned `InputRequired`."""
 
     legs: int = 0
     """How often it has ended a leg."""
@@ -41,20 +41,20 @@ class ByHand(msgspec.Struct):
     asked: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     """The methods of its last questions, by its own keys."""
     answers: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
-    """The answers before those."""
+    """The answers to earlier questions."""
     new: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
     """The answers to its last questions."""
 
     @classmethod
     def of(cls, leg: TaskLeg) -> "ByHand":
-        """What the leg begins with."""
+        """What a leg begins with."""
         kept = leg.by_hand
         found = cls() if kept is None else msgspec.convert(kept, cls)
         found.new = {**found.new, **leg.answers_by_hand()}
         return found
 
     def waits(self, leg: TaskLeg) -> Suspended | None:
-        """The end of a leg that cannot begin: something is unanswered, or answered with no answer."""
+        """Suspend without running the handler if an answer is missing or malformed; else None."""
         if leg.by_hand is None:
             return None
         again: dict[str, Ask] = {}
@@ -70,21 +70,21 @@ class ByHand(msgspec.Struct):
         return leg.ask_again_by_hand(again)
 
     def ends(self, leg: TaskLeg, manual: InputRequired, capabilities: Mapping[str, Any]) -> Suspended:
-        """The end of a leg whose handler asks by hand."""
+        """Suspend the leg, because its handler returned `InputRequired`."""
         if leg.effects.style == "asks":
             raise mixed_styles(leg.effects.handler)
         asks = {key: _ask(key, request) for key, request in spelled_requests(manual).items()}
         for ask in asks.values():
             if not declares(capabilities, ask.needs):
                 raise MissingCapability(ask.needs)
-        left = ByHand(
+        kept = ByHand(
             legs=self.legs + 1,
             state=manual.request_state,
             asked={key: ask.method for key, ask in asks.items()},
             answers={**self.answers, **self.new},
         )
         pause = None if asks else min(_LONGEST_PAUSE, _SHORTEST_PAUSE * 2 ** min(self.legs, 10))
-        return leg.ask_by_hand(asks, msgspec.to_builtins(left), pause)
+        return leg.ask_by_hand(asks, msgspec.to_builtins(kept), pause)
 
 
 def _ask(key: str, request: Mapping[str, Any]) -> Ask:
@@ -101,7 +101,7 @@ def _ask(key: str, request: Mapping[str, Any]) -> Ask:
 
 
 def carried(request: Request, claims: Claims) -> dict[str, Entry]:
-    """What a handler of the manual way was answered before its call became a task, for the journal."""
+    """The journal entry for the state and answers of the manual way from before the call became a task."""
     responses: Any = request.params.get("inputResponses")
     new: dict[str, Any] = {}
     if is_object(responses):
@@ -116,5 +116,5 @@ def carried(request: Request, claims: Claims) -> dict[str, Entry]:
 
 
 def given_answers(entry: Entry) -> Any:
-    """The answers in what was carried."""
+    """All answers in an entry that `carried` made."""
     return {**entry.value["answers"], **entry.value["new"]}

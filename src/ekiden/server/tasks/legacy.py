@@ -1,10 +1,10 @@
 """Tasks for clients with a handshake: the experimental ones of 2025-11-25, and the draft's.
 
-The tasks are the same rows and the same handlers. What differs is who asks for a task (the client, with
-`task` in its call), how the result is fetched (`tasks/result`, which waits), and how a task asks: in
-2025-11-25 with requests on the stream of `tasks/result`, in the draft with `inputRequests` in its result,
-which `tasks/input_response` answers. A session of 2025-11-25 is told how the tasks that it made are doing,
-if it has a stream for that.
+The rows and the handlers are the same. What differs: the client decides that a call becomes a task, with
+`task` in its call; it fetches the result with `tasks/result`, which waits; and a task asks in 2025-11-25 with
+requests on the stream of `tasks/result`, in the draft with `inputRequests` in its result, which
+`tasks/input_response` answers. A session of 2025-11-25 is notified of changes of the tasks that it created,
+if it has a stream for notifications.
 """
 
 import asyncio
@@ -40,26 +40,26 @@ from ekiden.wire.tasks import NOTIFICATION, RELATED, TaskView, legacy_task
 __all__ = ["LegacyTasks"]
 
 _LOOK_SECONDS: Final = 1.0
-"""How often who waits looks by himself, in case a signal was lost."""
+"""How often a request that waits for a task loads it, in case a signal was lost."""
 _STOP_SECONDS: Final = 10.0
-"""How long a running handler may take to stop before its cancellation is answered all the same."""
+"""How long `tasks/cancel` waits for a running handler to stop before it answers."""
 _PAGE: Final = 100
 """Tasks in one answer to `tasks/list`."""
 
 
 class LegacyTasks:
-    """The same tasks, for those clients."""
+    """Answers the `tasks/` methods of clients with a handshake."""
 
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
         self._store = tasks.store
         self._asking: set[tuple[str, str]] = set()
-        """Questions that some `tasks/result` of this process is asking right now."""
+        """Questions that a `tasks/result` of this process is asking now, so that no other asks them too."""
 
     async def begin(
         self, request: Request, claims: Claims, handler: Handler, stream: Stream
     ) -> Outcome | None:
-        """The task that a call becomes because its client wants one; None if it goes on as a call."""
+        """Create a task, if the client asks for one; None if the call runs as a plain call."""
         if request.meta.protocol_version not in versions.WITH_TASKS:
             return None
         if request.params.get("task") is None:
@@ -68,9 +68,8 @@ class LegacyTasks:
             return None
         if handler.task == "never":
             raise MethodNotFound(f"Tool {request.name!r} cannot be called as a task")
-        wished_ttl(
-            request, self._tasks.limits.ttl_seconds
-        )  # A wish that makes no sense is refused, whatever comes of the call.
+        # Refuses an invalid `ttl` also where it is not used.
+        wished_ttl(request, self._tasks.limits.ttl_seconds)
         if handler.task == "deferred" and request.meta.protocol_version == versions.DRAFT:
             return None  # It may ask by rounds first; `ctx.background` makes it a task.
         created = await self._tasks.create(request, claims, {})
@@ -79,27 +78,27 @@ class LegacyTasks:
             and stream.session.kept
             and versions.LEGACY[0] == stream.session.version
         ):
-            self._tell(stream.session, created.task)
+            self._follow(stream.session, created.task)
         return created
 
-    def _tell(self, session: Session, created: TaskView) -> None:
-        """Tell a session of its task (`notifications/tasks/status`), wherever that is run."""
-        task_id, told = created.task_id, legacy_task(created)
+    def _follow(self, session: Session, created: TaskView) -> None:
+        """Notify a session of changes of its task (`notifications/tasks/status`), wherever the task runs."""
+        task_id, sent = created.task_id, legacy_task(created)
 
         async def news() -> dict[str, Any] | None:
-            nonlocal told
+            nonlocal sent
             try:
                 record = await self._store.load(task_id)
             except StoreUnavailable:
-                return None  # The client looks by itself.
+                return None  # The client polls as well.
             if record is None or record.final:
                 session.unfollow(task_id)
-            before, told = told, told if record is None else legacy_task(view(record))
-            return None if told == before else told
+            before, sent = sent, sent if record is None else legacy_task(view(record))
+            return None if sent == before else sent
 
-        session.follow(task_id, news, lambda: self._tasks.unhear(task_id, session))
-        self._tasks.hear(task_id, session)
-        session.offer(Change(NOTIFICATION, task_id))  # It may have changed before somebody heard it.
+        session.follow(task_id, news, lambda: self._tasks.remove_listener(task_id, session))
+        self._tasks.add_listener(task_id, session)
+        session.offer(Change(NOTIFICATION, task_id))  # It may have changed before the listener was added.
 
     # The methods
 
@@ -108,7 +107,7 @@ class LegacyTasks:
         return Complete(legacy_task(view(record)))
 
     async def cancel(self, record: TaskRecord) -> Outcome:
-        """`tasks/cancel`: answered when the task has stopped, with what became of it."""
+        """`tasks/cancel`: answered when the task has stopped, with its final state."""
         if record.final:
             raise InvalidParams(f"Cannot cancel a task that is {record.status}")
         await self._tasks.cancel_record(record)
@@ -122,7 +121,7 @@ class LegacyTasks:
         return Complete(legacy_task(view(record)))
 
     async def list(self, principal: str, cursor: Any) -> Outcome:
-        """`tasks/list`: those of a principal, page by page. The cursor is the last one of a page."""
+        """`tasks/list`: the tasks of a principal, page by page. The cursor is the id of the last task."""
         after: Place | None = None
         if cursor is not None:
             last = await self._tasks.visible(cursor, principal) if type(cursor) is str else None
@@ -143,7 +142,7 @@ class LegacyTasks:
         return Complete({"_meta": _related(record.id)})
 
     async def result(self, record: TaskRecord, request: Request, stream: Stream) -> Outcome:
-        """`tasks/result`: waits for the end, and asks on the way."""
+        """`tasks/result`: wait for the end of the task, and pass its questions on meanwhile."""
         pushes = request.meta.protocol_version != versions.DRAFT
         asking: dict[str, asyncio.Task[None]] = {}
         try:
@@ -199,7 +198,7 @@ class LegacyTasks:
         """A function that waits for the next change of a task."""
         event = asyncio.Event()
 
-        def hear(signal: Signal) -> None:
+        def on_signal(signal: Signal) -> None:
             if signal.task_id == task_id:
                 event.set()
 
@@ -211,12 +210,12 @@ class LegacyTasks:
                 pass
             event.clear()
 
-        end = self._store.watch(hear)
+        unwatch = self._store.watch(on_signal)
         try:
-            event.set()  # What changed before is looked at, too.
+            event.set()  # The task may have changed before: the first wait ends at once.
             yield changed
         finally:
-            end()
+            unwatch()
 
 
 def _related(task_id: str) -> dict[str, Any]:

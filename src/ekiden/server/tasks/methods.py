@@ -1,6 +1,6 @@
-"""The `tasks/` methods (SEP-2663), and what a subscription to tasks is told.
+"""The `tasks/` methods (SEP-2663), and the notifications of subscriptions to tasks.
 
-Clients with a handshake call methods of the same names: these go on to `legacy`.
+Clients with a handshake call methods of the same names: these are passed on to `legacy`.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ __all__ = ["TaskMethods"]
 
 
 class TaskMethods:
-    """Answers what clients ask about tasks."""
+    """Answers the `tasks/` methods."""
 
     def __init__(self, tasks: Tasks, registry: Registry) -> None:
         self._tasks = tasks
@@ -65,11 +65,11 @@ class TaskMethods:
         return await self.legacy.result(record, request, stream)
 
     async def list(self, request: Request, stream: Stream) -> Outcome:
-        """`tasks/list`, for those of them that have a principal."""
+        """`tasks/list`, for clients with a handshake that have a principal."""
         return await self.legacy.list(self._tasks.principal_of(request), request.params.get("cursor"))
 
     async def _mine(self, request: Request) -> Glance:
-        """The task that a request is about, if it is the requester's."""
+        """The task that a request names, if it belongs to the request's principal."""
         if request.meta.protocol_version == versions.MODERN and not self._tasks.wanted_by(request):
             raise MissingCapability(NEEDED)
         seen = await self._tasks.visible(_task_id(request), self._tasks.principal_of(request))
@@ -80,7 +80,7 @@ class TaskMethods:
     # Subscriptions
 
     async def grant(self, request: Request, wanted: Filter) -> tuple[str, ...]:
-        """The tasks of a subscription that are the requester's."""
+        """The tasks of a subscription that belong to the request's principal."""
         if not wanted.tasks:
             return ()
         if not self._tasks.wanted_by(request):
@@ -93,11 +93,11 @@ class TaskMethods:
     async def follow(
         self, subscription: Subscription, granted: Filter, stream: Stream, acknowledged: dict[str, Any]
     ) -> None:
-        """Acknowledge a subscription, tell how its tasks are, and then whatever changes."""
+        """Acknowledge a subscription, send the current state of its tasks, then send every change."""
         for task_id in granted.tasks:
-            self._tasks.hear(task_id, subscription)
+            self._tasks.add_listener(task_id, subscription)
         tag = {"_meta": acknowledged["_meta"]}
-        told: dict[str, dict[str, Any]] = {}
+        sent: dict[str, dict[str, Any]] = {}
         try:
             await stream.notify("notifications/subscriptions/acknowledged", acknowledged)
             for task_id in granted.tasks:
@@ -105,26 +105,26 @@ class TaskMethods:
             async for change in subscription:
                 if change.method != NOTIFICATION or change.uri is None:
                     await stream.notify(change.method, {**tag, **change.params()})
-                elif (params := await self._news(change.uri, told)) is not None:
+                elif (params := await self._news(change.uri, sent)) is not None:
                     await stream.notify(NOTIFICATION, {**tag, **params})
         finally:
             for task_id in granted.tasks:
-                self._tasks.unhear(task_id, subscription)
+                self._tasks.remove_listener(task_id, subscription)
 
-    async def _news(self, task_id: str, told: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
-        """A task as it is now; None if it is gone, or as the subscriber knows it."""
+    async def _news(self, task_id: str, sent: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
+        """The current state of a task; None if it is gone, or equal to what was sent last."""
         record = await self._tasks.store.load(task_id)
         if record is None:
             return None
         params = as_dict(view(record))
-        if params == told.get(task_id):
+        if params == sent.get(task_id):
             return None
-        told[task_id] = params
+        sent[task_id] = params
         return params
 
 
 def _task_id(request: Request) -> str:
-    """The task that a request names: with a parameter, or, in the draft, in its `_meta`."""
+    """The id of the task that a request names: in its parameters, or, in the draft, in its `_meta`."""
     if request.name is not None:
         return request.name
     task_id = request.params.get("taskId")

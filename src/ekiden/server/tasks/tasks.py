@@ -1,6 +1,6 @@
-"""The tasks of one server: how a call becomes one, who may see it, and who is told of its changes.
+"""The tasks of one server: how a call becomes a task, who may see it, and how its changes are published.
 
-Every task belongs to its principal and to this server: for everybody else it does not exist.
+Every task belongs to one principal and one server; for others it does not exist.
 """
 
 import asyncio
@@ -37,17 +37,17 @@ from ekiden.wire.tasks import NEEDED, NOTIFICATION
 
 __all__ = ["Tasks", "wished_ttl"]
 
-_log = logging.getLogger("ekiden.tasks")
+_log = logging.getLogger(__name__)
 
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """How the ids of tasks are spelled."""
 
 
 class Listener(Protocol):
-    """Whoever is told that a task has changed."""
+    """Gets the changes of a task."""
 
     def offer(self, change: Change) -> None:
-        """Take notice, from any thread."""
+        """Queue a change. Called from any thread."""
         ...
 
 
@@ -80,14 +80,14 @@ class Tasks:
         self._listeners: dict[str, set[Listener]] = {}
         self._unwatch: Callable[[], None] | None = None
 
-    # Coming and going
+    # Starting and stopping
 
     def limit(self, **changes: float) -> None:
-        """Change the limits; before the start."""
+        """Change the limits. Call it before the start."""
         self.limits = self.runner.limits = msgspec.structs.replace(self.limits, **changes)
 
     async def start(self, state: Any) -> None:
-        """Begin to run tasks, if there are tools for them. `state` is what the lifespan yielded."""
+        """Start running tasks, if a tool can become one. `state` is what the lifespan yielded."""
         self._state = state
         if self._started or not self._registry.has_tasks:
             return
@@ -95,14 +95,14 @@ class Tasks:
         try:
             await self.store.check()
         except StoreUnavailable as problem:
-            _log.warning("Tasks have to wait for their store: %s", problem)
+            _log.warning("Tasks wait for their store: %s", problem)
         except UsageError:
             self._started = False
             raise
         await self.runner.start()
 
     async def stop(self) -> None:
-        """Hand over what runs here."""
+        """Stop running tasks, and leave them to other workers."""
         if self._started:
             self._started = False
             await self.runner.stop()
@@ -117,19 +117,19 @@ class Tasks:
         return ToolWork(tool, record, self._state, ToolEnding(tool), self.layers)
 
     def _tools(self) -> list[str]:
-        """The tools whose tasks are run here: an older version of the server leaves newer ones to others."""
+        """The tools whose tasks run here. Tasks of tools that this version lacks are left to others."""
         return [tool.key for tool in self._registry.tools if tool.handler.task != "never"]
 
     # Becoming a task
 
     def wanted_by(self, request: Request) -> bool:
-        """Whether the client can be given a task: by what it declares, and in the draft, what it asks for."""
+        """Whether the client accepts a task: by what it declares, in the draft by `task` in its call."""
         if request.meta.protocol_version == versions.DRAFT:
             return request.params.get("task") is not None
         return declares(request.meta.capabilities, NEEDED)
 
     async def from_start(self, request: Request, claims: Claims, *, required: bool) -> Outcome | None:
-        """The task that a whole call becomes; None if the client has none and it can do without."""
+        """Create a task at the start of a call; None if the client has no tasks and none is required."""
         if not self.wanted_by(request):
             if required:
                 raise MissingCapability(NEEDED)
@@ -143,7 +143,7 @@ class Tasks:
         journal: Mapping[str, Entry],
         wishes: tuple[float | None, float | None] = (None, None),
     ) -> Task:
-        """Make a call a task; it is kept before this returns. One call becomes at most one task."""
+        """Turn a call into a task, which is stored before this returns. One call becomes at most one task."""
         ttl, poll = wishes
         if ttl is None and request.meta.protocol_version != versions.MODERN:
             ttl = wished_ttl(request, self.limits.ttl_seconds)
@@ -166,10 +166,10 @@ class Tasks:
             due=now,
             trace=current_trace(),
         )
-        # Shielded: a client that leaves now leaves a task behind that is kept and run.
+        # Shielded: if the client disconnects now, the task is stored and run nevertheless.
         kept = await asyncio.shield(self._keep(record, journal))
         if kept.answers != record.answers:
-            raise InvalidParams("This call has become a task with other answers before")
+            raise InvalidParams("This call has become a task before, with other answers")
         return Task(created_view(kept))
 
     async def _keep(self, record: TaskRecord, journal: Mapping[str, Entry]) -> TaskRecord:
@@ -177,7 +177,7 @@ class Tasks:
         asked = self.runner.reserve()
         if asked is None:
             return await self.store.insert(record, journal)
-        # Claimed as it is made: that saves a transaction.
+        # Stored as claimed already: that saves a transaction.
         record.state, record.fence = "running", 1
         record.due = asked.wall + self.limits.lease_seconds
         held: Held | None = None
@@ -192,11 +192,11 @@ class Tasks:
     # One task
 
     async def answer_record(self, record: TaskRecord, responses: Mapping[str, Any]) -> None:
-        """Keep answers to a task's questions."""
+        """Store answers to a task's questions."""
         await self.store.answer(record.id, responses, now=self._clock())
 
     async def cancel_record(self, record: TaskRecord) -> None:
-        """Ask for a task to be cancelled."""
+        """Request that a task be cancelled."""
         tool = self._registry.tools.get(record.tool)
         tidy = tool is None or tool.on_cancel is not None
         await self.store.cancel(record.id, now=self._clock(), tidy=tidy)
@@ -206,28 +206,28 @@ class Tasks:
         return self._clock()
 
     async def visible(self, task_id: str, principal: str) -> Glance | None:
-        """A task, if it is that principal's."""
+        """A task, if it belongs to that principal."""
         if not _ID.fullmatch(task_id):
-            return None  # None of ours, and perhaps nothing that a store can look up.
+            return None  # Not an id of ours, and perhaps not even text that a store accepts.
         seen = await self.store.glance(task_id)
         if seen is None or seen.record.principal != principal or seen.record.audience != self.audience:
             return None
         return seen
 
     def principal_of(self, request: Request) -> str:
-        """Whose request it is; empty if nobody is told apart."""
+        """The principal of a request; empty if the server does not distinguish them."""
         return "" if self._principal is None else self._principal(request) or ""
 
-    # Telling of changes
+    # Publishing changes
 
-    def hear(self, task_id: str, listener: Listener) -> None:
-        """Tell a listener whenever a task changes, until `unhear`."""
+    def add_listener(self, task_id: str, listener: Listener) -> None:
+        """Offer every change of a task to a listener, until `remove_listener`."""
         if self._unwatch is None:
             self._unwatch = self.store.watch(self._on_signal)
         self._listeners.setdefault(task_id, set()).add(listener)
 
-    def unhear(self, task_id: str, listener: Listener) -> None:
-        """Tell it no more."""
+    def remove_listener(self, task_id: str, listener: Listener) -> None:
+        """Offer the changes of a task to a listener no longer."""
         listeners = self._listeners.get(task_id, set())
         listeners.discard(listener)
         if not listeners:
@@ -239,7 +239,7 @@ class Tasks:
 
 
 def wished_ttl(request: Request, most: float | None) -> float | None:
-    """The seconds that a client wants its task to be kept for, and no more than the server would."""
+    """For how many seconds the client wants its task to be kept, at most `most`; None if it does not say."""
     wish = request.params.get("task")
     ttl: Any = wish.get("ttl") if is_object(wish) else ""
     if ttl is None:
@@ -250,14 +250,14 @@ def wished_ttl(request: Request, most: float | None) -> float | None:
 
 
 def _meta(request: Request) -> dict[str, Any]:
-    """What the request said about itself, or its session for it."""
+    """The `_meta` of the request, completed by what its session knows about the client."""
     meta = request.meta
     said = {PROTOCOL_VERSION: meta.protocol_version, CLIENT_CAPABILITIES: meta.capabilities}
     return {**meta.fields, **said, CLIENT_INFO: meta.client_info}
 
 
 def _answers(journal: Mapping[str, Entry]) -> str:
-    """What was answered on the way to becoming a task."""
+    """A fingerprint of the answers that were given before the call became a task."""
     given = {key: entry.value for key, entry in journal.items() if entry.kind == "answer"}
     given.update({key: given_answers(entry) for key, entry in journal.items() if entry.kind == "manual"})
     return fingerprint(canonical(given)) if given else fingerprint(encode(None))
