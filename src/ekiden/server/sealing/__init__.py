@@ -1,3 +1,3 @@
-"""What is sealed with the server's keys: `keys` and `nonces`, `tokens` (the `requestState`), and `store` (a
-store whose contents are sealed).
+"""Sealing with the server's keys: `keys` and `nonces`, `tokens` (the `requestState`), and `store` (a store
+whose contents are sealed).
 """

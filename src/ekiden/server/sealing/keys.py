@@ -24,7 +24,7 @@ from ekiden.server.sealing.nonces import SIZE, next_nonce
 
 __all__ = ["KeyRing", "new_key"]
 
-_log = logging.getLogger("ekiden.keys")
+_log = logging.getLogger(__name__)
 
 _VERSION: Final = "ek1"
 _HEAD: Final = 13
@@ -35,7 +35,7 @@ _NO_NONCE: Final = bytes(SIZE)
 
 
 class _Key:
-    """One secret, as the cipher made of it. The cipher, AES-256-GCM-SIV, has no limit to worry about."""
+    """The ciphers of one secret. With AES-256-GCM-SIV a key can seal any number of tokens."""
 
     def __init__(self, secret: bytes) -> None:
         if len(secret) < _LEAST:
@@ -68,20 +68,20 @@ class KeyRing:
         return (key.bound + binascii.b2a_base64(nonce + sealed, newline=False)).decode()
 
     def open(self, token: str) -> bytes | None:
-        """What was sealed, or None if the token is not ours, not whole, or of a key that is gone."""
+        """The sealed data; None if the token is forged or damaged, or its key is not in the ring."""
         try:
             key, text = self._by_head[token[:_HEAD]], token[_HEAD:]
             body = binascii.a2b_base64(text, strict_mode=True)
             end = body[-(len(body) % 3 or 3) :]
             if binascii.b2a_base64(end, newline=False) != text[-4:].encode():
-                return None  # The same bytes, spelled otherwise: of the last character not all bits count.
+                return None  # Another text for the same bytes: not all bits of the last character count.
             return key.cipher.decrypt(body[:SIZE], body[SIZE:], key.bound)
         except (KeyError, ValueError, InvalidTag):
             return None
 
     def seal_at_rest(self, data: bytes, row: bytes) -> bytes:
-        """Bytes for a store, which open only as those of the same row. The same data gives the same bytes."""
-        # The cipher needs no nonce: without one, nothing but the equality of two versions of a row shows.
+        """Seal data for one row of a store; it opens only for that row. Equal data gives equal bytes."""
+        # With this cipher a constant nonce reveals only whether two versions of a row are equal.
         key = self._first
         return key.bound + key.at_rest.encrypt(_NO_NONCE, data, key.bound + row)
 
@@ -91,7 +91,7 @@ class KeyRing:
         return data.startswith(_SEALED)
 
     def open_at_rest(self, sealed: bytes, row: bytes) -> bytes | None:
-        """What was sealed for this row; None if it was not, or by a key that is gone."""
+        """The data that was sealed for this row; None if it was not, or by a key that is not in the ring."""
         try:
             key = self._by_head[sealed[:_HEAD].decode()]
             return key.at_rest.decrypt(_NO_NONCE, sealed[_HEAD:], key.bound + row)
@@ -117,7 +117,7 @@ def has_lasting_keys(keys: object) -> bool:
 
 
 def find_keys(keys: Iterable[bytes | str] | Path | None) -> KeyRing:
-    """The ring from the constructor, a file, `EKIDEN_KEYS` or `EKIDEN_KEYS_FILE`; else one of our own."""
+    """The ring from the constructor, a file, `EKIDEN_KEYS` or `EKIDEN_KEYS_FILE`; else a new random key."""
     if keys is None and (text := os.environ.get("EKIDEN_KEYS")):
         keys = text.replace(",", " ").split()
     if keys is None and (path := os.environ.get("EKIDEN_KEYS_FILE")):

@@ -1,8 +1,8 @@
 """Nonces, drawn from the system many at a time.
 
-Every token needs one, and to ask the system for each would cost more than to seal it. Whoever copies a
-running machine copies those that are drawn already. That is harmless here, and only here: the cipher is
-one that bears a nonce which comes twice.
+Every token needs one, and asking the system for each would cost more than sealing the token. A snapshot of
+a running machine may duplicate nonces that are drawn already. AES-GCM-SIV tolerates that; do not use them
+with another cipher.
 """
 
 import os
@@ -19,7 +19,7 @@ _drawn: Iterator[tuple[bytes]] = iter(())
 
 
 def next_nonce() -> bytes:
-    """The next one; no other thread, and no process that was forked, gets the same."""
+    """The next nonce. Other threads and forked processes get different ones."""
     global _drawn
     found = next(_drawn, None)
     if found is None:

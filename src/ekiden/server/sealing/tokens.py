@@ -1,7 +1,7 @@
 """Tokens: claims sealed into `requestState`, and opened and verified out of it.
 
-Every token that fails, for whatever reason, is answered with one and the same error; the reason
-goes to the log and to a metric, where no attacker reads it.
+Every token that fails a check gets the same error. The reason goes to the log and to a metric, where no
+attacker reads it.
 """
 
 import logging
@@ -23,15 +23,15 @@ from ekiden.wire.modern import Request
 
 __all__ = ["RoundLimits", "Sealer"]
 
-_log = logging.getLogger("ekiden.state")
+_log = logging.getLogger(__name__)
 
 _REFUSED: Final = "Invalid or expired requestState"
 
 _SHORT: Final = 64
-"""Arguments up to this many bytes are kept as they are: to hash them would cost more than to carry them."""
+"""Arguments up to this many bytes are not hashed: hashing would cost more than carrying them."""
 
 _FLOW_BYTES: Final = 12
-"""96 bits: no two calls ever have the same name, and nobody guesses one."""
+"""96 bits: the ids of calls never collide by chance, and cannot be guessed."""
 
 
 class RoundLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,17 +42,17 @@ class RoundLimits(msgspec.Struct, frozen=True, kw_only=True):
     flow_seconds: float = 86_400.0
     """How long a call may take in all, however many rounds it has."""
     state_bytes: int = 64 * 1024
-    """The size of a token. Above it the journal goes to the store, or the call fails where there is none."""
+    """The size of a token. Above it the journal goes to the store; without a store the call fails."""
     lease_seconds: float = 15.0
-    """After this long without a sign of life, another worker may take a claimed round over."""
+    """If the claim of a round is not renewed for this long, another worker may take the round over."""
     rerun_seconds: float = 0.25
-    """A handler that spends this long on what it did before is told to use steps."""
+    """If repeating what earlier rounds did takes longer than this, a warning says so."""
     parked_calls: int = 100
-    """Parked handlers that may wait in one process. Each holds whatever its author acquired."""
+    """Parked handlers that may wait in one process. Each keeps all that it has acquired."""
 
 
 class Spilled(msgspec.Struct, array_like=True):
-    """What of a token is kept in the store where it is too large to travel."""
+    """The part of a token that goes to the store if the token is too large to travel."""
 
     journal: dict[str, Entry]
     answers: dict[str, object] | None
@@ -83,7 +83,7 @@ class Sealer:
         self._clock = clock
 
     def _about(self, request: Request) -> About:
-        """What a token for this request must have been issued for."""
+        """What a token must have been issued for to be valid for this request."""
         arguments = canonical(request.params.get("arguments", {}))
         if len(arguments) > _SHORT:
             arguments = b"#" + fingerprint(arguments).encode()
@@ -115,9 +115,9 @@ class Sealer:
         return claims
 
     def open(self, token: Any, request: Request) -> Claims:
-        """The claims of a token that was issued for this very request, or the one error.
+        """The claims of a token that was issued for this request. Every other token gives the same error.
 
-        Where `journal_id` is set, what was too large to travel is still to be fetched.
+        If the claims have a `journal_id`, `fetch` must get the part that is in the store.
         """
         data = self._keys().open(token) if isinstance(token, str) else None
         try:
@@ -132,7 +132,7 @@ class Sealer:
         return claims
 
     async def fetch(self, claims: Claims, request: Request) -> None:
-        """Get what was too large to travel."""
+        """Get the part of the claims that was too large to travel."""
         kept = None
         if self._store is not None and claims.journal_id is not None:
             kept = await self._store.get_journal(claims.journal_id)
@@ -143,7 +143,7 @@ class Sealer:
         claims.journal_id = None
 
     def seal(self, claims: Claims) -> str | None:
-        """A token for the next round; None if it would be too large, and `spill` must make it."""
+        """A token for the next round; None if it would be too large: then call `spill`."""
         claims.issued = self._clock()
         claims.expires = claims.issued + self.limits.answer_seconds
         claims.round += 1
@@ -151,7 +151,7 @@ class Sealer:
         return token if len(token) <= self.limits.state_bytes else None
 
     async def spill(self, claims: Claims) -> str:
-        """A token that holds a reference: the journal goes to the store."""
+        """Put the journal into the store, and return a token that refers to it."""
         if self._store is None:
             size = len(self._keys().seal(encode_claims(claims)))
             raise UsageError(
@@ -168,7 +168,7 @@ class Sealer:
 
 
 def _refusal(request: Request, refused: StateRefused) -> InvalidParams:
-    """The one error that every refused token gets; why goes to the log."""
+    """The error that every refused token gets; the reason goes to the log."""
     _log.info("requestState refused for %s %s: %s", request.method, request.name, refused)
     count("ekiden.state.refused", {"reason": str(refused).partition(":")[0]})
     return InvalidParams(_REFUSED)
