@@ -1,5 +1,5 @@
-"""The server: what authors register, how a request finds it, and what is made of its return value.
+"""The server: what authors register, how a request finds its handler, and what becomes of the result.
 
 Knows: handlers, schemas, catalogs, subscriptions, middleware, the lifespan.
-Refuses to know: HTTP, pipes, and how a message is spelled.
+Refuses to know: HTTP, pipes, and how a message is encoded.
 """

@@ -1,9 +1,9 @@
-"""`Context`: what a handler may do besides returning.
+"""`Context`: what a handler can do besides returning a value.
 
-A handler that wants it declares a parameter annotated with `Context` (or `Context[State]`, where
-`State` is what the lifespan yields). It is bound to one call and dies with it. Everything that the
-handler does here is an effect: what it means depends on who interprets it, and the handler's code is
-the same for all of them.
+A handler that needs it declares a parameter annotated with `Context` (or `Context[State]`, where
+`State` is what the lifespan yields). A context belongs to one call. Its methods are effects: an
+interpreter (`ekiden.rounds.interpreter`) decides what each of them does, for example whether a question
+ends the round or is sent at once. The handler's code is the same for all interpreters.
 """
 
 import random
@@ -51,7 +51,7 @@ LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "cr
 class Carried(Protocol):
     """What a call carries from round to round for a handler that returns `InputRequired`.
 
-    A token has it, and so has the journal of a task.
+    The claims of a token implement it; in a task it comes from the journal.
     """
 
     @property
@@ -102,11 +102,11 @@ class Context(Generic[StateT]):
         self._progress: float | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Context[StateT]":
-        """Itself: a step that gets copies of its arguments gets the call that it belongs to."""
+        """Return the same object: a step gets copies of its arguments, but the context of its call."""
         return self
 
     def rebind(self, request: Request, stream: Stream) -> None:
-        """A parked handler goes on with the next request of its call."""
+        """Attach the context of a parked handler to the next request of its call."""
         self.request, self._stream, self._progress = request, stream, None
 
     @property
@@ -116,7 +116,7 @@ class Context(Generic[StateT]):
 
     @property
     def supports_rounds(self) -> bool:
-        """Whether questions end the round; False where they are pushed to a client of 2025 instead."""
+        """Whether questions end the round. False for clients of 2025: questions are pushed to them."""
         return not isinstance(self._leg, Push)
 
     # Asking
@@ -135,7 +135,7 @@ class Context(Generic[StateT]):
         return answer
 
     async def elicit_url(self, message: str, url: str, *, key: str | None = None) -> Answer[None]:
-        """Ask the user to open a page. Accepting is consent to go there, not word that it is done."""
+        """Ask the user to open a page. `Accepted` means that the user agreed, not that the page is done."""
         answer: Answer[None] = await self._leg.ask(questions.url(message, url), key)
         return answer
 
@@ -154,7 +154,7 @@ class Context(Generic[StateT]):
         metadata: Mapping[str, Any] | None = None,
         key: str | None = None,
     ) -> "CreateMessageResultWithTools":
-        """Have the client's model write a message. Plain text is a message of the user."""
+        """Ask the client's model for a message. A `str` in `messages` is a message of the user."""
         ask = questions.sampling(
             messages,
             maxTokens=max_tokens,
@@ -171,14 +171,14 @@ class Context(Generic[StateT]):
         return result
 
     async def list_roots(self, *, key: str | None = None) -> "list[Root]":
-        """The directories and files that the client lets the server work on."""
+        """Ask the client which directories and files the server may work on."""
         roots: list[Root] = await self._leg.ask(questions.ROOTS, key)
         return roots
 
     def can_ask(self, what: questions.Askable) -> bool:
         """Whether the client declared that it can be asked for this."""
         if what not in questions.NEEDS:
-            raise UsageError(f"can_ask({what!r}) is none of {', '.join(questions.NEEDS)}")
+            raise UsageError(f"can_ask() takes one of {', '.join(questions.NEEDS)}, not {what!r}")
         return declares(self.request.meta.capabilities, questions.NEEDS[what])
 
     # Doing things once
@@ -211,20 +211,20 @@ class Context(Generic[StateT]):
     ) -> Any:
         """Run a function once in the whole call, not once in every round, and get its value.
 
-        The step is known by its function, its arguments and what the function captured; a lambda, or a
-        method of an object that is no data, needs a `key=`. The function gets copies of its arguments, and
-        its value is remembered by its return annotation.
+        A step is identified by its function, its arguments and what the function captured. A lambda, or a
+        method of an object that is not plain data, needs a `key=`. The function gets copies of its arguments.
+        Its return annotation says how its value is stored.
 
-        A plain function runs in a thread. An exception comes back as `StepFailed`, in this round and in every
-        later one; those of the classes in `raises`, and of their subclasses, come back as themselves.
-        With a `retry` policy it is tried again first.
+        A plain function runs in a thread. An exception is raised here as `StepFailed`, in this round and in
+        every later one; exceptions of the classes in `raises`, and of their subclasses, are raised as they
+        are. With a `retry` policy the function is tried again first.
         """
         step = FunctionStep(function, args, raises, retry, keyed=key is not None, within=self._handler)
         return await self._leg.step(step, key)
 
     @property
     def step_key(self) -> str:
-        """Inside a step: a key that stays the same however often the step is tried, for idempotent calls."""
+        """Inside a step: a key that is the same in every attempt, to be used as an idempotency key."""
         key = current_step.get()
         if key is None:
             raise UsageError("ctx.step_key exists only inside a function that ctx.step runs")
@@ -233,7 +233,7 @@ class Context(Generic[StateT]):
     def on_complete(self, function: Callable[[Unpack[Ts]], Any], *args: *Ts, key: str | None = None) -> None:
         """Run a function as a step after the handler has returned, before the reply leaves.
 
-        What it raises is logged. The handler's result stays as it is.
+        An exception in it is logged, and does not change the handler's result.
         """
         step = FunctionStep(function, args, keyed=key is not None, within=self._handler)
         self._leg.afterwards(step, key)
@@ -253,25 +253,25 @@ class Context(Generic[StateT]):
         return number
 
     async def checkpoint(self, *, key: str | None = None) -> None:
-        """End the round with state only. The client comes straight back, to any worker."""
+        """End the round without a question. The client calls again at once, and any worker can go on."""
         await self._leg.pause(key)
 
     async def background(self, *, ttl: float | None = None, poll_interval: float | None = None) -> None:
-        """From here on go on as a task, where the client has tasks: the call is answered with its id.
+        """Go on as a task from here, if the client supports tasks: the call is answered with the task's id.
 
         Needs `@server.tool(task="deferred")`. `ttl` and `poll_interval` are seconds.
         """
         await self._leg.background(ttl, poll_interval)
 
     async def sleep(self, seconds: float, *, key: str | None = None) -> None:
-        """Wait until a moment that is the same in every round."""
+        """Wait. The moment at which the wait ends is the same in every round."""
         await self._leg.sleep(seconds, key)
 
     # The manual way
 
     @property
     def input_responses(self) -> "Mapping[str, InputResponse]":
-        """The answers to `InputRequired`, of all rounds so far; of several to one key, the newest."""
+        """The answers to `InputRequired` of all rounds so far; for each key the newest."""
         self._leg.use("manual")
         asked = self._carried.asked
         read = {key: read_response(key, raw, asked.get(key)) for key, raw in self.raw_responses().items()}
@@ -284,15 +284,18 @@ class Context(Generic[StateT]):
         return self._carried.manual
 
     def raw_responses(self) -> dict[str, Any]:
-        """The answers as they came; where a state says what was asked, to that only."""
+        """The answers, not validated. After the first round only answers to what was asked are included."""
         asked = self._carried.asked
         known = {key: raw for key, raw in self._responses.items() if not self._carried.round or key in asked}
         return {**(self._carried.answers or {}), **known}
 
-    # Telling
+    # Notifications
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Tell the client how far the call is. Sent only if it asked; values that do not grow are dropped."""
+        """Tell the client how far the call is.
+
+        Sent only if the client gave a progress token. A value that is not higher than the last is dropped.
+        """
         token = self.request.meta.progress_token
         if (
             token is None
@@ -309,7 +312,7 @@ class Context(Generic[StateT]):
         await self._stream.notify("notifications/progress", params)
 
     async def log(self, level: LogLevel, data: Any, *, logger: str | None = None) -> None:
-        """Send a log message. It leaves only if the request set a level, and `level` reaches it."""
+        """Send a log message to the client, if the request set a log level and `level` is not below it."""
         wanted = self.request.meta.log_level
         if wanted is None or not self._leg.fresh or LOG_LEVELS[level] < LOG_LEVELS[wanted]:
             return
@@ -319,9 +322,9 @@ class Context(Generic[StateT]):
         await self._stream.notify("notifications/message", params)
 
     def close_stream(self) -> None:
-        """Let a client of 2025 poll: its connection is closed, and it comes back for the rest.
+        """Close the connection of a client of 2025. The call goes on, and the client reconnects for the rest.
 
-        For calls that take long, where connections should not. Elsewhere this does nothing.
+        Useful where a call takes longer than a connection should. For other clients this does nothing.
         """
         hang_up = getattr(self._stream, "hang_up", None)
         if hang_up is not None:
@@ -329,4 +332,4 @@ class Context(Generic[StateT]):
 
 
 def _no_handler() -> None:
-    """Stands for the handler where nobody says which one it is."""
+    """The default of `Context(handler=...)`."""

@@ -1,8 +1,7 @@
-"""From a request to its outcome: find the handler, check what it needs, call it, say how it ended.
+"""From a request to its outcome: find the handler, check what it needs, call it, report how it ended.
 
-This is the server's side of the transports' port. Errors follow one table: what a tool's caller
-can mend is an `isError` result; what the request got wrong is a JSON-RPC error; what the author
-got wrong is logged with its trace and told without it.
+Errors follow one table. What the caller of a tool can correct is an `isError` result. A wrong request
+is a JSON-RPC error. A mistake of the author is logged with its traceback; the client gets no details.
 """
 
 import functools
@@ -52,7 +51,7 @@ from ekiden.wire.modern import Request
 
 __all__ = ["Answer", "Dispatcher"]
 
-_log = logging.getLogger("ekiden.server")
+_log = logging.getLogger(__name__)
 
 Answer: TypeAlias = Callable[[Request, Stream], Awaitable[Outcome]]
 
@@ -70,7 +69,7 @@ class Dispatcher:
             "resources/list": self._lister(registry.resources),
             "resources/templates/list": self._lister(registry.templates),
         }
-        """The methods that wait for nothing: their answers lie ready as bytes."""
+        """The methods that never wait: their answers are kept as bytes."""
         self._answers: dict[str, Answer] = {
             "tools/call": self._call_tool,
             "prompts/get": self._get_prompt,
@@ -85,7 +84,7 @@ class Dispatcher:
         """What the lifespan yielded."""
 
     async def answer(self, request: Request, stream: Stream) -> Outcome:
-        """Answer a request whose method is known; raises nothing but cancellation."""
+        """Answer a request whose method is known. Raises only what `ends_more_than_a_call`."""
         try:
             return await self._answers[request.method](request, stream)
         except ProtocolError as error:
@@ -149,7 +148,7 @@ class Dispatcher:
         ending: Ending,
         title: str,
     ) -> Outcome:
-        """Call a handler that may ask. One that cannot, because it has no context, is called directly."""
+        """Call the handler of a prompt or a resource: directly if it has no context, else as a round."""
         if handler.is_direct and _is_first(request.params):
             try:
                 value = await handler.call(**given.bound)
@@ -167,7 +166,7 @@ class Dispatcher:
         ending: Ending,
         title: str,
     ) -> Coroutine[Any, Any, Outcome]:
-        """A round of a call that may ask: by interim results, or by requests where the client is of 2025."""
+        """Run one round of a call, or a whole call of a client of 2025, to which questions are pushed."""
         for needed in handler.needs:
             if not declares(request.meta.capabilities, needed):
                 raise MissingCapability(needed)
@@ -177,7 +176,7 @@ class Dispatcher:
         return self._rounds.run(call)
 
     async def _after_handshake(self, call: Call) -> Outcome:
-        """A call of a client of 2025 or of the draft, which may want it to be a task."""
+        """Run a call of a client of 2025 or of the draft, as a task if the client asks for one."""
         task = await self._rounds.legacy_task(call)
         if task is not None:
             return task

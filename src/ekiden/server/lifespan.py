@@ -1,7 +1,7 @@
 """The lifespan: what a server acquires before its first request and releases after its last.
 
-The author's context manager is entered and left in one task of its own, as cancel scopes and
-task groups inside it demand, whichever tasks call `start` and `stop`.
+The author's context manager is entered and left in one task of its own, whichever tasks call `start`
+and `stop`, because cancel scopes and task groups in it require that.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ class Lifespan:
         self._stop: asyncio.Event | None = None
 
     async def start(self) -> Any:
-        """The value that the context manager yields; an error in it is raised here, to every caller."""
+        """Enter the context manager and return its value. If it fails, every caller gets the error."""
         if self._enter is None:
             return None
         if self._ready is None:

@@ -1,4 +1,4 @@
-"""Middleware: functions around every request, and, where they want to, around every leg of a task."""
+"""Middleware: functions that run around every request and, on demand, around every leg of a task."""
 
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
@@ -11,7 +11,7 @@ from ekiden.wire.modern import Request
 
 __all__ = ["CallNext", "Middleware", "Run", "around"]
 
-_log = logging.getLogger("ekiden.server")
+_log = logging.getLogger(__name__)
 
 CallNext: TypeAlias = Callable[[Request], Awaitable[Outcome]]
 Middleware: TypeAlias = Callable[[Request, CallNext], Awaitable[Outcome]]
@@ -21,7 +21,7 @@ Run: TypeAlias = Callable[[Request, Stream], Coroutine[Any, Any, Outcome]]
 
 
 def around(layers: Iterable[Middleware], innermost: Run) -> Run:
-    """What answers requests, with middleware around it. The first layer is the outermost."""
+    """Wrap `innermost` in middleware. The first layer is the outermost."""
     run = innermost
     for layer in reversed(tuple(layers)):
         run = _around(layer, run)

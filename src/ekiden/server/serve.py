@@ -37,12 +37,12 @@ class _Draining(uvicorn.Server):
             self.servers.append(await self._relay.listen(self._connection))
         if self.started and self._on_ready is not None:
             self._on_ready()
-        # What lives by now lives for ever: the collector need not look at it again and again.
+        # Objects that exist now live as long as the process: exclude them from garbage collection.
         gc.collect()
         gc.freeze()
 
     def _connection(self) -> asyncio.BaseProtocol:
-        """A connection of another worker, served as those of clients are."""
+        """A connection from another worker, served like those of clients."""
         make: Any = self.config.http_protocol_class
         protocol: asyncio.BaseProtocol = make(self.config, self.server_state, self.lifespan.state)
         return protocol
@@ -66,9 +66,9 @@ async def serve_http(
 ) -> None:
     """Serve until a signal; running calls then have `grace` seconds to finish.
 
-    `sockets` that listen already, perhaps for other workers too, are served instead of `host` and
-    `port`. `on_ready` is called when requests are answered. `relay` leads to the other workers, for
-    clients of 2025 whose session is there.
+    `sockets`, which must listen already and may be shared with other workers, replace `host` and `port`.
+    `on_ready` is called when the server can answer. `relay` connects to the other workers, for clients
+    of 2025 whose session is in one of them.
     """
     if relay is not None:
         application.handshaken.relay = relay
@@ -86,12 +86,12 @@ async def serve_http(
         **uvicorn_options,
     )
     if sockets is None:
-        _claim(host, port)
+        _check_address(host, port)
     await _Draining(config, application, on_ready, relay).serve(sockets)
 
 
-def _claim(host: str, port: int) -> None:
-    """Fail early, and in words, where the address cannot be had."""
+def _check_address(host: str, port: int) -> None:
+    """Fail early, with a clear message, if the address is not available."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -102,7 +102,7 @@ def _claim(host: str, port: int) -> None:
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """uvloop where it exists, else asyncio's own."""
+    """uvloop if it is installed, else asyncio's own."""
     try:
         import uvloop
     except ImportError:

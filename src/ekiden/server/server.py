@@ -1,4 +1,4 @@
-"""`Server`: what authors hold in their hands. Puts its parts together, and hands out transports."""
+"""`Server`: the class that authors use. Creates the parts of a server, and connects it to transports."""
 
 import asyncio
 import contextlib
@@ -35,7 +35,7 @@ from ekiden.transports.server.memory import MemoryChannel, connect
 from ekiden.wire import versions
 from ekiden.wire.modern import Request
 
-if TYPE_CHECKING:  # The official models take 0.3 s to import; whoever passes one has done so.
+if TYPE_CHECKING:  # The official models take 0.3 s to import; code that passes one has imported them.
     from mcp_types import Icon
 
 __all__ = ["Server"]
@@ -50,14 +50,14 @@ class Server(Authoring):
 
     `keys` seal the state of calls that ask: raw secrets, base64 text, or a file of them; without
     any, `EKIDEN_KEYS` or `EKIDEN_KEYS_FILE`. `store` remembers rounds beyond this process:
-    `"sqlite:///path"` or a store object; without one, what `EKIDEN_STORE` names. One that was opened
-    from its name is closed when the server stops; an object is its owner's to close. With `seal_store=True`
-    arguments, answers and results lie in it sealed with the keys. `audience` tells
-    servers that share keys apart, by default the name. `principal` says whose request this is; a
-    state is good for that one only.
+    `"sqlite:///path"` or a store object; without one, what `EKIDEN_STORE` names. A store that is given by
+    name is closed when the server stops; close a store object yourself. With `seal_store=True`
+    arguments, answers and results are sealed with the keys before they are stored. `audience`, by default
+    the name, distinguishes servers that share keys. `principal` returns whose request it is; a state is
+    valid only for the principal that it was made for.
 
     Clients of 2025 have sessions in this process, within the limits of `sessions`; with
-    `stateless_2025=True` they are served without, and cannot be asked anything.
+    `stateless_2025=True` they are served without sessions, and cannot be asked anything.
     `experimental_protocol_version="2026-06-XX"` speaks that draft to clients which ask for it.
     """
 
@@ -89,7 +89,7 @@ class Server(Authoring):
         if page_size is not None and page_size < 1:
             raise UsageError("page_size must be at least 1, or None to send each list whole")
         if unknown := unknown_cache_keys(cache or {}):
-            raise UsageError(f"cache= names no cacheable list: {', '.join(sorted(unknown))}")
+            raise UsageError(f"cache= has keys that are not cacheable lists: {', '.join(sorted(unknown))}")
         if experimental_protocol_version not in (None, versions.DRAFT):
             raise UsageError(f"the only experimental protocol version is {versions.DRAFT!r}")
         self.name = name
@@ -186,12 +186,12 @@ class Server(Authoring):
         return self._registry.has_tasks
 
     def leave_tasks(self) -> None:
-        """Serve only: calls become tasks here, and workers elsewhere run them."""
+        """Run no tasks in this process: calls still become tasks, and workers elsewhere run them."""
         if self._rounds.tasks is not None:
             self._rounds.tasks.limit(concurrency=0)
 
     def stop_tasks_within(self, seconds: float) -> None:
-        """How long running steps of tasks have to end when the server stops; before the start."""
+        """Set how long steps of tasks may take to end when the server stops. Call it before the start."""
         if self._rounds.tasks is not None:
             self._rounds.tasks.limit(grace_seconds=seconds)
 
@@ -207,13 +207,13 @@ class Server(Authoring):
 
         `allowed_hosts` are the names that clients may call this server by (`["*"]`: any);
         `allowed_origins` the web origins whose pages may, by default those of the allowed hosts.
-        To mount it, see `running`; `path=None` answers at whatever path it is mounted.
+        To mount it, see `running`; with `path=None` it answers at any path where it is mounted.
         """
         guard = Guard(allowed_hosts, allowed_origins)
         return StreamableHTTP(self.endpoint, path=path, guard=guard, limits=limits or Limits())
 
     def observe(self, tool: str, watch: Callable[[Leg], None]) -> None:
-        """For `ekiden.testing`: be told of a tool's legs before they run."""
+        """For `ekiden.testing`: call `watch` with every leg before it runs. `tool` must be registered."""
         if self._registry.tools.get(tool) is None:
             raise UsageError(f"there is no tool {tool!r} to observe")
         self._rounds.watch = watch
@@ -241,12 +241,15 @@ class Server(Authoring):
         grace: float = 10.0,
         log_level: str = "info",
     ) -> None:
-        """Serve until interrupted. Running calls then have `grace` seconds, and after them steps of tasks."""
+        """Serve until interrupted.
+
+        Running calls then have `grace` seconds to end, and after them steps of tasks have as long again.
+        """
         self.stop_tasks_within(grace)
         from ekiden.server.serve import new_event_loop, serve_http
         from ekiden.transports.server.stdio import serve_stdio
 
-        # Ctrl-C has ended the server in good order by the time it surfaces here.
+        # When KeyboardInterrupt arrives here, the server has shut down in order already.
         with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=new_event_loop) as runner:
             if transport == "stdio":
                 runner.run(serve_stdio(self.endpoint, grace=grace))

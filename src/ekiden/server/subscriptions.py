@@ -1,7 +1,7 @@
-"""`subscriptions/listen`: who wants to hear of which changes (basic/patterns: Subscriptions).
+"""`subscriptions/listen`: which clients get which changes (basic/patterns: Subscriptions).
 
-A subscription remembers only *that* something changed, never how often: what is pending is at
-most one notification of each kind and one for each resource it asked for. So a client that
+A subscription remembers only *that* something changed, never how often: at most one notification
+of each kind is pending, and one for each resource that was asked for. So a client that
 does not read costs no more memory than one that does.
 """
 
@@ -24,7 +24,7 @@ _LIST_CHANGES: Final = {
 }
 _RESOURCE_UPDATED: Final = "notifications/resources/updated"
 _MOST_RESOURCES: Final = 1000
-"""Resources that one subscription may watch, and tasks."""
+"""Resources that one subscription may watch; the same for tasks."""
 _MOST_SUBSCRIPTIONS: Final = 10_000
 """Open subscriptions of one process. Each is an idle stream of some 20 KB."""
 
@@ -48,7 +48,7 @@ class Filter(msgspec.Struct, frozen=True):
     tasks: tuple[str, ...] = ()
 
     def changes(self) -> frozenset[Change]:
-        """All that may be sent."""
+        """All changes that may be sent."""
         return frozenset(
             [Change(_LIST_CHANGES[name]) for name in self.lists]
             + [Change(_RESOURCE_UPDATED, uri) for uri in self.resources]
@@ -56,7 +56,7 @@ class Filter(msgspec.Struct, frozen=True):
         )
 
     def acknowledged(self) -> dict[str, Any]:
-        """The filter as the acknowledgement spells it."""
+        """The filter as it is written in the acknowledgement."""
         fields: dict[str, Any] = dict.fromkeys(self.lists, True)
         if self.resources:
             fields["resourceSubscriptions"] = list(self.resources)
@@ -100,16 +100,16 @@ class Subscription:
         self._loop = asyncio.get_running_loop()
 
     def want(self, granted: Filter) -> None:
-        """From now on, be told of this instead."""
+        """Replace the changes that are sent from now on."""
         self._wanted = granted.changes()
 
     def offer(self, change: Change) -> None:
-        """Take notice of a change, from any thread."""
+        """Queue a change, if it is wanted. Callable from any thread."""
         if change in self._wanted:
             self._loop.call_soon_threadsafe(self._take, change)
 
     def end(self) -> None:
-        """Let the iteration end after what is pending, from any thread."""
+        """Let the iteration end after the pending changes. Callable from any thread."""
         self._loop.call_soon_threadsafe(self._finish)
 
     def _take(self, change: Change) -> None:
@@ -152,12 +152,12 @@ class Hub:
         self._open.discard(subscription)
 
     def list_changed(self, kind: str) -> Callable[[], None]:
-        """A function that tells everyone who asked for `kind` that the list changed."""
+        """A function that publishes a change of the list `kind`."""
         change = Change(_LIST_CHANGES[kind])
         return lambda: self._publish(change)
 
     def resource_updated(self, uri: str) -> None:
-        """Tell everyone who watches `uri`."""
+        """Publish a change of the resource `uri`."""
         self._publish(Change(_RESOURCE_UPDATED, uri))
 
     def _publish(self, change: Change) -> None:
