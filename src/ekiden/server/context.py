@@ -87,7 +87,7 @@ class Context(Generic[StateT]):
         state: StateT,
         leg: Interpreter,
         carried: Carried,
-        responses: Mapping[str, Any],
+        responses: Mapping[str, object],
         handler: Callable[..., Any] | None = None,
     ) -> None:
         self.request = request
@@ -124,8 +124,8 @@ class Context(Generic[StateT]):
     @overload
     async def elicit(self, message: str, schema: type[T], *, key: str | None = None) -> Answer[T]: ...
     @overload
-    async def elicit(self, message: str, schema: Any, *, key: str | None = None) -> Answer[Any]: ...
-    async def elicit(self, message: str, schema: Any, *, key: str | None = None) -> Answer[Any]:
+    async def elicit(self, message: str, schema: object, *, key: str | None = None) -> Answer[Any]: ...
+    async def elicit(self, message: str, schema: object, *, key: str | None = None) -> Answer[Any]:
         """Show the user a form, and wait for the answer.
 
         `schema` is a pydantic model of simple fields, or one simple type: `bool`, `str`, `int`,
@@ -311,7 +311,7 @@ class Context(Generic[StateT]):
             params["message"] = message
         await self._stream.notify("notifications/progress", params)
 
-    async def log(self, level: LogLevel, data: Any, *, logger: str | None = None) -> None:
+    async def log(self, level: LogLevel, data: object, *, logger: str | None = None) -> None:
         """Send a log message to the client, if the request set a log level and `level` is not below it."""
         wanted = self.request.meta.log_level
         if wanted is None or not self._leg.fresh or LOG_LEVELS[level] < LOG_LEVELS[wanted]:

@@ -80,7 +80,7 @@ class Dispatcher:
             **({} if (tasks := rounds.task_methods) is None else _task_methods(tasks)),
             **{method: _as_answer(ready) for method, ready in self.ready.items()},
         }
-        self.state: Any = None
+        self.state: object = None
         """What the lifespan yielded."""
 
     async def answer(self, request: Request, stream: Stream) -> Outcome:

@@ -30,7 +30,7 @@ class ServerEndpoint:
         self,
         registry: Registry,
         rounds: Rounds,
-        lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None,
+        lifespan: Callable[[], AbstractAsyncContextManager[object]] | None,
         sessions: Callable[["ServerEndpoint"], Sessions],
         release: Callable[[], Awaitable[None]] | None = None,
     ) -> None:

@@ -7,7 +7,6 @@ and `stop`, because cancel scopes and task groups in it require that.
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any
 
 __all__ = ["Lifespan"]
 
@@ -15,13 +14,13 @@ __all__ = ["Lifespan"]
 class Lifespan:
     """Starts once, stops once, and can start again."""
 
-    def __init__(self, enter: Callable[[], AbstractAsyncContextManager[Any]] | None) -> None:
+    def __init__(self, enter: Callable[[], AbstractAsyncContextManager[object]] | None) -> None:
         self._enter = enter
         self._task: asyncio.Task[None] | None = None
-        self._ready: asyncio.Future[Any] | None = None
+        self._ready: asyncio.Future[object] | None = None
         self._stop: asyncio.Event | None = None
 
-    async def start(self) -> Any:
+    async def start(self) -> object:
         """Enter the context manager and return its value. If it fails, every caller gets the error."""
         if self._enter is None:
             return None
@@ -33,8 +32,8 @@ class Lifespan:
 
     async def _hold(
         self,
-        enter: Callable[[], AbstractAsyncContextManager[Any]],
-        ready: asyncio.Future[Any],
+        enter: Callable[[], AbstractAsyncContextManager[object]],
+        ready: asyncio.Future[object],
         stop: asyncio.Event,
     ) -> None:
         try:

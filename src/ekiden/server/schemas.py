@@ -37,7 +37,7 @@ class Parameters(Protocol):
 
     schema: dict[str, Any]
 
-    def bind(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def bind(self, arguments: Mapping[str, object]) -> dict[str, Any]:
         """The keyword arguments to call with, or `ArgumentsInvalid`."""
         ...
 
@@ -45,7 +45,7 @@ class Parameters(Protocol):
 class _LeanSchema(GenerateJsonSchema):
     """Leaves out the titles that pydantic derives from names: a model reads every byte of a tool list."""
 
-    def field_title_should_be_set(self, schema: Any) -> bool:
+    def field_title_should_be_set(self, schema: object) -> bool:
         return False
 
     def model_schema(self, schema: Any) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class _LeanSchema(GenerateJsonSchema):
         return _untitled(super().typed_dict_schema(schema), schema.get("cls"))
 
 
-def _untitled(schema: dict[str, Any], cls: Any) -> dict[str, Any]:
+def _untitled(schema: dict[str, Any], cls: object) -> dict[str, Any]:
     """The schema of a class without the class's name; a title that its author gave stays."""
     if schema.get("title") == getattr(cls, "__name__", None):
         del schema["title"]
@@ -109,7 +109,7 @@ class ExplicitParameters:
         self._whole = names[0] if len(names) == 1 and names[0] not in properties else None
         self._names = frozenset(names)
 
-    def bind(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def bind(self, arguments: Mapping[str, object]) -> dict[str, Any]:
         """Validate; the handler gets a copy of the arguments, without those that it has no parameter for."""
         if problems := self._problems(arguments):
             raise ArgumentsInvalid(problems)
@@ -120,7 +120,7 @@ class ExplicitParameters:
 
 
 def json_validator(
-    schema: Mapping[str, Any], what: str, *, formats: bool = False
+    schema: Mapping[str, object], what: str, *, formats: bool = False
 ) -> Callable[[Any], str | None]:
     """A validator of JSON values: it returns what is wrong, or None if nothing is.
 

@@ -71,7 +71,7 @@ class Server(Authoring):
         website_url: str | None = None,
         icons: "Sequence[Icon] | None" = None,
         instructions: str | None = None,
-        lifespan: Callable[["Server"], AbstractAsyncContextManager[Any]] | None = None,
+        lifespan: Callable[["Server"], AbstractAsyncContextManager[object]] | None = None,
         cache: Mapping[str, Cache] | None = None,
         page_size: int | None = None,
         keys: Iterable[bytes | str] | Path | None = None,

@@ -222,13 +222,13 @@ class Session:
 
     # What the session remembers
 
-    def set_level(self, level: Any) -> None:
+    def set_level(self, level: object) -> None:
         """Send log messages of this level and above."""
         if type(level) is not str or level not in LOG_LEVELS:
             raise InvalidParams(f"Invalid params: `level` must be one of {', '.join(LOG_LEVELS)}")
         self.log_level = level
 
-    def watch(self, uri: Any) -> None:
+    def watch(self, uri: object) -> None:
         """Send a notification when a resource changes."""
         if type(uri) is not str:
             raise InvalidParams("Invalid params: `uri` is required and must be a string")
@@ -239,7 +239,7 @@ class Session:
         self._watched[uri] = None
         self._update_filter()
 
-    def unwatch(self, uri: Any) -> None:
+    def unwatch(self, uri: object) -> None:
         """Send no more notifications about a resource."""
         if type(uri) is not str:
             raise InvalidParams("Invalid params: `uri` is required and must be a string")
@@ -366,5 +366,5 @@ async def _send(line: Line, message: bytes) -> None:
         _log.debug("A notification could not be sent to the client: %s", error)
 
 
-def _reason(error: Mapping[str, Any]) -> str:
+def _reason(error: Mapping[str, object]) -> str:
     return str(error.get("message") or error.get("code") or "it gave no reason")[:1000]

@@ -28,7 +28,7 @@ def dump(model: BaseModel) -> dict[str, Any]:
     return model.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-def to_json(value: Any) -> Any:
+def to_json(value: object) -> Any:
     """Any data of the author's as JSON types: models, dataclasses, dates, enums."""
     return _any.dump_python(value, mode="json", by_alias=True)
 
@@ -38,17 +38,17 @@ def _official(*names: str) -> tuple[type, ...]:
     return () if module is None else tuple(getattr(module, name) for name in names)
 
 
-def is_block(value: Any) -> bool:
+def is_block(value: object) -> bool:
     """Whether `value` is one of the official models of content blocks."""
     return isinstance(value, _official(*_BLOCKS))
 
 
-def is_contents(value: Any) -> bool:
+def is_contents(value: object) -> bool:
     """Whether `value` is one of the official models of resource contents."""
     return isinstance(value, _official("TextResourceContents", "BlobResourceContents"))
 
 
-def _is_list(value: Any) -> typing.TypeGuard[list[Any]]:
+def _is_list(value: object) -> typing.TypeGuard[list[Any]]:
     return isinstance(value, list | tuple)
 
 
@@ -65,17 +65,17 @@ def content_blocks(value: Any) -> list[dict[str, Any]] | None:
     return None
 
 
-def _item_blocks(item: Any) -> list[dict[str, Any]]:
+def _item_blocks(item: object) -> list[dict[str, Any]]:
     blocks = content_blocks(item)
     return [text_block(to_json(item))] if blocks is None else blocks
 
 
-def text_block(data: Any) -> dict[str, Any]:
+def text_block(data: object) -> dict[str, Any]:
     """JSON data as a text block."""
     return {"type": "text", "text": encode(data).decode()}
 
 
-def is_content_hint(hint: Any) -> bool:
+def is_content_hint(hint: object) -> bool:
     """Whether a return annotation promises content rather than data, and so has no output schema."""
     if hint is None or hint is type(None) or hint is str or hint is Any:
         return True
@@ -90,13 +90,13 @@ def is_content_hint(hint: Any) -> bool:
     return isinstance(hint, type) and issubclass(hint, _official(*_BLOCKS, "CallToolResult"))
 
 
-def _mentions_block(hint: Any) -> bool:
+def _mentions_block(hint: object) -> bool:
     if isinstance(hint, type):
         return issubclass(hint, _official(*_BLOCKS))
     return any(_mentions_block(argument) for argument in typing.get_args(hint))
 
 
-def prompt_messages(value: Any) -> list[dict[str, Any]]:
+def prompt_messages(value: object) -> list[dict[str, Any]]:
     """What a prompt returned, as messages; text and blocks become messages of the user."""
     if _is_list(value):
         return [message for item in value for message in prompt_messages(item)]

@@ -145,7 +145,7 @@ def accepted_content(raw: Any) -> dict[str, Any] | None:
     raise MalformedAnswer("`action` must be accept, decline or cancel")
 
 
-def form_for(schema: Any) -> Form:
+def form_for(schema: object) -> Form:
     """The form for a type or a JSON Schema; made once for each type."""
     if isinstance(schema, type) or not isinstance(schema, Mapping):
         return _form_of_type(schema)
@@ -153,7 +153,7 @@ def form_for(schema: Any) -> Form:
 
 
 @functools.lru_cache(maxsize=1024)
-def _form_of_type(hint: Any) -> Form:
+def _form_of_type(hint: object) -> Form:
     what = f"form {getattr(hint, '__name__', None) or hint}"
     single = _is_single(hint)
     adapter = type_adapter(_one_field(hint) if single else hint, what)
@@ -161,7 +161,7 @@ def _form_of_type(hint: Any) -> Form:
     return _form(schema, _reader(adapter, schema, single))
 
 
-def _is_single(hint: Any) -> bool:
+def _is_single(hint: object) -> bool:
     """Whether the type is one value rather than an object of named fields."""
     origin = typing.get_origin(hint) or hint
     if origin in (Literal, list, typing.Annotated):
@@ -169,7 +169,7 @@ def _is_single(hint: Any) -> bool:
     return isinstance(origin, type) and issubclass(origin, str | int | float | bool | enum.Enum)
 
 
-def _one_field(hint: Any) -> Any:
+def _one_field(hint: object) -> Any:
     make_typed_dict: Any = TypedDict  # Made at run time, which type checkers do not follow.
     return make_typed_dict("Form", {_WRAPPED: hint})
 
@@ -222,7 +222,7 @@ def _lazy_validator(schema: dict[str, Any]) -> Callable[[Any], str | None]:
     """A validator of answers by the schema that was sent; compiled when the first answer comes."""
     made: list[Callable[[Any], str | None]] = []
 
-    def problems(content: Any) -> str | None:
+    def problems(content: object) -> str | None:
         if not made:
             made.append(json_validator(schema, "form", formats=True))
         return made[0](content)
@@ -275,7 +275,7 @@ def _resolve(schema: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str
 
 
 def _field(
-    name: str, field: dict[str, Any], definitions: Mapping[str, Any], labels: Mapping[Any, str] | None
+    name: str, field: dict[str, Any], definitions: Mapping[str, object], labels: Mapping[Any, str] | None
 ) -> dict[str, Any]:
     field = _without_null(_resolve(field, definitions), definitions)
     if "const" in field:
@@ -291,7 +291,7 @@ def _field(
     return field
 
 
-def _without_null(field: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+def _without_null(field: dict[str, Any], definitions: Mapping[str, object]) -> dict[str, Any]:
     """Convert `X | None` to an optional field: forms have no null, so the field is absent instead."""
     options = field.get("anyOf")
     if not is_array(options):
@@ -313,7 +313,7 @@ def _choices(field: dict[str, Any], labels: Mapping[Any, str] | None, keyword: s
     return {**{key: value for key, value in field.items() if key not in dropped}, keyword: titled}
 
 
-def _labels(hint: Any) -> dict[str, dict[Any, str]]:
+def _labels(hint: object) -> dict[str, dict[Any, str]]:
     """The labels of enums whose members have a `label`, by field."""
     if _is_single(hint):
         return {_WRAPPED: found} if (found := _labels_in(hint)) else {}
@@ -321,7 +321,7 @@ def _labels(hint: Any) -> dict[str, dict[Any, str]]:
     return {name: found for name, field in hints.items() if (found := _labels_in(field))}
 
 
-def _labels_in(hint: Any) -> dict[Any, str]:
+def _labels_in(hint: object) -> dict[Any, str]:
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return {member.value: str(label) for member in hint if (label := getattr(member, "label", None))}
     for argument in typing.get_args(hint):
@@ -330,7 +330,7 @@ def _labels_in(hint: Any) -> dict[Any, str]:
     return {}
 
 
-def _check_field(name: str, field: Any) -> None:
+def _check_field(name: str, field: object) -> None:
     """Refuse a field that the restricted schema cannot express; the error names the field."""
     if not is_object(field):
         raise UsageError(f"form field {name!r}: its schema must be an object")
@@ -354,7 +354,7 @@ def _check_field(name: str, field: Any) -> None:
         raise UsageError(f"form field {name!r}: the values of a choice must be strings")
 
 
-def _check_items(name: str, items: Any) -> None:
+def _check_items(name: str, items: object) -> None:
     choices = (items.get("enum") or items.get("anyOf")) if is_object(items) else None
     if not choices:
         raise UsageError(f"form field {name!r}: a list must be a list of choices (an enum or a Literal)")

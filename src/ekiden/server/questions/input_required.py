@@ -42,7 +42,7 @@ def spelled_requests(manual: InputRequired) -> dict[str, dict[str, Any]]:
     return {key: _spelled(key, request) for key, request in manual.input_requests.items()}
 
 
-def _spelled(key: str, request: Any) -> dict[str, Any]:
+def _spelled(key: str, request: object) -> dict[str, Any]:
     if isinstance(request, BaseModel):
         request = dump(request)
     if not is_object(request) or request.get("method") not in (ELICIT, SAMPLE, LIST_ROOTS):
@@ -61,7 +61,7 @@ def capabilities_for(request: Mapping[str, Any]) -> dict[str, Any]:
     return {"roots": {}}
 
 
-def read_response(key: str, raw: Any, method: str | None) -> Any:
+def read_response(key: str, raw: object, method: str | None) -> Any:
     """A response as the official result of its kind. `method` is what was asked, None if that is unknown.
 
     Without a `method` the kind is guessed, and a response that does not fit is None. With one it is refused.
@@ -84,7 +84,7 @@ def read_response(key: str, raw: Any, method: str | None) -> Any:
         raise InvalidParams(f"Invalid params: the response {key!r} does not answer the question") from None
 
 
-def _kind_of(raw: Any) -> str | None:
+def _kind_of(raw: object) -> str | None:
     """Guess the kind of an answer from its fields."""
     if not is_object(raw):
         return None

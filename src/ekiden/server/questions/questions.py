@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
@@ -14,9 +14,11 @@ from ekiden.server.questions.forms import accepted_content, form_for, read_elici
 from ekiden.wire.json import copied, is_object
 
 if TYPE_CHECKING:
-    from mcp_types import SamplingMessage
+    from mcp_types import CreateMessageResultWithTools, Root, SamplingMessage
 
 __all__ = ["NEEDS", "ROOTS", "Askable", "check_answers", "needed_for", "sampling", "url"]
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 Askable: TypeAlias = Literal["elicitation", "elicitation.url", "sampling", "sampling.tools", "roots"]
 
@@ -29,7 +31,7 @@ NEEDS: Final[dict[Askable, dict[str, Any]]] = {
 }
 
 
-def needed_for(asked: Any) -> dict[str, Any]:
+def needed_for(asked: object) -> dict[str, Any]:
     """The capabilities for an entry of `asks=`: a name, or the type of a form, which is checked here."""
     if isinstance(asked, str):
         if asked not in NEEDS:
@@ -87,19 +89,19 @@ def _plain(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else value  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
 
 
-def _read_sample(raw: Any) -> Any:
+def _read_sample(raw: object) -> "CreateMessageResultWithTools":
     from mcp_types import CreateMessageResultWithTools  # 0.3 s that only this answer needs.
 
     return _validated(CreateMessageResultWithTools, raw)
 
 
-def _read_roots(raw: Any) -> Any:
+def _read_roots(raw: object) -> "list[Root]":
     from mcp_types import ListRootsResult  # 0.3 s that only this answer needs.
 
     return _validated(ListRootsResult, raw).roots
 
 
-def _validated(model: type[Any], raw: Any) -> Any:
+def _validated(model: type[ModelT], raw: object) -> ModelT:
     if not is_object(raw):
         raise MalformedAnswer("it must be an object")
     try:
@@ -109,7 +111,7 @@ def _validated(model: type[Any], raw: Any) -> Any:
         raise MalformedAnswer(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}") from None
 
 
-def check_answers(asked: Mapping[str, str], responses: Mapping[str, Any]) -> None:
+def check_answers(asked: Mapping[str, str], responses: Mapping[str, object]) -> None:
     """Refuse answers of the wrong kind, before anything runs. The rules of a form are checked later."""
     for key, label in asked.items():
         if key in responses:

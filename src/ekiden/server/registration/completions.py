@@ -73,7 +73,7 @@ def read_reference(params: dict[str, Any]) -> tuple[Reference, str, str, dict[st
     return (kind, target), name, value, _other_arguments(params.get("context"))
 
 
-def _other_arguments(context: Any) -> dict[str, str]:
+def _other_arguments(context: object) -> dict[str, str]:
     arguments = context.get("arguments") if is_object(context) else None
     if arguments is None:
         return {}

@@ -208,7 +208,7 @@ class Authoring:
         return register
 
 
-def _register(add: Callable[..., None], function: Any, options: dict[str, Any]) -> Any:
+def _register(add: Callable[..., None], function: object, options: dict[str, Any]) -> Any:
     """Support both `@server.tool` and `@server.tool(...)`."""
     if function is not None:
         add(function, **options)

@@ -50,7 +50,7 @@ class Prompt:
             for name in self.parameters.names
         ]
 
-    def result(self, value: Any) -> dict[str, Any]:
+    def result(self, value: object) -> dict[str, Any]:
         """The handler's return value as a `GetPromptResult`."""
         if isinstance(value, BaseModel) and type(value).__name__ == "GetPromptResult":
             return content.dump(value)

@@ -77,7 +77,7 @@ class Resource:
             raise RegistrationError(f"{what}: query variables need defaults: {', '.join(sorted(needed))}")
         return template
 
-    def result(self, value: Any, uri: str) -> dict[str, Any]:
+    def result(self, value: object, uri: str) -> dict[str, Any]:
         """The handler's return value as a `ReadResourceResult`."""
         if isinstance(value, BaseModel) and type(value).__name__ == "ReadResourceResult":
             given = content.dump(value)

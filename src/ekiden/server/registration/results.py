@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 class Ending(Protocol):
     """Turns the value or the exception of a handler into an outcome, for one kind of handler."""
 
-    def complete(self, value: Any) -> Outcome:
+    def complete(self, value: object) -> Outcome:
         """The outcome of a handler that returned."""
         ...
 
@@ -54,7 +54,7 @@ class ToolEnding(msgspec.Struct):
 
     tool: Tool
 
-    def complete(self, value: Any) -> Outcome:
+    def complete(self, value: object) -> Outcome:
         """The tool's result for a value."""
         return Complete(self.tool.result(value))
 
@@ -68,7 +68,7 @@ class PlainEnding(msgspec.Struct):
 
     result: Callable[[Any], dict[str, Any]]
 
-    def complete(self, value: Any) -> Outcome:
+    def complete(self, value: object) -> Outcome:
         """The result of the prompt or resource for a value."""
         return Complete(self.result(value))
 

@@ -84,7 +84,7 @@ def _annotated(function: Callable[..., Any]) -> Any:
     return function if inspect.isroutine(function) else type(function).__call__
 
 
-def _is_context(hint: Any) -> bool:
+def _is_context(hint: object) -> bool:
     origin = typing.get_origin(hint) or hint
     return isinstance(origin, type) and issubclass(origin, Context)
 
@@ -94,7 +94,7 @@ def _summary(docs: docstring_parser.Docstring) -> str | None:
     return "\n\n".join(part for part in parts if part) or None
 
 
-def _field(hint: Any, default: Any, description: str | None) -> tuple[Any, Any]:
+def _field(hint: object, default: object, description: str | None) -> tuple[Any, Any]:
     """The annotation of one field, and its default; `x: int = Field(3, ...)` is supported too."""
     if isinstance(default, FieldInfo):
         info, default = default, inspect.Parameter.empty
@@ -107,7 +107,7 @@ def _field(hint: Any, default: Any, description: str | None) -> tuple[Any, Any]:
     return hint, default
 
 
-def _has_description(hint: Any) -> bool:
+def _has_description(hint: object) -> bool:
     metadata = getattr(hint, "__metadata__", ())
     return any(isinstance(entry, FieldInfo) and entry.description for entry in metadata)
 
@@ -143,7 +143,7 @@ class HintedParameters:
                 continue
             subschema.setdefault("default", shown)
 
-    def bind(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def bind(self, arguments: Mapping[str, object]) -> dict[str, Any]:
         """Validate and convert. Absent fields stay absent: the function has their defaults.
 
         Strict, as the published schema is: a string of digits is not an integer. But 1.0 is one, as in

@@ -86,7 +86,7 @@ class Tool:
             **about,
         )
 
-    def result(self, value: Any) -> dict[str, Any]:
+    def result(self, value: object) -> dict[str, Any]:
         """The handler's return value as a `CallToolResult`."""
         if type(value) is str and self._output is None:
             return {"content": [{"type": "text", "text": value}]}
@@ -117,7 +117,7 @@ def described(definition: dict[str, Any], **about: Any) -> dict[str, Any]:
     return definition
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if isinstance(value, BaseModel):
         return content.dump(value)
     if isinstance(value, list | tuple):
@@ -125,12 +125,12 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _structured(data: Any) -> dict[str, Any]:
+def _structured(data: object) -> dict[str, Any]:
     return {"content": [content.text_block(data)], "structuredContent": data}
 
 
 def _output(
-    returns: Any, explicit: Mapping[str, Any] | None, structured: bool | None, what: str
+    returns: object, explicit: Mapping[str, Any] | None, structured: bool | None, what: str
 ) -> "_HintedOutput | _ExplicitOutput | None":
     if explicit is not None:
         return _ExplicitOutput(explicit, what)
@@ -144,7 +144,7 @@ def _output(
     return _HintedOutput(returns, what)
 
 
-def _final(hint: Any) -> Any:
+def _final(hint: object) -> Any:
     """A return annotation without `InputRequired`, which ends a round and is not an output."""
     if hint is InputRequired:
         return None
@@ -157,33 +157,33 @@ def _final(hint: Any) -> Any:
 class _HintedOutput:
     """Output described by the return annotation."""
 
-    def __init__(self, hint: Any, what: str) -> None:
+    def __init__(self, hint: object, what: str) -> None:
         self._adapter: TypeAdapter[Any] = type_adapter(hint, what)
         self.schema = lean_schema(self._adapter, "serialization", what)
 
-    def to_json(self, value: Any) -> Any:
+    def to_json(self, value: object) -> Any:
         try:
             checked = self._adapter.validate_python(value, from_attributes=True)
             return self._adapter.dump_python(checked, mode="json", by_alias=True)
         except ValidationError as error:
             raise OutputInvalid(str(error)) from error
 
-    def check(self, data: Any) -> None:
+    def check(self, data: object) -> None:
         self.to_json(data)
 
 
 class _ExplicitOutput:
     """Output described by a JSON Schema of the author's own."""
 
-    def __init__(self, schema: Mapping[str, Any], what: str) -> None:
+    def __init__(self, schema: Mapping[str, object], what: str) -> None:
         self.schema = dict(schema)
         self._problems = json_validator(self.schema, what)
 
-    def to_json(self, value: Any) -> Any:
+    def to_json(self, value: object) -> Any:
         data = content.to_json(value)
         self.check(data)
         return data
 
-    def check(self, data: Any) -> None:
+    def check(self, data: object) -> None:
         if problems := self._problems(data):
             raise OutputInvalid(problems)

@@ -29,7 +29,7 @@ class Call(msgspec.Struct):
 
     request: Request
     stream: Stream
-    state: Any
+    state: object
     handler: Handler
     given: Given
     title: str

@@ -43,7 +43,7 @@ class ParkingLot:
         if len(self._legs) >= self._most:
             raise InternalError("Too many calls are waiting for an answer; try again later")
 
-    def park(self, leg: Leg, context: Any, owner: object = None) -> str:
+    def park(self, leg: Leg, context: object, owner: object = None) -> str:
         """Keep a leg until `take`, for a limited time."""
         ticket = secrets.token_urlsafe(16)
         loop = asyncio.get_running_loop()

@@ -62,7 +62,7 @@ class PushedCalls:
         return _refused(call.request.method, CannotAsk(f"The call did not end within {_MOST_ROUNDS} rounds"))
 
     async def _attempt(
-        self, call: Call, claims: Claims, responses: Mapping[str, Any], pages: list[str]
+        self, call: Call, claims: Claims, responses: Mapping[str, object], pages: list[str]
     ) -> Outcome | InputRequired:
         push = Push(
             call.title,

@@ -83,7 +83,7 @@ class Rounds:
         tasks: Tasks,
         call: Call,
         claims: Claims,
-        responses: Mapping[str, Any],
+        responses: Mapping[str, object],
         asked: dict[str, str] | None,
     ) -> Outcome:
         if call.request.meta.protocol_version == versions.MODERN:
@@ -99,7 +99,7 @@ class Rounds:
         claims = self._sealer.first(call.request)
         return await self.task_methods.legacy.begin(call.request, claims, call.handler, call.stream)
 
-    async def _later_round(self, call: Call, responses: Mapping[str, Any]) -> Outcome:
+    async def _later_round(self, call: Call, responses: Mapping[str, object]) -> Outcome:
         """Run a round after the first."""
         request, handler = call.request, call.handler
         claims = self._sealer.open(request.params["requestState"], request)
@@ -134,7 +134,7 @@ class Rounds:
         self,
         call: Call,
         claims: Claims,
-        responses: Mapping[str, Any],
+        responses: Mapping[str, object],
         asked: Mapping[str, str] | None,
         memory: RoundClaim | None,
     ) -> tuple[Leg, Context[Any], Coroutine[Any, Any, Any]]:
@@ -165,7 +165,7 @@ class Rounds:
             call.given.bound[handler.context] = context
         return leg, context, leg.run(handler.call(**call.given.bound))
 
-    async def _resume(self, call: Call, claims: Claims, responses: Mapping[str, Any]) -> Outcome:
+    async def _resume(self, call: Call, claims: Claims, responses: Mapping[str, object]) -> Outcome:
         ticket, claims.parked = claims.parked or "", None
         values = self.parking.peek(ticket).leg.read(responses)
         parked = self.parking.take(ticket)
@@ -191,7 +191,7 @@ class Rounds:
         self,
         call: Call,
         claims: Claims,
-        responses: Mapping[str, Any],
+        responses: Mapping[str, object],
         asked: Mapping[str, str] | None,
         memory: RoundClaim | None,
     ) -> Outcome:
@@ -295,7 +295,7 @@ def _unshared(arguments: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _returned(call: Call, value: Any) -> Outcome | Suspended | InputRequired:
+def _returned(call: Call, value: object) -> Outcome | Suspended | InputRequired:
     """The outcome of the handler's value; a value that only ends the round is returned as it is."""
     if type(value) is Suspended or isinstance(value, InputRequired):
         return value

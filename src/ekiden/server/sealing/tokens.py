@@ -8,7 +8,7 @@ import logging
 import os
 import secrets
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -114,7 +114,7 @@ class Sealer:
             claims.trace = trace
         return claims
 
-    def open(self, token: Any, request: Request) -> Claims:
+    def open(self, token: object, request: Request) -> Claims:
         """The claims of a token that was issued for this request. Every other token gives the same error.
 
         If the claims have a `journal_id`, `fetch` must get the part that is in the store.

@@ -28,11 +28,11 @@ __all__ = ["Codec", "codec_of"]
 class Codec(Protocol):
     """How the values of one function are stored."""
 
-    def spell(self, value: Any) -> Any:
+    def spell(self, value: object) -> Any:
         """The value as JSON, in a copy of its own. Raises `NotKept`."""
         ...
 
-    def read(self, value: Any) -> Any:
+    def read(self, value: object) -> Any:
         """The value as every run gets it, a new object each time."""
         ...
 
@@ -44,7 +44,7 @@ class _Nothing:
     """A type that no value has."""
 
 
-def _is_easy(value: Any) -> bool:
+def _is_easy(value: object) -> bool:
     """Whether a value is immutable, and surely the same in JSON."""
     if type(value) is str:
         return value.isascii()
@@ -58,7 +58,7 @@ def _is_easy(value: Any) -> bool:
 class _Plain:
     """For functions without a return annotation."""
 
-    def spell(self, value: Any) -> Any:
+    def spell(self, value: object) -> Any:
         if _is_easy(value):
             return value
         kept = _as_json(value)
@@ -69,11 +69,11 @@ class _Plain:
             )
         return kept
 
-    def read(self, value: Any) -> Any:
+    def read(self, value: object) -> Any:
         return value if type(value) in _SCALARS else copied(value)
 
 
-def _as_json(value: Any) -> Any:
+def _as_json(value: object) -> Any:
     """The value after a trip through JSON."""
     try:
         return decode(encode(value))
@@ -89,12 +89,12 @@ def _as_json(value: Any) -> Any:
 class _Typed:
     """For functions whose annotation says what they return."""
 
-    def __init__(self, adapter: TypeAdapter[Any], hint: Any) -> None:
+    def __init__(self, adapter: TypeAdapter[Any], hint: object) -> None:
         self._adapter = adapter
         self._easy = hint if isinstance(hint, type) and hint in _SCALARS else _Nothing
         """The type whose values are stored as they are; `_Nothing` if there is none."""
 
-    def spell(self, value: Any) -> Any:
+    def spell(self, value: object) -> Any:
         if type(value) is self._easy and _is_easy(value):
             return value
         try:
@@ -104,7 +104,7 @@ class _Typed:
         except Exception as error:
             raise NotKept(f"it does not fit its annotation ({_reason(error)})") from None
 
-    def _kept(self, value: Any) -> Any:
+    def _kept(self, value: object) -> Any:
         dumped = self._adapter.dump_python(
             value, mode="json", by_alias=False, round_trip=True, warnings="error"
         )
@@ -119,19 +119,19 @@ class _Typed:
                 )
         return kept
 
-    def _problem(self, value: Any, kept: Any) -> str | None:
+    def _problem(self, value: object, kept: object) -> str | None:
         try:
             return difference(value, self.read(kept))
         except ValidationError as error:
             return f"it cannot be read back ({explain(error)})"
 
-    def read(self, value: Any) -> Any:
+    def read(self, value: object) -> Any:
         if type(value) is self._easy:
             return value
         return self._adapter.validate_json(encode(value), by_alias=False, by_name=True)
 
 
-def _named_floats(value: Any) -> Any:
+def _named_floats(value: object) -> Any:
     if type(value) is float and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if is_object(value):
@@ -183,7 +183,7 @@ def codec_of(function: Callable[..., Any]) -> Codec:
     return _remembered((getattr(function, "__code__", function), annotation), function, annotation)
 
 
-def _remembered(key: tuple[Any, Any], function: Callable[..., Any], annotation: Any) -> Codec:
+def _remembered(key: tuple[Any, Any], function: Callable[..., Any], annotation: object) -> Codec:
     try:
         known = _codecs.get(key)
     except TypeError:  # The annotation has no hash. Its id is unique as long as the annotation is kept.
@@ -197,7 +197,7 @@ def _remembered(key: tuple[Any, Any], function: Callable[..., Any], annotation: 
 _by_id: dict[tuple[Any, int], tuple[Any, Codec]] = {}
 
 
-def _codec_by_id(key: tuple[Any, Any], function: Callable[..., Any], annotation: Any) -> Codec:
+def _codec_by_id(key: tuple[Any, Any], function: Callable[..., Any], annotation: object) -> Codec:
     code = (key[0], id(annotation))
     if (known := _by_id.get(code)) is None:
         known = _by_id[code] = (annotation, _new_codec(function, annotation))
@@ -211,7 +211,7 @@ def _forget_oldest() -> None:
             del codecs[next(iter(codecs))]
 
 
-def _new_codec(function: Callable[..., Any], annotation: Any) -> Codec:
+def _new_codec(function: Callable[..., Any], annotation: object) -> Codec:
     hint = _resolved(function, annotation)
     if hint in (Any, typing.NoReturn, typing.Never):
         return _PLAIN
@@ -224,7 +224,7 @@ def _new_codec(function: Callable[..., Any], annotation: Any) -> Codec:
         raise UsageError(f"{what}: what it returns cannot be kept by its annotation: {error}") from error
 
 
-def _resolved(function: Callable[..., Any], annotation: Any) -> Any:
+def _resolved(function: Callable[..., Any], annotation: object) -> Any:
     """The annotation as a type. It may use names of the function's module, and captured variables."""
     inner: Any = inspect.unwrap(function)
     inner = getattr(inner, "__func__", inner)

@@ -78,7 +78,7 @@ def _names(kind: type) -> list[str]:
     return [kind.__module__, kind.__qualname__]
 
 
-def _remade(kind: type[BaseException], kept: Sequence[Any]) -> BaseException:
+def _remade(kind: type[BaseException], kept: Sequence[object]) -> BaseException:
     arguments = _unpacked(kept[2])
     error = kind.__new__(kind, *arguments)
     error.args = tuple(arguments)
@@ -151,7 +151,7 @@ def _packed(value: Any) -> Any:
     raise TypeError(f"it holds a {kind.__qualname__}, which is not plain data")
 
 
-def _unpacked(value: Any) -> Any:
+def _unpacked(value: object) -> Any:
     if is_array(value):
         return [_unpacked(item) for item in value]
     if is_object(value):

@@ -178,7 +178,7 @@ class _Work(Speller):
             if (spelled := self._captured(function, variable, value)) is not None:
                 yield framed(variable.encode(), spelled)
 
-    def _captured(self, function: FunctionType, variable: str, value: Any) -> bytes | None:
+    def _captured(self, function: FunctionType, variable: str, value: object) -> bytes | None:
         if _is_constant(value):
             return self.spell(value)
         if is_context(value):
@@ -255,7 +255,7 @@ def _captures(function: FunctionType) -> Iterator[tuple[str, Any]]:
             yield f"={variable}", value
 
 
-def _is_found(value: Any) -> bool:
+def _is_found(value: object) -> bool:
     """Whether something can be found by its module and its qualified name, as module-level functions are."""
     found: Any = sys.modules.get(getattr(value, "__module__", None) or "")
     for part in (getattr(value, "__qualname__", None) or "").split("."):

@@ -16,7 +16,7 @@ from ekiden.server.steps.plain import kind_of
 __all__ = ["difference"]
 
 
-def difference(value: Any, copy: Any, *, exact: bool = False) -> str | None:
+def difference(value: object, copy: object, *, exact: bool = False) -> str | None:
     """Describe where and how a copy differs, without showing the values; None if it is equal.
 
     Unless `exact`, a value of a subclass of `str`, `int`, `float`, `bytes` or `dict` may come back as that
@@ -25,7 +25,7 @@ def difference(value: Any, copy: Any, *, exact: bool = False) -> str | None:
     return _difference(value, copy, exact, "it")
 
 
-def _difference(value: Any, copy: Any, exact: bool, where: str) -> str | None:
+def _difference(value: object, copy: object, exact: bool, where: str) -> str | None:
     if value is copy:
         return None
     kind = kind_of(value)
@@ -63,7 +63,7 @@ _SIMPLE: Final = (str, int, float, bool, NoneType)
 _BASES: Final = (str, int, float, bytes, dict)
 
 
-def _stands_in(value: Any, copy: Any) -> bool:
+def _stands_in(value: object, copy: object) -> bool:
     kind = kind_of(copy)
     if kind not in _BASES or isinstance(value, Enum):
         return False
@@ -89,7 +89,7 @@ class _Field(str):
     __slots__ = ()
 
 
-def _fields(value: Any, names: Iterable[str]) -> dict[Any, Any]:
+def _fields(value: object, names: Iterable[str]) -> dict[Any, Any]:
     return {_Field(name): getattr(value, name) for name in names if hasattr(value, name)}
 
 
@@ -108,7 +108,7 @@ def _of_struct(value: msgspec.Struct) -> dict[Any, Any]:
     return _fields(value, type(value).__struct_fields__)
 
 
-def _of_sequence(value: Iterable[Any]) -> dict[Any, Any]:
+def _of_sequence(value: Iterable[object]) -> dict[Any, Any]:
     return dict(enumerate(value))
 
 

@@ -17,7 +17,7 @@ _SCALARS: Final = frozenset({str, int, bool, NoneType})
 _MOST_PLAIN: Final = 1_000_000
 
 
-def plain_spelling(values: Iterable[Any]) -> bytes | None:
+def plain_spelling(values: Iterable[object]) -> bytes | None:
     """The canonical JSON of the values, without contexts; None if one of them is not plain JSON."""
     kept: list[Any] = []
     for value in values:
@@ -51,7 +51,7 @@ def _is_plain(whole: Any) -> bool:
     return True
 
 
-def is_context(value: Any) -> bool:
+def is_context(value: object) -> bool:
     """Whether a value is a `Context`, which does not count as an argument of a step."""
     return _is_context_class(value.__class__)
 

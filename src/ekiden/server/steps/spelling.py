@@ -95,7 +95,7 @@ class Speller:
     def __init__(self) -> None:
         self._depth = 0
 
-    def spell(self, value: Any) -> bytes:
+    def spell(self, value: object) -> bytes:
         """Encode a value. Raises `Unidentified`."""
         kind = kind_of(value)
         atom = _ATOMS.get(kind)
@@ -109,15 +109,15 @@ class Speller:
         finally:
             self._depth -= 1
 
-    def all(self, values: Iterable[Any]) -> list[bytes]:
+    def all(self, values: Iterable[object]) -> list[bytes]:
         """Encode several values."""
         return [self.spell(value) for value in values]
 
-    def callable(self, value: Any) -> bytes:
+    def callable(self, value: object) -> bytes:
         """Encode what is not data: a function, a class, a module, a method. Refused here."""
         raise Unidentified(f"{_described(value)} has no identity that another process knows")
 
-    def named(self, value: Any, names: Iterable[str]) -> bytes:
+    def named(self, value: object, names: Iterable[str]) -> bytes:
         """Encode an object by its class and its fields; a field that was never set counts as `...`."""
         parts = [type_name(kind_of(value))]
         for name in names:
@@ -128,20 +128,20 @@ class Speller:
 _MISSING: Final = Ellipsis
 
 
-def _described(value: Any) -> str:
+def _described(value: object) -> str:
     kind = kind_of(value)
     return f"a value of type {kind.__module__}.{kind.__qualname__}"
 
 
-def _list(speller: Speller, value: Iterable[Any]) -> bytes:
+def _list(speller: Speller, value: Iterable[object]) -> bytes:
     return b"l" + framed(*speller.all(value))
 
 
-def _tuple(speller: Speller, value: Iterable[Any]) -> bytes:
+def _tuple(speller: Speller, value: Iterable[object]) -> bytes:
     return b"u" + framed(*speller.all(value))
 
 
-def _set(speller: Speller, value: Iterable[Any]) -> bytes:
+def _set(speller: Speller, value: Iterable[object]) -> bytes:
     return b"S" + framed(*sorted(speller.all(value)))
 
 
@@ -172,11 +172,11 @@ def _struct(speller: Speller, value: msgspec.Struct) -> bytes:
     return speller.named(value, type(value).__struct_fields__)
 
 
-def _attrs(speller: Speller, value: Any) -> bytes:
+def _attrs(speller: Speller, value: object) -> bytes:
     return speller.named(value, [str(field.name) for field in cast("Any", kind_of(value)).__attrs_attrs__])
 
 
-def _by_text(_: Speller, value: Any) -> bytes:
+def _by_text(_: Speller, value: object) -> bytes:
     by_repr = issubclass(kind_of(value), _BY_REPR)
     return b"V" + framed(type_name(kind_of(value)), _text(repr(value) if by_repr else str(value)))
 
@@ -187,7 +187,7 @@ def _subclassed(base: type, way: _Way) -> _Way:
 
 
 def _atom_of(base: type) -> _Way:
-    def spell(_: Speller, value: Any) -> bytes:
+    def spell(_: Speller, value: object) -> bytes:
         # The builtin's own conversion: a subclass may have overridden it.
         return _ATOMS[base](_AS_BUILTIN[base](value))
 

@@ -112,7 +112,7 @@ class FunctionStep:
                 f"step {self.name}: the remembered value does not fit its annotation: {why}"
             ) from None
 
-    def _kept(self, value: Any) -> Entry:
+    def _kept(self, value: object) -> Entry:
         try:
             return self._entry("step", self._codec.spell(value))
         except NotKept as problem:
@@ -121,7 +121,7 @@ class FunctionStep:
             text = f"step {self.name} ran, and what it returned cannot be kept: {text_of(problem)}"
         return self._entry("failure", [_NOT_KEPT, text.encode(errors="replace").decode(), None])
 
-    def _entry(self, kind: Kind, value: Any) -> Entry:
+    def _entry(self, kind: Kind, value: object) -> Entry:
         return Entry(kind, self.digest, value, 0, self.about)
 
     def _copies(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:

@@ -37,7 +37,7 @@ def _captured(function: Callable[..., Any]) -> str:
     return f" with {_shortened(', '.join(shown), _MOST_OF_ALL)}" if shown else ""
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if type(value) in ATOMS:
         return _shortened(repr(value), _MOST_OF_ONE)
     kind: str = value.__class__.__qualname__

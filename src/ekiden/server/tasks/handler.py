@@ -46,7 +46,7 @@ class ToolWork:
     """Implements `ekiden.tasks.work.Work`."""
 
     def __init__(
-        self, tool: Tool, record: TaskRecord, state: Any, ending: Ending, layers: Sequence[Middleware] = ()
+        self, tool: Tool, record: TaskRecord, state: object, ending: Ending, layers: Sequence[Middleware] = ()
     ) -> None:
         self.title = f"Tool {tool.key!r}"
         self.capabilities: Mapping[str, Any] = record.meta.get(CLIENT_CAPABILITIES, {})
@@ -189,7 +189,7 @@ class _Status:
             self._say(data if isinstance(data, str) else encode(data).decode())
 
 
-def _progress_text(params: Mapping[str, Any]) -> str:
+def _progress_text(params: Mapping[str, object]) -> str:
     done = f"{params['progress']:g}"
     if "total" in params:
         done += f"/{params['total']:g}"

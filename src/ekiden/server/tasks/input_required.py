@@ -69,7 +69,7 @@ class ByHand(msgspec.Struct):
             return None
         return leg.ask_again_by_hand(again)
 
-    def ends(self, leg: TaskLeg, manual: InputRequired, capabilities: Mapping[str, Any]) -> Suspended:
+    def ends(self, leg: TaskLeg, manual: InputRequired, capabilities: Mapping[str, object]) -> Suspended:
         """Suspend the leg, because its handler returned `InputRequired`."""
         if leg.effects.style == "asks":
             raise mixed_styles(leg.effects.handler)
@@ -91,7 +91,7 @@ def _ask(key: str, request: Mapping[str, Any]) -> Ask:
     method: str = request["method"]
     params: Mapping[str, Any] | None = request.get("params")
 
-    def read(raw: Any) -> Any:
+    def read(raw: object) -> Any:
         try:
             return read_response(key, raw, method)
         except InvalidParams as problem:

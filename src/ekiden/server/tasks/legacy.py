@@ -120,7 +120,7 @@ class LegacyTasks:
             pass
         return Complete(legacy_task(view(record)))
 
-    async def list(self, principal: str, cursor: Any) -> Outcome:
+    async def list(self, principal: str, cursor: object) -> Outcome:
         """`tasks/list`: the tasks of a principal, page by page. The cursor is the id of the last task."""
         after: Place | None = None
         if cursor is not None:
@@ -136,7 +136,7 @@ class LegacyTasks:
             page["nextCursor"] = mine[_PAGE - 1].id
         return Complete(page)
 
-    async def answer(self, record: TaskRecord, responses: Mapping[str, Any]) -> Outcome:
+    async def answer(self, record: TaskRecord, responses: Mapping[str, object]) -> Outcome:
         """`tasks/input_response`, of the draft."""
         await self._tasks.answer_record(record, responses)
         return Complete({"_meta": _related(record.id)})

@@ -75,7 +75,7 @@ class Tasks:
         self._clock = clock
         self.layers: list[Middleware] = []
         """The middleware around every leg."""
-        self._state: Any = None
+        self._state: object = None
         self._started = False
         self._listeners: dict[str, set[Listener]] = {}
         self._unwatch: Callable[[], None] | None = None
@@ -86,7 +86,7 @@ class Tasks:
         """Change the limits. Call it before the start."""
         self.limits = self.runner.limits = msgspec.structs.replace(self.limits, **changes)
 
-    async def start(self, state: Any) -> None:
+    async def start(self, state: object) -> None:
         """Start running tasks, if a tool can become one. `state` is what the lifespan yielded."""
         self._state = state
         if self._started or not self._registry.has_tasks:
@@ -191,7 +191,7 @@ class Tasks:
 
     # One task
 
-    async def answer_record(self, record: TaskRecord, responses: Mapping[str, Any]) -> None:
+    async def answer_record(self, record: TaskRecord, responses: Mapping[str, object]) -> None:
         """Store answers to a task's questions."""
         await self.store.answer(record.id, responses, now=self._clock())
 
