@@ -65,7 +65,7 @@ class _Plain:
         problem = difference(value, kept, exact=True)
         if problem is not None:
             raise NotKept(
-                f"{problem}; only a return annotation can tell how to keep it: annotate the function"
+                f"{problem}; only a return annotation can say how to store it: annotate the function"
             )
         return kept
 

@@ -166,9 +166,9 @@ class _Work(Speller):
         """What a function captured, and the defaults of an inner function."""
         if _is_lambda(function) and not self._keyed:
             if not is_step:
-                raise Unidentified("a lambda has no name that tells it from another")
+                raise Unidentified("a lambda cannot be distinguished from another")
             raise UsageError(
-                f"step {place_of(function)} is a lambda, and nothing tells it from another lambda when the "
+                f"step {place_of(function)} is a lambda, which cannot be distinguished from another when the "
                 "call is run again: give the step a key=, or write a named function that takes what it "
                 "needs as arguments"
             )
