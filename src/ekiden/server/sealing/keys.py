@@ -87,7 +87,7 @@ class KeyRing:
 
     @staticmethod
     def is_sealed_at_rest(data: bytes) -> bool:
-        """Whether bytes look like those of `seal_at_rest`: nothing that a store keeps in the clear does."""
+        """Whether bytes begin like those of `seal_at_rest`. What a store keeps unsealed never does."""
         return data.startswith(_SEALED)
 
     def open_at_rest(self, sealed: bytes, row: bytes) -> bytes | None:
