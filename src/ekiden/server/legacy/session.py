@@ -193,11 +193,11 @@ class Session:
     async def _can_ask(self, line: Line) -> None:
         if not self.kept:
             raise CannotAsk(
-                "This needs an answer of the client, and this server keeps no sessions for clients of "
+                "This needs an answer from the client, but this server keeps no sessions for clients of "
                 f"{self.version}: use a client of {versions.MODERN}, or have the server keep sessions"
             )
         if not line.can_stream:
-            raise CannotAsk("This needs an answer of the client: send `Accept: text/event-stream`")
+            raise CannotAsk("This needs an answer from the client: send `Accept: text/event-stream`")
         try:
             async with asyncio.timeout(_HANDSHAKE_SECONDS):
                 await self._initialized.wait()
@@ -277,7 +277,7 @@ class Session:
         return msgspec.structs.replace(granted, tasks=tuple(self._tasks))
 
     async def changes(self) -> AsyncIterator[bytes]:
-        """Notifications of changes. Changes between two iterations are sent by the next one."""
+        """Notifications of changes. Changes while the client has no stream open are sent on the next one."""
         if self._subscription is None:
             try:
                 self._subscription = self._keeper.registry.hub.open(self._filter())
