@@ -24,6 +24,7 @@ from ekiden.server.questions.forms import Answer, form_for
 from ekiden.server.questions.input_required import read_response
 from ekiden.server.steps.step import FunctionStep
 from ekiden.transports.server.port import Stream
+from ekiden.wire.json import JsonObject
 from ekiden.wire.meta import LOG_LEVELS, RequestMeta
 from ekiden.wire.modern import Request
 
@@ -304,7 +305,7 @@ class Context(Generic[StateT]):
         ):
             return
         self._progress = progress
-        params: dict[str, Any] = {"progressToken": token, "progress": progress}
+        params: JsonObject = {"progressToken": token, "progress": progress}
         if total is not None:
             params["total"] = total
         if message is not None:
@@ -316,7 +317,7 @@ class Context(Generic[StateT]):
         wanted = self.request.meta.log_level
         if wanted is None or not self._leg.fresh or LOG_LEVELS[level] < LOG_LEVELS[wanted]:
             return
-        params: dict[str, Any] = {"level": level, "data": data}
+        params: JsonObject = {"level": level, "data": data}
         if logger is not None:
             params["logger"] = logger
         await self._stream.notify("notifications/message", params)

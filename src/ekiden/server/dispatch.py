@@ -46,6 +46,7 @@ from ekiden.server.tasks.methods import TaskMethods
 from ekiden.transports.server.port import Stream
 from ekiden.wire import versions
 from ekiden.wire.headers import check_mirrored_params
+from ekiden.wire.json import JsonObject
 from ekiden.wire.meta import SUBSCRIPTION_ID
 from ekiden.wire.modern import Request
 
@@ -263,7 +264,7 @@ def _as_answer(ready: Callable[[Request], Outcome]) -> Answer:
     return answer
 
 
-def _is_first(params: dict[str, Any]) -> bool:
+def _is_first(params: JsonObject) -> bool:
     return "requestState" not in params and "inputResponses" not in params
 
 
@@ -273,7 +274,7 @@ def _direct(ended: Outcome | InputRequired, title: str) -> Outcome:
     return ended
 
 
-def _arguments(request: Request) -> dict[str, Any]:
+def _arguments(request: Request) -> JsonObject:
     arguments: Any = request.params.get("arguments", {})
     if arguments.__class__ is not dict:
         raise InvalidParams("Invalid params: `arguments` must be an object")

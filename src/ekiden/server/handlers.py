@@ -13,6 +13,7 @@ from threading import Lock
 from typing import Any, Final, Literal, TypeAlias
 
 from ekiden.rounds.performing import current_memory
+from ekiden.wire.json import JsonObject
 
 __all__ = ["Handler", "OnceMode", "Run", "TaskMode"]
 
@@ -50,7 +51,7 @@ class Handler:
         *,
         once: OnceMode = "auto",
         resume: Literal["replay", "parked"] = "replay",
-        needs: tuple[dict[str, Any], ...] = (),
+        needs: tuple[JsonObject, ...] = (),
         task: TaskMode = "never",
     ) -> None:
         self.function = function

@@ -18,7 +18,7 @@ from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema
 
 from ekiden.errors import ArgumentsInvalid, RegistrationError
-from ekiden.wire.json import copied
+from ekiden.wire.json import JsonObject, copied
 from ekiden.wire.schema import MAX_REPORTED, UnusableSchema, path_text
 from ekiden.wire.schema import json_validator as schema_validator
 
@@ -35,7 +35,7 @@ __all__ = [
 class Parameters(Protocol):
     """A schema and its validator."""
 
-    schema: dict[str, Any]
+    schema: JsonObject
 
     def bind(self, arguments: Mapping[str, object]) -> dict[str, Any]:
         """The keyword arguments to call with, or `ArgumentsInvalid`."""
@@ -48,17 +48,17 @@ class _LeanSchema(GenerateJsonSchema):
     def field_title_should_be_set(self, schema: object) -> bool:
         return False
 
-    def model_schema(self, schema: Any) -> dict[str, Any]:
+    def model_schema(self, schema: Any) -> JsonObject:
         return _untitled(super().model_schema(schema), schema["cls"])
 
-    def dataclass_schema(self, schema: Any) -> dict[str, Any]:
+    def dataclass_schema(self, schema: Any) -> JsonObject:
         return _untitled(super().dataclass_schema(schema), schema["cls"])
 
-    def typed_dict_schema(self, schema: Any) -> dict[str, Any]:
+    def typed_dict_schema(self, schema: Any) -> JsonObject:
         return _untitled(super().typed_dict_schema(schema), schema.get("cls"))
 
 
-def _untitled(schema: dict[str, Any], cls: object) -> dict[str, Any]:
+def _untitled(schema: JsonObject, cls: object) -> JsonObject:
     """The schema of a class without the class's name; a title that its author gave stays."""
     if schema.get("title") == getattr(cls, "__name__", None):
         del schema["title"]
@@ -67,7 +67,7 @@ def _untitled(schema: dict[str, Any], cls: object) -> dict[str, Any]:
 
 def lean_schema(
     adapter: TypeAdapter[Any], mode: typing.Literal["validation", "serialization"], what: str
-) -> dict[str, Any]:
+) -> JsonObject:
     """The adapter's JSON Schema without derived titles."""
     try:
         schema = adapter.json_schema(schema_generator=_LeanSchema, mode=mode)
@@ -113,7 +113,7 @@ class ExplicitParameters:
         """Validate; the handler gets a copy of the arguments, without those that it has no parameter for."""
         if problems := self._problems(arguments):
             raise ArgumentsInvalid(problems)
-        own: dict[str, Any] = copied(arguments)
+        own: JsonObject = copied(arguments)
         if self._whole is not None:
             return {self._whole: own}
         return {name: value for name, value in own.items() if name in self._names}

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from ekiden.errors import InternalError, InvalidParams
-from ekiden.wire.json import is_array, is_object
+from ekiden.wire.json import JsonObject, is_array, is_object
 from ekiden.wire.tasks import NOTIFICATION
 
 __all__ = ["Change", "Filter", "Hub", "Subscription", "read_filter"]
@@ -35,7 +35,7 @@ class Change(msgspec.Struct, frozen=True):
     method: str
     uri: str | None = None
 
-    def params(self) -> dict[str, Any]:
+    def params(self) -> JsonObject:
         """The notification's own parameters."""
         return {} if self.uri is None else {"uri": self.uri}
 
@@ -55,7 +55,7 @@ class Filter(msgspec.Struct, frozen=True):
             + [Change(NOTIFICATION, task_id) for task_id in self.tasks]
         )
 
-    def acknowledged(self) -> dict[str, Any]:
+    def acknowledged(self) -> JsonObject:
         """The filter as it is written in the acknowledgement."""
         fields: dict[str, Any] = dict.fromkeys(self.lists, True)
         if self.resources:
@@ -65,7 +65,7 @@ class Filter(msgspec.Struct, frozen=True):
         return fields
 
 
-def read_filter(params: dict[str, Any]) -> Filter:
+def read_filter(params: JsonObject) -> Filter:
     """The `notifications` filter of a listen request; unknown kinds are left out, malformed ones refused."""
     wanted = params.get("notifications")
     if not is_object(wanted):
@@ -80,7 +80,7 @@ def read_filter(params: dict[str, Any]) -> Filter:
     )
 
 
-def _names(wanted: dict[str, Any], field: str, what: str, things: str) -> tuple[str, ...]:
+def _names(wanted: JsonObject, field: str, what: str, things: str) -> tuple[str, ...]:
     names = wanted.get(field, [])
     if not is_array(names) or not all(type(name) is str for name in names):
         raise InvalidParams(f"Invalid params: `notifications.{field}` must be a list of {what}")

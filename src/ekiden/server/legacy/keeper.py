@@ -8,11 +8,12 @@ import msgspec
 from ekiden.rounds.outcome import Outcome
 from ekiden.server.registration.registry import Registry
 from ekiden.transports.server.port import Stream
+from ekiden.wire.json import JsonObject
 from ekiden.wire.modern import Request
 
 __all__ = ["Answering", "Keeper", "News", "SessionLimits"]
 
-News: TypeAlias = Callable[[], Awaitable[dict[str, Any] | None]]
+News: TypeAlias = Callable[[], Awaitable[JsonObject | None]]
 """Returns the parameters of a task's notification; None if nothing changed since the last one."""
 
 

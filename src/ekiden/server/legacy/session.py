@@ -30,6 +30,7 @@ from ekiden.transports.server.port import Stream
 from ekiden.wire import jsonrpc, versions
 from ekiden.wire.handshake import Hello, Response, request_meta, usable_capabilities
 from ekiden.wire.headers import Headers
+from ekiden.wire.json import JsonObject
 from ekiden.wire.jsonrpc import Message, RequestId
 from ekiden.wire.legacy import Legacy, Unsayable
 from ekiden.wire.meta import LOG_LEVELS
@@ -289,7 +290,7 @@ class Session:
             elif (params := await self._news(change.uri or "")) is not None:
                 yield jsonrpc.notification(LEGACY_NOTIFICATION, params)
 
-    async def _news(self, task_id: str) -> dict[str, Any] | None:
+    async def _news(self, task_id: str) -> JsonObject | None:
         news, _ = self._tasks.get(task_id, (None, None))
         return None if news is None else await news()
 
@@ -340,7 +341,7 @@ class SessionStream:
         """Whether the request still runs, and its client accepts a stream."""
         return self.open and self._line.can_stream
 
-    async def notify(self, method: str, params: dict[str, Any]) -> None:
+    async def notify(self, method: str, params: JsonObject) -> None:
         """Send a notification that belongs to the request."""
         if self.open:
             await self._line.send(jsonrpc.notification(method, params))

@@ -21,6 +21,7 @@ from ekiden.wire import tasks, versions
 from ekiden.wire.draft import Draft
 from ekiden.wire.handshake import Hello, negotiate, read_hello, request_meta
 from ekiden.wire.headers import Headers
+from ekiden.wire.json import JsonObject
 from ekiden.wire.jsonrpc import Message
 from ekiden.wire.legacy import Legacy
 from ekiden.wire.modern import Request
@@ -30,7 +31,7 @@ __all__ = ["Session", "SessionLimits", "Sessions", "session_answers"]
 _log = logging.getLogger(__name__)
 
 _MODERN_ONLY: Final = frozenset({"server/discover", "subscriptions/listen", *tasks.METHODS})
-_EVERYTHING: Final[dict[str, Any]] = {
+_EVERYTHING: Final[JsonObject] = {
     "elicitation": {"form": {}, "url": {}},
     "sampling": {"tools": {}, "context": {}},
     "roots": {},
@@ -113,11 +114,11 @@ class Sessions:
         )
         return session, response
 
-    def _capabilities(self, keep: bool, version: str) -> dict[str, Any]:
+    def _capabilities(self, keep: bool, version: str) -> JsonObject:
         """The capabilities to declare. Without a session the client cannot be notified of changes."""
         declared = self.registry.capabilities()
         if not keep:
-            declared = {name: dict[str, Any]() for name in declared}
+            declared = {name: JsonObject() for name in declared}
         if self.offers_tasks("tasks/get", version):
             declared["tasks"] = {"cancel": {}, "requests": {"tools": {"call": {}}}}
             if self.offers_tasks(tasks.LIST_METHOD, version):

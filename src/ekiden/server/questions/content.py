@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, TypeAdapter
 
-from ekiden.wire.json import encode
+from ekiden.wire.json import JsonObject, encode
 
 __all__ = ["content_blocks", "dump", "is_content_hint", "prompt_messages", "resource_contents", "to_json"]
 
@@ -23,7 +23,7 @@ _BLOCKS: Final = ("TextContent", "ImageContent", "AudioContent", "ResourceLink",
 _any: Final[TypeAdapter[Any]] = TypeAdapter(Any)
 
 
-def dump(model: BaseModel) -> dict[str, Any]:
+def dump(model: BaseModel) -> JsonObject:
     """A protocol model as it goes on the wire: absent fields are absent, not null."""
     return model.model_dump(mode="json", by_alias=True, exclude_none=True)
 
@@ -52,7 +52,7 @@ def _is_list(value: object) -> typing.TypeGuard[list[Any]]:
     return isinstance(value, list | tuple)
 
 
-def content_blocks(value: Any) -> list[dict[str, Any]] | None:
+def content_blocks(value: Any) -> list[JsonObject] | None:
     """`value` as content, or None if it is data."""
     if value is None:
         return []
@@ -65,12 +65,12 @@ def content_blocks(value: Any) -> list[dict[str, Any]] | None:
     return None
 
 
-def _item_blocks(item: object) -> list[dict[str, Any]]:
+def _item_blocks(item: object) -> list[JsonObject]:
     blocks = content_blocks(item)
     return [text_block(to_json(item))] if blocks is None else blocks
 
 
-def text_block(data: object) -> dict[str, Any]:
+def text_block(data: object) -> JsonObject:
     """JSON data as a text block."""
     return {"type": "text", "text": encode(data).decode()}
 
@@ -96,7 +96,7 @@ def _mentions_block(hint: object) -> bool:
     return any(_mentions_block(argument) for argument in typing.get_args(hint))
 
 
-def prompt_messages(value: object) -> list[dict[str, Any]]:
+def prompt_messages(value: object) -> list[JsonObject]:
     """What a prompt returned, as messages; text and blocks become messages of the user."""
     if _is_list(value):
         return [message for item in value for message in prompt_messages(item)]
@@ -108,7 +108,7 @@ def prompt_messages(value: object) -> list[dict[str, Any]]:
     return [{"role": "user", "content": block} for block in blocks]
 
 
-def resource_contents(value: Any, uri: str, mime_type: str | None) -> list[dict[str, Any]]:
+def resource_contents(value: Any, uri: str, mime_type: str | None) -> list[JsonObject]:
     """What a resource returned, as contents of `uri`; bytes become a blob, data becomes JSON text."""
     if is_contents(value):
         return [dump(value)]

@@ -20,7 +20,7 @@ from ekiden.errors import MalformedAnswer, UnfitAnswer, UsageError
 from ekiden.rounds.asks import ELICIT, Ask
 from ekiden.rounds.journal import fingerprint, framed
 from ekiden.server.schemas import explain, json_validator, lean_schema, type_adapter
-from ekiden.wire.json import canonical, copied, encode, is_array, is_object
+from ekiden.wire.json import JsonObject, canonical, copied, encode, is_array, is_object
 
 __all__ = [
     "Accepted",
@@ -91,7 +91,7 @@ _ALLOWED: Final[dict[str, frozenset[str]]] = {
 class Form(msgspec.Struct):
     """A requested schema, and how to read what was filled in."""
 
-    schema: dict[str, Any]
+    schema: JsonObject
     read: Callable[[Any], Answer[Any]]
     spelled: bytes
     """The form's part of the fingerprint of every question."""
@@ -120,11 +120,11 @@ class Form(msgspec.Struct):
         )
 
 
-def _form(schema: dict[str, Any], read: Callable[[dict[str, Any]], Any]) -> Form:
+def _form(schema: JsonObject, read: Callable[[JsonObject], Any]) -> Form:
     return Form(schema, functools.partial(read_elicitation, read), framed(b"form", canonical(schema)))
 
 
-def read_elicitation(read: Callable[[dict[str, Any]], Any], raw: Any) -> Answer[Any]:
+def read_elicitation(read: Callable[[JsonObject], Any], raw: Any) -> Answer[Any]:
     """An `ElicitResult` as an answer; `read` checks the content of an accepted one."""
     content = accepted_content(raw)
     if content is not None:
@@ -132,11 +132,11 @@ def read_elicitation(read: Callable[[dict[str, Any]], Any], raw: Any) -> Answer[
     return Declined() if raw["action"] == "decline" else Cancelled()
 
 
-def accepted_content(raw: Any) -> dict[str, Any] | None:
+def accepted_content(raw: Any) -> JsonObject | None:
     """What was filled in, in an `ElicitResult`; None if the user did not agree."""
     action = raw.get("action") if raw.__class__ is dict else None
     if action == "accept":
-        content: dict[str, Any] | None = raw.get("content")
+        content: JsonObject | None = raw.get("content")
         if content.__class__ is dict or content is None:
             return content or {}
         raise MalformedAnswer("`content` must be an object")
@@ -174,15 +174,13 @@ def _one_field(hint: object) -> Any:
     return make_typed_dict("Form", {_WRAPPED: hint})
 
 
-def _reader(
-    adapter: TypeAdapter[Any], schema: dict[str, Any], single: bool
-) -> Callable[[dict[str, Any]], Any]:
+def _reader(adapter: TypeAdapter[Any], schema: JsonObject, single: bool) -> Callable[[JsonObject], Any]:
     problems = _lazy_validator(schema)
     validate, validate_dict = adapter.validator.validate_json, adapter.validator.validate_python
     plain = all(_PLAIN_KEYS.issuperset(field) for field in schema["properties"].values())
     bare = plain and _is_bare(adapter.core_schema)
 
-    def read(content: dict[str, Any]) -> Any:
+    def read(content: JsonObject) -> Any:
         if plain:
             # If the schema restricts only types, strict mode checks the same. A failure is explained below.
             try:
@@ -218,7 +216,7 @@ def _is_bare(schema: Any) -> bool:
     return kind in ("str", "int", "float", "bool")
 
 
-def _lazy_validator(schema: dict[str, Any]) -> Callable[[Any], str | None]:
+def _lazy_validator(schema: JsonObject) -> Callable[[Any], str | None]:
     """A validator of answers by the schema that was sent; compiled when the first answer comes."""
     made: list[Callable[[Any], str | None]] = []
 
@@ -238,10 +236,10 @@ def _explicit_form(schema: Mapping[str, Any]) -> Form:
         _check_field(name, field)
     problems = _lazy_validator(given)
 
-    def read(content: dict[str, Any]) -> dict[str, Any]:
+    def read(content: JsonObject) -> JsonObject:
         if (found := problems(content)) is not None:
             raise UnfitAnswer(found)
-        own: dict[str, Any] = copied(content)
+        own: JsonObject = copied(content)
         return own
 
     return _form(given, read)
@@ -250,7 +248,7 @@ def _explicit_form(schema: Mapping[str, Any]) -> Form:
 # The restricted schema
 
 
-def _restricted(schema: dict[str, Any], what: str, labels: Mapping[str, Mapping[Any, str]]) -> dict[str, Any]:
+def _restricted(schema: JsonObject, what: str, labels: Mapping[str, Mapping[Any, str]]) -> JsonObject:
     """Convert pydantic's schema of a flat type to the keywords that forms allow."""
     definitions = schema.get("$defs", {})
     schema = _resolve(schema, definitions)
@@ -260,13 +258,13 @@ def _restricted(schema: dict[str, Any], what: str, labels: Mapping[str, Mapping[
         name: _field(name, _resolve(field, definitions), definitions, labels.get(name))
         for name, field in schema["properties"].items()
     }
-    result: dict[str, Any] = {"type": "object", "properties": properties}
+    result: JsonObject = {"type": "object", "properties": properties}
     if required := schema.get("required"):
         result["required"] = required
     return result
 
 
-def _resolve(schema: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+def _resolve(schema: JsonObject, definitions: Mapping[str, Any]) -> JsonObject:
     reference = schema.get("$ref")
     if isinstance(reference, str):
         rest = {key: value for key, value in schema.items() if key != "$ref"}
@@ -275,8 +273,8 @@ def _resolve(schema: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str
 
 
 def _field(
-    name: str, field: dict[str, Any], definitions: Mapping[str, object], labels: Mapping[Any, str] | None
-) -> dict[str, Any]:
+    name: str, field: JsonObject, definitions: Mapping[str, object], labels: Mapping[Any, str] | None
+) -> JsonObject:
     field = _without_null(_resolve(field, definitions), definitions)
     if "const" in field:
         field = {**{key: value for key, value in field.items() if key != "const"}, "enum": [field["const"]]}
@@ -291,7 +289,7 @@ def _field(
     return field
 
 
-def _without_null(field: dict[str, Any], definitions: Mapping[str, object]) -> dict[str, Any]:
+def _without_null(field: JsonObject, definitions: Mapping[str, object]) -> JsonObject:
     """Convert `X | None` to an optional field: forms have no null, so the field is absent instead."""
     options = field.get("anyOf")
     if not is_array(options):
@@ -303,7 +301,7 @@ def _without_null(field: dict[str, Any], definitions: Mapping[str, object]) -> d
     return {**_resolve(rest[0], definitions), **outer}
 
 
-def _choices(field: dict[str, Any], labels: Mapping[Any, str] | None, keyword: str) -> dict[str, Any]:
+def _choices(field: JsonObject, labels: Mapping[Any, str] | None, keyword: str) -> JsonObject:
     """A choice; with labels, each value has the title that the user sees."""
     if not labels or "enum" not in field:
         return field

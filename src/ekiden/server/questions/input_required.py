@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from ekiden.errors import InvalidParams, UsageError
 from ekiden.rounds.asks import ELICIT, LIST_ROOTS, SAMPLE
 from ekiden.server.questions.content import dump
-from ekiden.wire.json import copied, is_object
+from ekiden.wire.json import JsonObject, copied, is_object
 
 if TYPE_CHECKING:
     from mcp_types import InputRequest
@@ -25,7 +25,7 @@ class InputRequired(Exception):
 
     def __init__(
         self,
-        input_requests: "Mapping[str, InputRequest | dict[str, Any]] | None" = None,
+        input_requests: "Mapping[str, InputRequest | JsonObject] | None" = None,
         request_state: str | None = None,
     ) -> None:
         super().__init__("input required")
@@ -37,12 +37,12 @@ class InputRequired(Exception):
         self.request_state = request_state
 
 
-def spelled_requests(manual: InputRequired) -> dict[str, dict[str, Any]]:
+def spelled_requests(manual: InputRequired) -> dict[str, JsonObject]:
     """The requests as they go on the wire."""
     return {key: _spelled(key, request) for key, request in manual.input_requests.items()}
 
 
-def _spelled(key: str, request: object) -> dict[str, Any]:
+def _spelled(key: str, request: object) -> JsonObject:
     if isinstance(request, BaseModel):
         request = dump(request)
     if not is_object(request) or request.get("method") not in (ELICIT, SAMPLE, LIST_ROOTS):
@@ -50,7 +50,7 @@ def _spelled(key: str, request: object) -> dict[str, Any]:
     return request
 
 
-def capabilities_for(request: Mapping[str, Any]) -> dict[str, Any]:
+def capabilities_for(request: Mapping[str, Any]) -> JsonObject:
     """The client capabilities that a request needs."""
     method: str = request["method"]
     params: Mapping[str, Any] = request.get("params") or {}

@@ -11,7 +11,7 @@ from ekiden.errors import MalformedAnswer, RegistrationError, UsageError
 from ekiden.rounds.asks import ELICIT, LIST_ROOTS, SAMPLE, Ask, digest_of, malformed
 from ekiden.server.questions.content import dump
 from ekiden.server.questions.forms import accepted_content, form_for, read_elicitation
-from ekiden.wire.json import copied, is_object
+from ekiden.wire.json import JsonObject, copied, is_object
 
 if TYPE_CHECKING:
     from mcp_types import CreateMessageResultWithTools, Root, SamplingMessage
@@ -22,7 +22,7 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 Askable: TypeAlias = Literal["elicitation", "elicitation.url", "sampling", "sampling.tools", "roots"]
 
-NEEDS: Final[dict[Askable, dict[str, Any]]] = {
+NEEDS: Final[dict[Askable, JsonObject]] = {
     "elicitation": {"elicitation": {"form": {}}},
     "elicitation.url": {"elicitation": {"url": {}}},
     "sampling": {"sampling": {}},
@@ -31,7 +31,7 @@ NEEDS: Final[dict[Askable, dict[str, Any]]] = {
 }
 
 
-def needed_for(asked: object) -> dict[str, Any]:
+def needed_for(asked: object) -> JsonObject:
     """The capabilities for an entry of `asks=`: a name, or the type of a form, which is checked here."""
     if isinstance(asked, str):
         if asked not in NEEDS:
@@ -59,23 +59,23 @@ def url(message: str, address: str) -> Ask:
     )
 
 
-def _no_content(_: dict[str, Any]) -> None:
+def _no_content(_: JsonObject) -> None:
     return None
 
 
 def sampling(messages: "str | Sequence[SamplingMessage | str]", **options: Any) -> Ask:
     """The question to the client's model."""
     listed = [messages] if isinstance(messages, str) else messages
-    params: dict[str, Any] = {"messages": [_message(message) for message in listed]}
+    params: JsonObject = {"messages": [_message(message) for message in listed]}
     params.update((name, _plain(value)) for name, value in options.items() if value is not None)
     uses_tools = "tools" in params or "toolChoice" in params
-    sampling_needs: dict[str, Any] = {"tools": {}} if uses_tools else {}
+    sampling_needs: JsonObject = {"tools": {}} if uses_tools else {}
     if params.get("includeContext", "none") != "none":
         sampling_needs["context"] = {}
     return Ask(SAMPLE, params, {"sampling": sampling_needs}, _read_sample, digest_of(SAMPLE, params))
 
 
-def _message(message: Any) -> dict[str, Any]:
+def _message(message: Any) -> JsonObject:
     if isinstance(message, str):
         return {"role": "user", "content": {"type": "text", "text": message}}
     return dump(message) if isinstance(message, BaseModel) else dict(message)

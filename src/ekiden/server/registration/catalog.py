@@ -9,15 +9,16 @@ import base64
 import binascii
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from ekiden.errors import InvalidParams, RegistrationError, UsageError
+from ekiden.wire.json import JsonObject
 
 __all__ = ["Cache", "Catalog"]
 
-Spell: TypeAlias = Callable[[dict[str, Any]], bytes]
+Spell: TypeAlias = Callable[[JsonObject], bytes]
 """Encodes a complete result in a dialect."""
 
 
@@ -34,7 +35,7 @@ class Cache(msgspec.Struct, frozen=True):
         if self.ttl_ms < 0:
             raise UsageError("Cache(ttl_ms=...) must not be negative")
 
-    def fields(self) -> dict[str, Any]:
+    def fields(self) -> JsonObject:
         """The hint as it goes on the wire."""
         return {"ttlMs": self.ttl_ms, "cacheScope": self.scope}
 
@@ -48,7 +49,7 @@ class Entry(Protocol):
         ...
 
     @property
-    def definition(self) -> dict[str, Any]:
+    def definition(self) -> JsonObject:
         """How it is listed."""
         ...
 
@@ -109,7 +110,7 @@ class Catalog(Generic[EntryT]):
             return ready
         stop = len(positions) if self._page_size is None else start + self._page_size
         entries = list(self._entries.values())[start:stop]
-        result: dict[str, Any] = {
+        result: JsonObject = {
             self._field: [entry.definition for entry in entries],
             **self._cache.fields(),
         }

@@ -9,7 +9,7 @@ from ekiden.errors import InvalidParams, RegistrationError
 from ekiden.server.handlers import Handler
 from ekiden.server.questions import content
 from ekiden.server.registration.signatures import read_signature
-from ekiden.wire.json import is_object
+from ekiden.wire.json import JsonObject, is_object
 
 __all__ = ["Completions", "Reference", "read_reference"]
 
@@ -56,7 +56,7 @@ class Completions:
         return self._completers.get((reference, argument))
 
 
-def read_reference(params: dict[str, Any]) -> tuple[Reference, str, str, dict[str, str]]:
+def read_reference(params: JsonObject) -> tuple[Reference, str, str, dict[str, str]]:
     """What is to be completed: the reference, the argument, its value so far, the other arguments."""
     ref, argument = params.get("ref"), params.get("argument")
     if not is_object(ref) or not is_object(argument):
@@ -82,7 +82,7 @@ def _other_arguments(context: object) -> dict[str, str]:
     return arguments
 
 
-def completion_result(value: Any) -> dict[str, Any]:
+def completion_result(value: Any) -> JsonObject:
     """What a completer returned, as a `CompleteResult` of at most 100 values."""
     if isinstance(value, BaseModel):
         dumped = content.dump(value)

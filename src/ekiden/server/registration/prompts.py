@@ -9,6 +9,7 @@ from ekiden.server.handlers import Handler
 from ekiden.server.questions import content
 from ekiden.server.registration.signatures import read_signature
 from ekiden.server.registration.tools import described
+from ekiden.wire.json import JsonObject
 
 __all__ = ["Prompt"]
 
@@ -38,7 +39,7 @@ class Prompt:
             **about,
         )
 
-    def _arguments(self) -> list[dict[str, Any]]:
+    def _arguments(self) -> list[JsonObject]:
         properties = self.parameters.schema["properties"]
         return [
             described(
@@ -50,11 +51,11 @@ class Prompt:
             for name in self.parameters.names
         ]
 
-    def result(self, value: object) -> dict[str, Any]:
+    def result(self, value: object) -> JsonObject:
         """The handler's return value as a `GetPromptResult`."""
         if isinstance(value, BaseModel) and type(value).__name__ == "GetPromptResult":
             return content.dump(value)
-        result: dict[str, Any] = {"messages": content.prompt_messages(value)}
+        result: JsonObject = {"messages": content.prompt_messages(value)}
         if self._description is not None:
             result["description"] = self._description
         return result

@@ -10,6 +10,7 @@ from ekiden.server.registration.resources import Resource
 from ekiden.server.registration.tools import Tool
 from ekiden.server.subscriptions import Filter, Hub
 from ekiden.wire import tasks, versions
+from ekiden.wire.json import JsonObject
 from ekiden.wire.modern import Modern
 
 __all__ = ["Registry"]
@@ -42,7 +43,7 @@ class Registry:
 
     def __init__(
         self,
-        server_info: dict[str, Any],
+        server_info: JsonObject,
         instructions: str | None,
         cache: Mapping[str, Cache],
         page_size: int | None,
@@ -133,9 +134,9 @@ class Registry:
         lists = tuple(name for name in wanted.lists if offered[name])
         return Filter(lists, wanted.resources if self._has_resources else ())
 
-    def capabilities(self) -> dict[str, Any]:
+    def capabilities(self) -> JsonObject:
         """The server's capabilities as of now."""
-        declared: dict[str, Any] = {"logging": {}}
+        declared: JsonObject = {"logging": {}}
         if self.tools.declared:
             declared["tools"] = {"listChanged": True}
         if self.prompts.declared:
@@ -151,7 +152,7 @@ class Registry:
     def discovery(self) -> bytes:
         """The discovery result, encoded once and kept until something changes."""
         if self._discovery is None:
-            result: dict[str, Any] = {
+            result: JsonObject = {
                 "supportedVersions": list(versions.SUPPORTED),
                 "capabilities": self.capabilities(),
                 **self._cache.get("server/discover", Cache()).fields(),

@@ -13,6 +13,7 @@ from ekiden.server.registration.catalog import Cache
 from ekiden.server.registration.signatures import read_signature
 from ekiden.server.registration.templates import UriTemplate, is_uri
 from ekiden.server.registration.tools import described
+from ekiden.wire.json import JsonObject
 
 __all__ = ["Resource", "is_template"]
 
@@ -77,7 +78,7 @@ class Resource:
             raise RegistrationError(f"{what}: query variables need defaults: {', '.join(sorted(needed))}")
         return template
 
-    def result(self, value: object, uri: str) -> dict[str, Any]:
+    def result(self, value: object, uri: str) -> JsonObject:
         """The handler's return value as a `ReadResourceResult`."""
         if isinstance(value, BaseModel) and type(value).__name__ == "ReadResourceResult":
             given = content.dump(value)

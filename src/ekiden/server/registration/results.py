@@ -23,6 +23,7 @@ from ekiden.errors import (
 from ekiden.rounds.outcome import Complete, Outcome
 from ekiden.server.questions.input_required import InputRequired
 from ekiden.server.registration.tools import Tool
+from ekiden.wire.json import JsonObject
 
 __all__ = ["Ending", "PlainEnding", "ToolEnding", "ends_more_than_a_call", "tool_error", "tool_failure"]
 
@@ -66,7 +67,7 @@ class ToolEnding(msgspec.Struct):
 class PlainEnding(msgspec.Struct):
     """How a prompt or a resource ends: what it raises is an internal error."""
 
-    result: Callable[[Any], dict[str, Any]]
+    result: Callable[[Any], JsonObject]
 
     def complete(self, value: object) -> Outcome:
         """The result of the prompt or resource for a value."""

@@ -24,6 +24,7 @@ from ekiden.server.schemas import (
 )
 from ekiden.tasks.work import Why
 from ekiden.wire.headers import find_mirrored_params
+from ekiden.wire.json import JsonObject
 
 __all__ = ["CancelledTask", "Tool", "described"]
 
@@ -86,7 +87,7 @@ class Tool:
             **about,
         )
 
-    def result(self, value: object) -> dict[str, Any]:
+    def result(self, value: object) -> JsonObject:
         """The handler's return value as a `CallToolResult`."""
         if type(value) is str and self._output is None:
             return {"content": [{"type": "text", "text": value}]}
@@ -102,13 +103,13 @@ class Tool:
         data = content.to_json(value)
         return _structured(data) if self._structured else {"content": [content.text_block(data)]}
 
-    def _checked(self, result: dict[str, Any]) -> dict[str, Any]:
+    def _checked(self, result: JsonObject) -> JsonObject:
         if self._output is not None and not result.get("isError"):
             self._output.check(result.get("structuredContent"))
         return result
 
 
-def described(definition: dict[str, Any], **about: Any) -> dict[str, Any]:
+def described(definition: JsonObject, **about: Any) -> JsonObject:
     """Add the author's options to a definition: names become camelCase, models JSON; None is left out."""
     for name, value in about.items():
         if value is not None:
@@ -125,7 +126,7 @@ def _plain(value: object) -> Any:
     return value
 
 
-def _structured(data: object) -> dict[str, Any]:
+def _structured(data: object) -> JsonObject:
     return {"content": [content.text_block(data)], "structuredContent": data}
 
 

@@ -8,6 +8,7 @@ import msgspec
 from ekiden.server.handlers import Handler
 from ekiden.server.registration.results import Ending
 from ekiden.transports.server.port import Stream
+from ekiden.wire.json import JsonObject
 from ekiden.wire.modern import Request
 
 __all__ = ["Call", "Given"]
@@ -16,7 +17,7 @@ __all__ = ["Call", "Given"]
 class Given(msgspec.Struct):
     """The arguments of a call."""
 
-    raw: dict[str, Any]
+    raw: JsonObject
     """As the client sent them."""
     bound: dict[str, Any]
     """As the handler gets them, validated and converted."""

@@ -22,7 +22,7 @@ from ekiden.server.questions.input_required import InputRequired, capabilities_f
 from ekiden.server.registration.results import tool_error
 from ekiden.server.rounds.call import Call
 from ekiden.server.sealing.tokens import Sealer
-from ekiden.wire.json import is_object
+from ekiden.wire.json import JsonObject, is_object
 
 __all__ = ["PushedCalls"]
 
@@ -44,7 +44,7 @@ class PushedCalls:
     async def run(self, call: Call) -> Outcome:
         """Run a whole call."""
         claims = self._sealer.first(call.request)
-        responses: dict[str, Any] = {}
+        responses: JsonObject = {}
         pages: list[str] = []
         for number in range(_MOST_ROUNDS + 1):
             try:
@@ -88,7 +88,7 @@ class PushedCalls:
 
     async def _resolve(
         self, call: Call, claims: Claims, manual: InputRequired, pages: list[str]
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """Push the questions of an `InputRequired`, all at once; returns the answers by key."""
         requests = spelled_requests(manual)
         for request in requests.values():

@@ -30,13 +30,13 @@ from ekiden.server.tasks.tasks import Tasks
 from ekiden.telemetry.counts import record
 from ekiden.telemetry.spans import link_to
 from ekiden.wire import versions
-from ekiden.wire.json import copied
+from ekiden.wire.json import JsonObject, copied
 
 __all__ = ["Rounds"]
 
 _log = logging.getLogger(__name__)
 
-_NO_RESPONSES: Final[dict[str, Any]] = {}
+_NO_RESPONSES: Final[JsonObject] = {}
 
 _IMMUTABLE: Final = frozenset({str, int, float, bool, type(None)})
 
@@ -241,7 +241,7 @@ class Rounds:
                 if not ended.asks and not ended.pauses and self.tasks is not None:
                     claims.journal[BACKGROUND] = Entry("pause", "", None, UNKNOWN_BRANCH)
                     return await self.tasks.create(call.request, claims, claims.journal, leg.wishes)
-            requests: dict[str, dict[str, Any]] = {}
+            requests: dict[str, JsonObject] = {}
             claims.asked = {}
             for key, ask in ended.asks.items():
                 requests[key] = ask.request()
@@ -264,7 +264,7 @@ class Rounds:
 
     def _manual(
         self, call: Call, claims: Claims, leg: Leg, context: Context[Any], ended: InputRequired
-    ) -> dict[str, dict[str, Any]]:
+    ) -> dict[str, JsonObject]:
         if leg.style == "asks":
             raise mixed_styles(leg.handler)
         requests = spelled_requests(ended)
@@ -288,10 +288,10 @@ def _append(journal: dict[str, Entry], entries: Mapping[str, Entry]) -> None:
         journal[key] = entry
 
 
-def _unshared(arguments: dict[str, Any]) -> dict[str, Any]:
+def _unshared(arguments: JsonObject) -> JsonObject:
     """Arguments that no other run of the handler can change: a copy, unless all values are immutable."""
     are_immutable = _IMMUTABLE.issuperset(map(type, arguments.values()))
-    values: dict[str, Any] = arguments if are_immutable else copied(arguments)
+    values: JsonObject = arguments if are_immutable else copied(arguments)
     return values
 
 

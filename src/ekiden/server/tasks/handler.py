@@ -33,7 +33,7 @@ from ekiden.tasks.work import Why
 from ekiden.telemetry.legs import traced_leg
 from ekiden.telemetry.spans import is_tracing
 from ekiden.transports.server.port import Stream
-from ekiden.wire.json import encode
+from ekiden.wire.json import JsonObject, encode
 from ekiden.wire.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVELS, PROTOCOL_VERSION, RequestMeta
 from ekiden.wire.modern import Request
 
@@ -131,7 +131,7 @@ class _Carried(msgspec.Struct):
 
     asked: dict[str, str]
     manual: str | None
-    answers: dict[str, Any]
+    answers: JsonObject
     round: int = 1
 
 
@@ -180,7 +180,7 @@ class _Status:
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
 
-    async def notify(self, method: str, params: dict[str, Any]) -> None:
+    async def notify(self, method: str, params: JsonObject) -> None:
         """Set the status message; a task sends no notifications to the client."""
         if method == "notifications/progress":
             self._say(_progress_text(params))

@@ -22,7 +22,7 @@ from ekiden.server.questions.input_required import (
     spelled_requests,
 )
 from ekiden.tasks.leg import BY_HAND, TaskLeg
-from ekiden.wire.json import is_object
+from ekiden.wire.json import JsonObject, is_object
 from ekiden.wire.modern import Request
 
 __all__ = ["ByHand", "carried", "given_answers"]
@@ -40,9 +40,9 @@ class ByHand(msgspec.Struct):
     state: str | None = None
     asked: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     """The methods of its last questions, by its own keys."""
-    answers: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    answers: JsonObject = msgspec.field(default_factory=JsonObject)
     """The answers to earlier questions."""
-    new: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    new: JsonObject = msgspec.field(default_factory=JsonObject)
     """The answers to its last questions."""
 
     @classmethod
@@ -103,7 +103,7 @@ def _ask(key: str, request: Mapping[str, Any]) -> Ask:
 def carried(request: Request, claims: Claims) -> dict[str, Entry]:
     """The journal entry for the state and answers of the manual way from before the call became a task."""
     responses: Any = request.params.get("inputResponses")
-    new: dict[str, Any] = {}
+    new: JsonObject = {}
     if is_object(responses):
         new = {key: raw for key, raw in responses.items() if not claims.round or key in claims.asked}
     is_manual = not claims.round or any(

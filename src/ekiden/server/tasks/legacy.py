@@ -33,7 +33,7 @@ from ekiden.tasks.store import Place, Signal
 from ekiden.tasks.view import view
 from ekiden.transports.server.port import Stream
 from ekiden.wire import versions
-from ekiden.wire.json import decode
+from ekiden.wire.json import JsonObject, decode
 from ekiden.wire.modern import Request
 from ekiden.wire.tasks import NOTIFICATION, RELATED, TaskView, legacy_task
 
@@ -85,7 +85,7 @@ class LegacyTasks:
         """Notify a session of changes of its task (`notifications/tasks/status`), wherever the task runs."""
         task_id, sent = created.task_id, legacy_task(created)
 
-        async def news() -> dict[str, Any] | None:
+        async def news() -> JsonObject | None:
             nonlocal sent
             try:
                 record = await self._store.load(task_id)
@@ -131,7 +131,7 @@ class LegacyTasks:
         mine = await self._store.listing(
             audience=self._tasks.audience, principal=principal, after=after, limit=_PAGE + 1
         )
-        page: dict[str, Any] = {"tasks": [legacy_task(view(record)) for record in mine[:_PAGE]]}
+        page: JsonObject = {"tasks": [legacy_task(view(record)) for record in mine[:_PAGE]]}
         if len(mine) > _PAGE:
             page["nextCursor"] = mine[_PAGE - 1].id
         return Complete(page)
@@ -170,7 +170,7 @@ class LegacyTasks:
     async def _ask(self, record: TaskRecord, key: str, question: Question, stream: Stream) -> None:
         asker: AskingStream = stream  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]  sessions give no other
         request = question.request
-        params: dict[str, Any] = {**(request.get("params") or {}), "_meta": _related(record.id)}
+        params: JsonObject = {**(request.get("params") or {}), "_meta": _related(record.id)}
         self._asking.add((record.id, key))
         try:
             answer = await asker.ask(request["method"], params, secrets.token_urlsafe(16))
@@ -218,15 +218,15 @@ class LegacyTasks:
             unwatch()
 
 
-def _related(task_id: str) -> dict[str, Any]:
+def _related(task_id: str) -> JsonObject:
     return {RELATED: {"taskId": task_id}}
 
 
 def _final(record: TaskRecord) -> Outcome:
     if record.result is not None:
-        result: dict[str, Any] = decode(record.result)
+        result: JsonObject = decode(record.result)
         return Complete({**result, "_meta": {**(result.get("_meta") or {}), **_related(record.id)}})
     if record.error is not None:
-        error: dict[str, Any] = decode(record.error)
+        error: JsonObject = decode(record.error)
         return Failed(ProtocolError(error["message"], code=error["code"], data=error.get("data")))
     return Failed(InternalError("The task was cancelled"))

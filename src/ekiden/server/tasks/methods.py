@@ -3,8 +3,6 @@
 Clients with a handshake call methods of the same names: these are passed on to `legacy`.
 """
 
-from typing import Any
-
 from ekiden.errors import InvalidParams, MissingCapability
 from ekiden.rounds.outcome import Complete, Outcome
 from ekiden.server.registration.registry import Registry
@@ -15,7 +13,7 @@ from ekiden.tasks.store import Glance
 from ekiden.tasks.view import view
 from ekiden.transports.server.port import Stream
 from ekiden.wire import versions
-from ekiden.wire.json import is_object
+from ekiden.wire.json import JsonObject, is_object
 from ekiden.wire.modern import Request
 from ekiden.wire.tasks import NEEDED, NOTIFICATION, RELATED, as_dict
 
@@ -91,13 +89,13 @@ class TaskMethods:
         )
 
     async def follow(
-        self, subscription: Subscription, granted: Filter, stream: Stream, acknowledged: dict[str, Any]
+        self, subscription: Subscription, granted: Filter, stream: Stream, acknowledged: JsonObject
     ) -> None:
         """Acknowledge a subscription, send the current state of its tasks, then send every change."""
         for task_id in granted.tasks:
             self._tasks.add_listener(task_id, subscription)
         tag = {"_meta": acknowledged["_meta"]}
-        sent: dict[str, dict[str, Any]] = {}
+        sent: dict[str, JsonObject] = {}
         try:
             await stream.notify("notifications/subscriptions/acknowledged", acknowledged)
             for task_id in granted.tasks:
@@ -111,7 +109,7 @@ class TaskMethods:
             for task_id in granted.tasks:
                 self._tasks.remove_listener(task_id, subscription)
 
-    async def _news(self, task_id: str, sent: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
+    async def _news(self, task_id: str, sent: dict[str, JsonObject]) -> JsonObject | None:
         """The current state of a task; None if it is gone, or equal to what was sent last."""
         record = await self._tasks.store.load(task_id)
         if record is None:

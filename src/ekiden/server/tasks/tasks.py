@@ -30,7 +30,7 @@ from ekiden.tasks.store import Glance, Held, Signal, TaskStore
 from ekiden.tasks.view import created_view
 from ekiden.telemetry.spans import current_trace
 from ekiden.wire import versions
-from ekiden.wire.json import canonical, encode, is_object
+from ekiden.wire.json import JsonObject, canonical, encode, is_object
 from ekiden.wire.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 from ekiden.wire.modern import Request
 from ekiden.wire.tasks import NEEDED, NOTIFICATION
@@ -249,7 +249,7 @@ def wished_ttl(request: Request, most: float | None) -> float | None:
     return float(ttl / 1000 if most is None else min(ttl / 1000, most))
 
 
-def _meta(request: Request) -> dict[str, Any]:
+def _meta(request: Request) -> JsonObject:
     """The `_meta` of the request, completed by what its session knows about the client."""
     meta = request.meta
     said = {PROTOCOL_VERSION: meta.protocol_version, CLIENT_CAPABILITIES: meta.capabilities}
