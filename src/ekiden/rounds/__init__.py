@@ -5,6 +5,9 @@ Refuses to know: sockets, files, clocks, randomness, JSON, keys, and which proto
 transport carried the request. Time and ids come in as arguments.
 
 Read in this order: `outcome` (how a leg ends), `journal` (what is remembered), `asks` (what can be
-asked), `turns` (who is told next), `running` (a leg from its beginning to its end), `performing` (how a
-step is run), `leg` (the effects), `claims` (what a token says), `ledger` (what makes a repeat harmless).
+asked, and where answers come from), `handler_task` (how a handler begins and ends), `turns` (in which order
+effects give it their values), `accounting` (what must come up before a new step), `waiting` (what becomes of
+an effect that is cancelled), `performing` (how a step is run), `replay` (one run as a whole), `leg` (the
+effects), `pushing` (the effects without a replay), `claims` (what a token says), `ledger` (what makes a
+repeat harmless).
 """

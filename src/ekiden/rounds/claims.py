@@ -23,13 +23,13 @@ class Claims(msgspec.Struct, array_like=True):
     issued: float
     expires: float
     started: float
-    """When the first round began: a flow has a maximum age, however often it is renewed."""
+    """When the first round began: a call has a maximum age, however many rounds it takes."""
     audience: str
     method: str
     target: str
     """The tool, the prompt or the URI."""
     arguments: bytes
-    """The canonical arguments, or their fingerprint behind a `#`, which no JSON begins with."""
+    """Canonical JSON of the arguments, or `#` + fingerprint if they are long."""
     principal: str
     flow: str
     round: int
@@ -45,7 +45,7 @@ class Claims(msgspec.Struct, array_like=True):
     answers: dict[str, object] | None = None
     """The answers so far, for a handler that keeps its own state."""
     parked: str | None = None
-    """The coroutine that waits in one process for this token."""
+    """The ticket of the parked handler that waits for this token, in one process."""
     trace: str | None = None
     """The `traceparent` of the first round."""
 
@@ -55,7 +55,7 @@ encode_claims: Final[Callable[[Claims], bytes]] = msgspec.msgpack.Encoder().enco
 
 
 decode_claims: Final[Callable[[bytes], Claims]] = msgspec.msgpack.Decoder(Claims).decode
-"""Claims out of opened bytes; `msgspec.MsgspecError` where there are none."""
+"""Claims out of opened bytes; raises `msgspec.MsgspecError` if they are not claims."""
 
 
 def verify(claims: Claims, about: About, *, now: float, max_age: float, skew: float = 60.0) -> None:

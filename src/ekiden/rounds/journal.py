@@ -1,10 +1,9 @@
-"""What a handler has done so far: addressed by content, and kept in the order in which it was done.
+"""What a handler has done so far, by content and in order.
 
 An entry is found by what the effect *is* (its method and parameters, or its function and arguments,
 and which of several identical ones), so a new version of the handler that asks one question more keeps
-the answers to all the others. The order of the entries is the order in which the handler was told of
-them, and a replay tells it of them in the same order: whoever came first in the first run comes first
-in every later one.
+the answers to all the others. The order of the entries is the order in which the handler was told their
+values, and a replay tells them in the same order.
 """
 
 from binascii import b2a_base64
@@ -27,10 +26,10 @@ STEP: Final = "s:"
 """How the keys of steps begin."""
 
 UNKNOWN_BRANCH: Final = -2
-"""The branch of what was written down for a handler between two legs; it shows when it comes up."""
+"""The branch of an entry that was written between two legs. It becomes known when the effect comes up."""
 
 LEFT_BEHIND: Final = -3
-"""The branch of whatever branches do that the handler has left behind, while `on_complete` steps are run."""
+"""The branch of tasks that still run beside the `on_complete` steps, when the handler has returned."""
 
 _DIGEST_BYTES: Final = 9
 """72 bits: enough against accidents. A forged collision only harms the forger's own call."""
@@ -46,7 +45,7 @@ def fingerprint(content: bytes) -> str:
 
 
 def framed(*parts: bytes) -> bytes:
-    """Parts as one content: what one of them says is never taken for another's."""
+    """Join parts so that different parts never give the same content."""
     return b"".join([b"%d:%b" % (len(part), part) for part in parts])
 
 
@@ -100,12 +99,12 @@ class Journal(Opaque):
         """Put known entries behind all others: something else has come before them."""
         for key in keys:
             entry = self.entries.pop(key, None)
-            if entry is not None:  # A parked handler's answers are in no journal.
+            if entry is not None:  # The answers of a parked handler are not in the journal.
                 self.unsaved.pop(key, None)
                 self.entries[key] = self.unsaved[key] = entry
 
     def save(self) -> dict[str, Entry]:
-        """What is to be saved now; whoever takes it sees to it that it is."""
+        """Take what is not saved yet. The caller must save it, or put it back."""
         taken, self.unsaved = self.unsaved, {}
         return taken
 

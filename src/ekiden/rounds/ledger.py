@@ -45,19 +45,19 @@ RELEASED: Final = 0.0
 """The end of a lease that was given back, or has ended with its round."""
 
 ABANDONED_SECONDS: Final = 86_400.0
-"""A round whose owner died without a successor is forgotten so long after its lease."""
+"""How long after its lease a round is forgotten whose owner died and that nobody took over."""
 
 
 class Claimed(msgspec.Struct, frozen=True):
     """The round is ours to run; this was committed by owners before us, in this order."""
 
     fence: int
-    """Grows with every owner: one who lost the claim commits nothing any more."""
+    """Grows with every owner: one that has lost the claim cannot commit any more."""
     entries: dict[str, Entry]
 
 
 class Busy(msgspec.Struct, frozen=True):
-    """Somebody else owns the round. Watch whether that changes before you claim it `instead_of` him."""
+    """The round has another owner. Watch whether that changes before you claim it `instead_of` this."""
 
     fence: int
     leased_until: float
@@ -96,7 +96,7 @@ class RoundRow(msgspec.Struct):
 
     @property
     def is_owned(self) -> bool:
-        """Whether somebody has claimed it and neither finished nor released it; he may have died."""
+        """Whether it was claimed and neither finished nor released. The owner may have died."""
         return self.outcome is None and self.leased_until != RELEASED
 
 
@@ -120,15 +120,15 @@ def decide_claim(
     if row.outcome is not None:
         return Recorded(row.outcome)
     owner = Busy(row.fence, row.leased_until)
-    # A lease that has run out says little: the store may have been away, or a clock be wrong. Whoever
-    # takes over has watched that nobody renewed it, and names what he watched.
+    # A lease that has run out says little: the store may have been away, or a clock be wrong. A process that
+    # takes over has watched that nobody renewed it, and names what it has watched.
     if row.is_owned and (owner != instead_of or row.leased_until > now):
         return owner
     return Take(row.fence + 1, False)
 
 
 def decide_look(row: RoundRow | None, history: str, now: float) -> Known | None:
-    """What a round must know before it begins, if it may never come to a step."""
+    """What a round must know before it begins, also if it never comes to a step."""
     found = decide_claim(row, history, now)
     if isinstance(found, Take):
         return Unfinished() if row is not None and row.has_entries and not found.is_fresh else None
@@ -136,7 +136,7 @@ def decide_look(row: RoundRow | None, history: str, now: float) -> Known | None:
 
 
 def is_forgettable(row: RoundRow, now: float) -> bool:
-    """Whether nobody can want the round any more. One that runs is never forgotten."""
+    """Whether the round is not needed any more. One that runs is never forgotten."""
     return row.expires < now and (row.outcome is not None or row.leased_until < now - ABANDONED_SECONDS)
 
 

@@ -43,7 +43,7 @@ from ekiden.rounds.interpreter import (
     not_in_a_step,
     not_in_a_thread,
 )
-from ekiden.rounds.journal import Entry, Journal
+from ekiden.rounds.journal import Entry
 from ekiden.rounds.outcome import Suspended
 from ekiden.rounds.performing import current_step
 from ekiden.rounds.replay import Replay
@@ -79,11 +79,6 @@ class Leg(Opaque):
     def handler(self) -> str:
         """The handler in words, for logs and errors."""
         return self.replay.task.title
-
-    @property
-    def journal(self) -> Journal:
-        """What the handler has done so far."""
-        return self.replay.journal
 
     @property
     def fresh(self) -> bool:

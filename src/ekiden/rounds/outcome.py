@@ -42,12 +42,12 @@ class Dialect(Protocol):
 
 
 class Complete(msgspec.Struct):
-    """The request is answered. `result` is bytes where it was spelled ahead (lists, discovery)."""
+    """The request is answered. `result` is bytes if it was encoded ahead (lists, discovery)."""
 
     result: dict[str, Any] | bytes
 
     def render(self, dialect: Dialect, request_id: RequestId) -> bytes:
-        """The response as `dialect` spells it; a result that JSON has no words for is an error."""
+        """The response as `dialect` spells it; a result that JSON cannot represent is an error."""
         try:
             return dialect.complete(request_id, self.result)
         except UNSPEAKABLE:
@@ -55,7 +55,7 @@ class Complete(msgspec.Struct):
             return dialect.error(request_id, InternalError("The result cannot be sent as JSON"))
 
     def as_dict(self) -> dict[str, Any]:
-        """The result as a dict, also where it was spelled ahead."""
+        """The result as a dict, also if it was encoded ahead."""
         if isinstance(self.result, bytes):
             decoded: dict[str, Any] = decode(self.result)
             return decoded

@@ -1,8 +1,8 @@
 """The push interpreter: a handler that runs once, and whose questions are asked while it waits.
 
 For clients with a session, to whom a server may send requests. Nothing is replayed, so nothing is
-remembered: a step runs, a draw draws, a checkpoint is nothing. A question goes out the moment it is
-asked, so concurrent branches wait for nobody but themselves.
+recorded: a step is run, a draw is drawn, a checkpoint does nothing. A question goes out the moment it is
+asked, so concurrent branches do not wait for each other.
 """
 
 import asyncio
@@ -74,7 +74,7 @@ class Push:
         main = asyncio.get_running_loop().create_task(self._whole(handler))
         try:
             await asyncio.wait({main})
-            self.is_over = True  # Branches that nobody waits for do nothing more.
+            self.is_over = True  # Branches that still run can do nothing more.
             while self._steps:
                 await asyncio.wait(set(self._steps))  # One that was cut short may take its time to end.
             if main.cancelled():
@@ -98,7 +98,7 @@ class Push:
             raise RuntimeError(
                 f"the handler raised {type(error).__name__}, which is not an Exception"
             ) from error
-        if not isinstance(value, Exception):  # One that asks by itself is not done.
+        if not isinstance(value, Exception):  # After `InputRequired` the call is not over.
             for step, key in self._afterwards:
                 try:
                     await self.step(step, key)
@@ -118,7 +118,9 @@ class Push:
             try:
                 return ask.read(raw)
             except MalformedAnswer as malformed:
-                raise CannotAsk(f"The client's answer to {ask.method} is none: {malformed}") from None
+                raise CannotAsk(
+                    f"The client's answer to {ask.method} does not answer it: {malformed}"
+                ) from None
             except UnfitAnswer as unfit:
                 problem = str(unfit)
         raise CannotAsk(f"No fitting answer to {ask.method} came in {_TRIES} tries: {problem}")
@@ -167,19 +169,21 @@ class Push:
             if (unwound := self._unwinding.pop(task, None)) is not None:
                 unwound.set_result(None)
             if step.running is not None:
-                await asyncio.wait({step.running})  # A thread cannot be cut: it ends, and is heard no more.
+                await asyncio.wait(
+                    {step.running}
+                )  # A thread cannot be cut: it ends, and its value is dropped.
 
     def draw(self, what: str, make: Callable[[], Any], key: str | None = None) -> Any:
-        """A new value: nobody will ask for it again."""
+        """A new value: the handler is not run again."""
         return make()
 
     async def pause(self, key: str | None = None) -> None:
-        """Nothing: the call is here to stay."""
+        """Nothing to do: the call stays in this process."""
         self.use("asks")
         await asyncio.sleep(0)
 
     async def background(self, ttl: float | None = None, poll: float | None = None) -> None:
-        """Nothing: the client waits for the end of the call."""
+        """Nothing to do: the client waits for the end of the call."""
         if not self._can_background:
             raise not_for_tasks(self.handler)
 

@@ -150,13 +150,13 @@ class Replay(Opaque):
     def conclude(self) -> Any:
         """How the leg ended: the handler's value, what is to be raised, or `Suspended`."""
         task, ending = self.task.task, self.task.ending
-        if type(ending) is Suspended:
-            if not self.parked:
-                self._forget()
+        if self.parked and type(ending) is Suspended:
             return ending
         assert task is not None
         error: BaseException | None = None
         try:
+            if type(ending) is Suspended:
+                return ending
             if ending is not None:
                 raise ending  # type: ignore[misc]  # what is not Suspended is an exception
             if task.cancelled():
@@ -171,15 +171,12 @@ class Replay(Opaque):
                     raise self.vanished(key, "it returned without it")
             return task.result()
         finally:
-            self._forget()
+            # Let go of what refers back to us, so that nothing of a leg is left to the garbage collector.
+            self.task.forget()
+            self.waiting = self._steps = None
+            self._counts.clear()
+            self.afterwards = ()
             del error, ending, task
-
-    def _forget(self) -> None:
-        """Let go of what refers back to us, so that nothing of a leg is left to the garbage collector."""
-        self.task.forget()
-        self.waiting = self._steps = None
-        self._counts.clear()
-        self.afterwards = ()
 
     # Waiting and recording
 

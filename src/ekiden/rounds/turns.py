@@ -1,11 +1,12 @@
-"""Who is told next: what a handler waits for reaches it one at a time, and in a replay in the order of old.
+"""The order in which effects give a handler their values: one at a time, in a replay as in the first run.
 
-A handler may have many branches. If two of their effects are done at the same moment, or lie in the
-journal already, it matters which branch hears of it first: it may put its value into a queue, take a lock, or
-win a race. So there are turns. One effect is told; then every branch comes to rest, which takes
-the loop a few passes in which no branch begins or ends an effect; then the next one is told.
+A handler may have many branches (tasks that it has started). If two of their effects are done at the same
+moment, or are in the journal already, it matters which branch goes on first: it may put its value into a
+queue, take a lock, or win a race. So there are turns. One effect is told: its branch gets the value. Then
+all branches come to rest, which takes the loop a few passes in which no branch begins or ends an effect. Then
+the next one is told.
 
-In a replay the turns are those of the journal. What is new begins when the journal has nothing more to tell.
+In a replay the order is that of the journal. What is new begins when the journal has nothing more to tell.
 An effect that the handler itself cut short keeps its turn, too: the others wait until it is cut again.
 """
 
@@ -26,13 +27,13 @@ _IDLE_PASSES: Final = 12
 task group or a queue takes two each: five of them nested into each other are well within."""
 
 PATIENCE_SECONDS: Final = 1.5
-"""How long a replay waits for a branch to come to what it did before. It may be busy with I/O."""
+"""How long a replay waits for a branch to come to what it did before. It may be busy with plain I/O."""
 
 _TOLD: Final = ("a:", "s:", "p:", "z:", "b:")
-"""How the names of effects begin that a handler waits for."""
+"""The name spaces of the effects that a handler waits for: the others have their value at once."""
 
 _CUT_AGAIN_SECONDS: Final = 5.0
-"""How much later than at first an effect may be cut in a replay. Longer than that, nobody will do it."""
+"""How much later than at first an effect may be cut in a replay. After that it is taken not to be cut."""
 
 
 class Waiter(Opaque):
@@ -60,7 +61,7 @@ class Waiter(Opaque):
     is_cancelled: bool = False
     """Whether the handler has cut it, in a replay, before its turn to be cut."""
     why: tuple[Any, ...] = ()
-    """What its cancellation said: anyio's scopes absorb only their own."""
+    """The arguments of its cancellation: anyio's scopes absorb only their own."""
 
 
 class Arrival(Opaque):
@@ -82,7 +83,7 @@ class Turns(Opaque):
     _not_cut: Callable[[str], None]
     """Called with an effect that was cut in an earlier round and is not cut in this one."""
     _failed: Callable[[BaseException], None]
-    """Called with what the beginning of an effect has raised: nobody else would hear of it."""
+    """Called with what the beginning of an effect has raised."""
     waiting: dict[str, Waiter] = {}
     caught_up: bool = False
     """Whether the journal has told all that the handler asked of it."""
@@ -102,21 +103,21 @@ class Turns(Opaque):
     """When the handler was told something."""
     _last: str = ""
     unheard: str = ""
-    """What was told last, as long as its branch has not gone on."""
+    """The effect that was told last, until its branch goes on."""
     _pace: asyncio.TimerHandle | None = None
     alarms: dict[str, asyncio.TimerHandle] = {}
-    """The timers of sleeps, by name: none outlives its leg, which it would keep alive."""
+    """Timers of sleeps, retries and held steps, by name. One that outlives its leg would keep it alive."""
     branches: dict[asyncio.Task[Any] | None, int] = {}
-    """The handler's tasks besides its own, by the numbers that the journal knows them by."""
+    """The numbers by which the journal knows the tasks that the handler has started."""
     undelivered: dict[asyncio.Task[Any], tuple[int, tuple[Any, ...]]] = {}
-    """How many of its cancellations a replay has kept from a task, and what the last one said."""
+    """How many cancellations a replay has kept from each task, and the arguments of the last one."""
 
     def __post_init__(self) -> None:
         self.caught_up = not self._journal.backlog
         self._cuts = [name for name in self._journal.backlog if self._is_to_be_cut(name)]
 
     def wait(self, name: str, branch: int, begin: Callable[[int], None] | None, value: Any = None) -> Waiter:
-        """An effect is awaited: one that the journal knows, or a new one, with what is to begin for it."""
+        """Wait for an effect: one that the journal knows, with its value, or a new one, with its `begin`."""
         waiter = Waiter(
             name,
             branch,
@@ -130,9 +131,9 @@ class Turns(Opaque):
         )
         self.waiting[name] = waiter
         if self._late is not None:
-            self._late.cancel()  # Somebody came: look again whom to wait for.
+            self._late.cancel()  # An effect came up: look again what to wait for.
             self._late = None
-        self.stir()  # Others may be on their way: nobody is told at once.
+        self.stir()  # Others may be about to come up: none is told at once.
         if begin is None and name in self._journal.backlog:
             self.caught_up = False  # It may come late: something new went ahead of it.
             if name in self.given_up:
@@ -149,7 +150,7 @@ class Turns(Opaque):
         return entry is not None and entry.kind == "cut"
 
     def arrive(self, name: str, value: Any, *, ready: bool = True) -> Arrival:
-        """Something is to be told to the effect of this name, after all that arrived before."""
+        """Tell this effect its value when its turn comes, after all that arrived before."""
         arrival = Arrival(name, value, ready)
         self._arrived.append(arrival)
         if ready:
@@ -179,19 +180,19 @@ class Turns(Opaque):
         return [round(moment - waiter.since, 3) for moment in self._told_at[waiter.told_before :]]
 
     def stir(self) -> None:
-        """An effect has begun or ended: whoever is next waits until the handler is at rest again."""
+        """An effect has begun or ended: the next one is told when the handler is at rest again."""
         self._quiet = 0
         if not self._ticking and not self._closed:
             self._ticking = True
             self._loop.call_soon(self._tick)
 
     def go_on(self) -> None:
-        """Something new may be told. If the handler is at rest, it is told at once."""
+        """There may be something to tell. If the handler is at rest, tell it at once."""
         if not self._ticking and not self._closed:
             self._next()
 
     def close(self) -> None:
-        """The leg is over: nobody is told anything any more."""
+        """The leg is over: cancel all that waits."""
         self._closed = True
         self._drop_guard()
         if self._pace is not None:
@@ -233,7 +234,7 @@ class Turns(Opaque):
                 self.undelivered[task] = (due, why)
 
     def _next(self) -> None:
-        """The handler is at rest: whose turn is it?"""
+        """The handler is at rest: tell the next effect, if there is one."""
         if not self.caught_up:
             self._next_of_old()
             return
@@ -261,9 +262,9 @@ class Turns(Opaque):
         self._catch_up()
 
     def _is_late(self, name: str) -> bool:
-        """Whether an effect that has not come up may still do so: its branch may be busy with I/O of its own.
+        """Whether an effect that has not come up may still do so: its branch may be busy with plain I/O.
 
-        One of a branch that waits for something else is not wanted any more. Others are waited for, a while.
+        If its branch waits for something else, it will not. For others we wait a while.
         """
         if name[:2] not in _TOLD or name in self.given_up:
             return False
@@ -280,10 +281,10 @@ class Turns(Opaque):
         return True
 
     def _is_too_soon(self, name: str) -> bool:
-        """Whether the handler was told of this effect later, as seen from effects that were cut after it.
+        """Whether this effect was told later in the first run, as seen from effects that were cut after it.
 
-        These had begun by then. And the scopes that cut them run in real time, here as at first: where other
-        branches are told of their effects sooner than at first, their own scopes begin and end sooner.
+        Those had begun by then, so they must have begun here, too. And their timeouts run in real time in
+        every run: if other branches were told sooner, their own timeouts would begin and end sooner.
         """
         due = 0.0
         for cut in self._cuts:
@@ -306,7 +307,7 @@ class Turns(Opaque):
         self.go_on()
 
     def _give_up(self, name: str) -> None:
-        """Nobody has come for so long, neither to this effect nor to others that a turn waits for."""
+        """No branch has come to this effect in time, nor to others that a turn waits for."""
         self._late = None
         self.given_up.add(name)
         for key in self._journal.backlog:
@@ -336,10 +337,10 @@ class Turns(Opaque):
             self._tell(waiter.name, waiter.value)
 
     def _await_cut(self, name: str) -> None:
-        """Only the handler can cut an effect. If it does not, it does not take the way of old."""
+        """Wait until the handler cuts an effect again: only it can. If it does not, it does not replay."""
         waiter = self.waiting[name]
         if waiter.is_cancelled:
-            waiter.future.cancel(*waiter.why)  # It has cut it already, and waited for its turn.
+            waiter.future.cancel(*waiter.why)  # It has been cut already, before its turn.
         elif self._guarded != name:
             self._drop_guard()
             self._guarded = name
@@ -374,7 +375,7 @@ class Turns(Opaque):
         self.stir()
 
     def _went_ahead(self) -> None:
-        """Something new was told. What the handler did before and has not come to yet, it hears of later."""
+        """Something new was told. What is left of the journal is told later than that."""
         if backlog := self._journal.backlog:
             self._journal.move_to_the_end([*backlog, *self.untold()])
             self.caught_up = False

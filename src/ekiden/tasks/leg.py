@@ -143,7 +143,7 @@ class TaskLeg(Opaque):
     @property
     def by_hand(self) -> Any:
         """What the last leg kept; None in the first, and where the handler asks with effects."""
-        entry = self.effects.journal.entries.get(BY_HAND)
+        entry = self.effects.replay.journal.entries.get(BY_HAND)
         return None if entry is None else entry.value
 
     def questions_by_hand(self) -> dict[str, dict[str, Any]]:

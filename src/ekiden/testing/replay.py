@@ -69,7 +69,7 @@ class _Replayed:
 async def _replay(
     server: Server, tool: str, arguments: Mapping[str, Any], last: Leg
 ) -> tuple[Sequence[str], _Replayed]:
-    replayed = _Replayed(last.journal.entries)
+    replayed = _Replayed(last.replay.journal.entries)
     server.observe(tool, replayed.watch)
     async with server.running():
         one_round = ScriptedClient(server, {})
