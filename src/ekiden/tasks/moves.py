@@ -1,8 +1,8 @@
 """What may be done to a task's row: pure functions, each one transaction of a store.
 
 A move changes the record it is given, or raises and leaves it as it was: `IllegalMove` where the state
-does not allow it, `LostClaim` where somebody else holds the fence by now. Those that a runner makes
-can be made twice with the same effect as once: a commit whose reply was lost is simply tried again.
+does not allow it, `LostClaim` where another worker holds the fence by now. Those that a runner makes
+can be repeated: a commit whose reply was lost is simply tried again.
 """
 
 from collections.abc import Iterable, Mapping
@@ -47,9 +47,9 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True):
     read: tuple[str, ...] = ()
     """Keys of the answers that the handler has read; they are in the journal now."""
     withdrawn: tuple[str, ...] = ()
-    """Keys of questions that the handler does not want answered any more."""
+    """Keys of questions whose answers the handler does not wait for any more."""
     seen: frozenset[str] = frozenset()
-    """Keys of all the answers that the leg knew of: others have come meanwhile."""
+    """Keys of all the answers that the leg knew of. If there are others, the task is due at once."""
     wake: float | None = None
     message: str | None = None
 
@@ -64,7 +64,7 @@ def claim(record: TaskRecord, *, now: float, lease: float) -> None:
     if before == "stopping":
         _close(record, now)
     if before not in ("queued", "waiting"):
-        record.losses += 1  # Nobody gave it back; a clean-up has only so many tries, too.
+        record.losses += 1  # Its worker did not give it back. This also limits the tries of a clean-up.
     record.due = now + lease
 
 

@@ -1,10 +1,10 @@
-"""Whose turn it is: which of the tasks that are due a worker claims next. No I/O, no clock.
+"""Which of the tasks that are due a worker claims next. No I/O, no clock.
 
 1. Principals take turns: however many tasks one of them has, the first task of another comes next.
 2. A task whose worker is silent is not taken over at once. It is watched for a moment in which the store was
    there all the time: after an outage a live worker renews its leases before anybody takes them from it.
 3. A task that has lost several workers without any progress is a suspect. A worker runs one suspect at a
-   time: a task that kills its workers takes no other suspect with it, so only the guilty one is given up.
+   time: if a task kills its workers, no other suspect is lost with them, and only that task is given up.
 """
 
 from collections.abc import Collection, Sequence
@@ -39,7 +39,7 @@ class _Silence(msgspec.Struct, frozen=True):
 
 
 def is_suspect(found: Due) -> bool:
-    """Whether a task will be one when it is claimed now."""
+    """Whether a task will be a suspect if it is claimed now."""
     return _losses(found) >= SUSPECT
 
 
@@ -49,7 +49,7 @@ def _losses(found: Due) -> int:
 
 
 class Queue:
-    """What one worker knows of those who wait."""
+    """What one worker knows of the tasks that wait."""
 
     def __init__(self, lease: float) -> None:
         self._watch = min(_WATCH_SECONDS, lease * _WATCH_PART)
@@ -58,7 +58,7 @@ class Queue:
         """Principals that had a turn, the last one last."""
 
     def interrupted(self) -> None:
-        """The store was away: nobody's silence counts that was noticed before."""
+        """The store was away: begin to watch all leases anew."""
         self._silent.clear()
 
     def choose(
@@ -94,7 +94,7 @@ class Queue:
         return time - known.since >= self._watch and now - found.due >= _back_off(found)
 
     def _in_turn(self, ready: Sequence[Due]) -> list[Due]:
-        """One of each principal, then the second of each, and so on. Who had no turn for longest is first."""
+        """One of each principal, then the second of each, and so on; the longest without a turn is first."""
         waiting: dict[str, list[Due]] = {}
         for each in ready:
             waiting.setdefault(each.principal, []).append(each)

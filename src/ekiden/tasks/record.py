@@ -15,17 +15,17 @@ class Question(msgspec.Struct, array_like=True):
     name: str
     """Its name in the journal."""
     attempt: int
-    """An answer that does not do is asked for again, under a new key: this is how often."""
+    """How often it was put. If an answer cannot be used, the question is put again, under a new key."""
     digest: str
     request: dict[str, Any]
-    """The input request as the wire spells it."""
+    """The input request as the client sees it."""
     answered: bool = False
     response: Any = None
-    """The answer as it came; the handler has yet to read it."""
+    """The answer as it came. The handler has not read it yet."""
 
     @property
     def key(self) -> str:
-        """The key of the wire. No key is ever used twice in a task's life."""
+        """Its key on the wire. No key is used twice in the life of a task."""
         return f"{self.name}.{self.attempt}"
 
 
@@ -43,7 +43,7 @@ class TaskRecord(msgspec.Struct, kw_only=True):
     principal: str
     arguments: dict[str, Any]
     meta: dict[str, Any]
-    """The `_meta` of the request that became the task: its capabilities count for as long as it lives."""
+    """The `_meta` of the request that became the task. Its capabilities count for the whole task."""
     started: float
     """When the call began."""
     created: float
@@ -51,10 +51,10 @@ class TaskRecord(msgspec.Struct, kw_only=True):
     ttl: float | None
     """Seconds from `created`, after which the task fails, and may be forgotten."""
     poll: float | None
-    """Seconds that a client should leave between two looks."""
+    """Seconds that a client should wait between two polls."""
     state: State = "queued"
     fence: int = 0
-    """Grows with every claim: a runner that lost its claim changes nothing any more."""
+    """Grows with every claim: a runner that has lost its claim cannot change anything."""
     due: float | None = None
     """From when on a worker may claim it: the time to wake, or the end of the runner's lease."""
     losses: int = 0
@@ -72,11 +72,11 @@ class TaskRecord(msgspec.Struct, kw_only=True):
     trace: str | None = None
     """The `traceparent` of the request that became the task, where that was traced."""
     version: int = 0
-    """Grows with every change, where the store uses it: who changes the row says which one he has seen."""
+    """Grows with every change, if the store uses it: a writer names the version that it has read."""
 
     @property
     def final(self) -> bool:
-        """Whether nothing will happen to it any more, as far as a client can tell."""
+        """Whether it has ended, as far as a client can tell."""
         return self.state in FINAL or self.state in ("tidying", "failing")
 
     @property

@@ -1,4 +1,4 @@
-"""One task while this process holds it: its leg, what that commits, and what others see and do meanwhile."""
+"""One task while this process holds it: its leg, its commits, and what others see and do meanwhile."""
 
 import asyncio
 import contextlib
@@ -39,11 +39,11 @@ class Run:
         self._store = worker.store
         self._held = held
         self._asked = asked
-        """When the lease was asked for that we have."""
+        """When our lease was asked for."""
         self._known = held.record
-        """The row as it was when it was seen or changed here last."""
+        """The row as this process has read or changed it last."""
         self.losses = held.record.losses
-        """The workers that it has lost without any progress."""
+        """The workers that it has lost in a row without any progress."""
         self.id = held.record.id
         self.fence = held.fence
         self.task: asyncio.Task[None] | None = None
@@ -59,7 +59,7 @@ class Run:
         self._urgent = asyncio.Event()
         self._quiet = False
         self.is_ending = False
-        """Whether the handler has come to the end of its leg, and only that is to be committed."""
+        """Whether its leg has ended, and only the end is to be committed."""
 
     # Running
 
@@ -190,7 +190,7 @@ class Run:
         return "expired" if self._held.record.expired else "given up"
 
     async def hand_over(self) -> None:
-        """The process ends, or the claim is lost: in the first case others may go on at once."""
+        """The process ends, or the claim is lost. If it is not lost, other workers may go on at once."""
         self._quieten()
         if self._lost:
             return
@@ -206,7 +206,7 @@ class Run:
     # What the leg commits
 
     async def recall(self) -> Mapping[str, Entry]:
-        """Everything is in the journal already. But nothing begins unless the task is ours for certain."""
+        """Nothing that the journal does not have. But nothing may begin unless the task is certainly ours."""
         while not self._lost and not self.is_sure():
             await self._worker.insist(lambda: self._worker.leases.renew({self.id: self.fence}))
         if self._lost:
@@ -214,7 +214,7 @@ class Run:
         return {}
 
     def is_sure(self) -> bool:
-        """Whether the task is ours for certain."""
+        """Whether the task is certainly ours."""
         return not self._lost and self._worker.leases.is_sure(self._asked)
 
     def renewed(self, asked: Asked) -> None:
@@ -268,7 +268,7 @@ class Run:
             await self._look()
 
     def lose(self) -> None:
-        """Another worker has the task, or it is over: what runs here counts for nothing."""
+        """Another worker has the task, or it is over: end what runs here, without effect."""
         if not self._lost:
             self._lost = True
             _log.warning("Task %s was taken over or has ended while it ran here", self.id)
@@ -282,7 +282,7 @@ class Run:
             await self._store.survive(self.id, self.fence)
 
     def abandon(self) -> None:
-        """The process ends without having come to the end of a step: that it is cut off is not its record."""
+        """The process ends before a step has: that the step is cut off must not be recorded."""
         self._lost = True
 
     # What others should see meanwhile
@@ -301,7 +301,7 @@ class Run:
             self._telling = self._worker.beside(self._publish())
 
     async def _publish(self) -> None:
-        """Tell until there is nothing left to tell: questions at once, messages when it is their turn."""
+        """Write until there is nothing left to write: questions at once, messages at most so often."""
         leg = self._leg
         while leg is not None and not self._quiet and (leg.has_news or self._message != self._told):
             if not leg.has_news:
@@ -322,7 +322,7 @@ class Run:
                 leg.left(leaves)
 
     async def _turn(self) -> None:
-        """Wait until a message may be written again, or until there is more to tell than a message."""
+        """Wait until a message may be written again, or until there is more than a message."""
         wait = self._told_at + self._worker.limits.message_seconds - asyncio.get_running_loop().time()
         if wait > 0:
             with contextlib.suppress(TimeoutError):
@@ -330,9 +330,9 @@ class Run:
                     await self._urgent.wait()
 
     def _quieten(self) -> None:
-        """Nobody looks or tells any more; what is being read or written right now comes to its end.
+        """Read and write nothing more beside the leg. A statement that runs right now comes to its end.
 
-        To cut a statement short would cost the database more than to let it end.
+        To cut it short would cost the database more.
         """
         self._quiet = True
         if self._telling is not None and (self._leg is None or not self._leg.saving.locked()):

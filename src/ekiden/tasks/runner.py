@@ -1,8 +1,8 @@
-"""Who runs tasks: claims one, runs its handler over the stored journal, commits as it goes, lets go.
+"""The worker: claims tasks, runs their handlers over the stored journals, and lets go.
 
-A claim is a lease that is renewed while its holder lives. A runner believes the store, never its own
-memory: every commit names the fence, and one that was lost ends the leg on the spot. What it hears
-from the store's signals only makes it look sooner.
+A claim is a lease that is renewed while its holder lives (`leases`). A runner relies on the store, never on
+its own memory: every commit names the fence, and if that was lost, the leg ends on the spot. Signals of the
+store only make it look sooner.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _HELD_BACK_SECONDS: Final = 0.25
 """Seconds before the next look where something is due that has to wait, such as a second suspect."""
 
 _NAG_SECONDS: Final = 1.0
-"""How long a loop has to hear that it is cancelled before it is told again."""
+"""How long a loop may take to end before it is cancelled again."""
 
 _FOUND_AT_ONCE: Final = 200
 """Due tasks that are looked at before some of them are chosen."""
@@ -75,21 +75,21 @@ class Runner:
         self._runs: dict[str, Run] = {}
         self._reserved = 0
         self._is_crowded = False
-        """Whether more is due than there is room for: then a new task waits for its turn like all others."""
+        """Whether more is due than there are slots: then a new task waits for its turn like all others."""
         self._left_some = False
-        """Whether something was due at the last look that could not be taken: then who ends makes room."""
+        """Whether something due could not be taken at the last look: then the end of a leg wakes us."""
         self._queue = Queue(limits.lease_seconds)
         self._looked_at = _FOUND_AT_ONCE
         """Due tasks that are looked at now."""
         self._beside: set[asyncio.Task[None]] = set()
-        """What runs look up and tell beside their legs."""
+        """What runs read and write beside their legs."""
         self._wake = asyncio.Event()
         self._planned = 0.0
         self._loops: list[asyncio.Task[None]] = []
         self._unwatch: Callable[[], None] | None = None
         self._stopping = False
         self._surroundings = contextvars.Context()
-        """The context variables that every leg begins with, whoever wakes it."""
+        """The context variables that every leg begins with."""
 
     # Coming and going
 
@@ -138,7 +138,7 @@ class Runner:
         return min(most - running, 2 * most - len(self._runs)) - self._reserved
 
     def reserve(self) -> Asked | None:
-        """Keep room for a task that is made now; None if there is none. Then `settle` it."""
+        """Take one concurrency slot; None if all are taken. Give it back or use it with `settle`."""
         if not self._loops or self._stopping or self._is_crowded or self._room <= 0:
             self._is_crowded = self.limits.concurrency > 0
             return None
@@ -146,7 +146,7 @@ class Runner:
         return self.leases.asked()
 
     def settle(self, held: Held | None, asked: Asked) -> None:
-        """Run the task for which room was kept, if it came."""
+        """Use the slot for a task that was made and claimed, or give it back."""
         self._reserved -= 1
         if held is None:
             self._wake.set()
@@ -156,7 +156,7 @@ class Runner:
     def _adopt(self, held: Held, asked: Asked) -> None:
         run = Run(self, held, asked)
         self._runs[held.record.id] = run
-        # Not with the context of the request that happens to become a task: other legs do not have it.
+        # Not with the context of the request that becomes a task: the other legs do not have it.
         run.task = asyncio.create_task(self._guard(run), context=self._surroundings.copy())
 
     async def _guard(self, run: Run) -> None:
@@ -204,7 +204,7 @@ class Runner:
         room, tools = self._room, self._tools()
         self._left_some = True
         if room <= 0 or not tools:
-            return self.limits.sweep_seconds  # Whoever ends wakes us.
+            return self.limits.sweep_seconds  # The end of a leg wakes us.
         asked = self.leases.asked()
         limit = max(self._looked_at, 2 * room)
         found = await self.store.due(self._audience, tools, now=asked.wall, limit=limit)
@@ -220,7 +220,7 @@ class Runner:
         if chosen:
             had = await self._claim(chosen)
             if not had or self._is_crowded:
-                return 0.0 if had else _SOON  # There is more, or somebody else was faster.
+                return 0.0 if had else _SOON  # There is more, or another worker was faster.
         upcoming = await self.store.next_due(self._audience, tools)
         self._left_some = upcoming is not None and upcoming <= self._clock()
         return self._until(upcoming)
@@ -304,7 +304,7 @@ class Runner:
         return task
 
     async def insist(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Try until the store can be reached. Nothing happens then if somebody took the task over."""
+        """Try until the store can be reached. If another worker took the task over, nothing happens then."""
         pause = 0.05
         while True:
             try:
@@ -330,7 +330,7 @@ async def _wait(tasks: Collection[asyncio.Task[None]], deadline: float) -> None:
 
 
 async def _end(tasks: Collection[asyncio.Task[None]], deadline: float) -> None:
-    """Cancel tasks until they have heard it: what they wait for may swallow a cancellation."""
+    """Cancel tasks until they end: what they wait for may swallow a cancellation."""
     pending = {task for task in tasks if not task.done()}
     while pending and asyncio.get_running_loop().time() < deadline:
         for task in pending:

@@ -3,7 +3,7 @@
 The laws:
 
 1. Every change of a task is a move of this table, made on its row in one transaction.
-2. Only who holds the row's fence makes the moves of a runner; a claim gives out a new fence.
+2. A runner must hold the row's fence to make its moves; every claim gives out a new fence.
 3. A final state is never left.
 4. A client sees five statuses. A task that is not final is `input_required` while a question of it
    is open, and `working` otherwise, whatever its state.
@@ -72,11 +72,11 @@ MOVES: Final[dict[tuple[State, Move], State]] = {
     ("stopping", "complete"): "completed",
     ("stopping", "fail"): "failed",
     ("stopping", "stop"): "tidying",
-    # Whoever should have stopped it is gone: there is nothing left to stop.
+    # The worker that should have stopped it is gone: there is nothing left to stop.
     ("stopping", "claim"): "tidying",
     ("tidying", "claim"): "tidying",
     ("tidying", "tidied"): "cancelled",
-    # Its time is over, or its workers die of it.
+    # Its time is over, or it has lost too many workers.
     ("queued", "expire"): "failing",
     ("running", "expire"): "failing",
     ("waiting", "expire"): "failing",

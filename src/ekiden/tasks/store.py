@@ -1,14 +1,14 @@
-"""The port between tasks and whatever keeps them.
+"""The port between tasks and their stores.
 
-A store keeps rows and their journals, and tells who watches that a row has changed. It implements the
+A store keeps rows and their journals, and tells its watchers that a row has changed. It implements the
 few primitives below; what is done to a task is the same on every store, because the moves are made by
 the functions of `moves` inside `change`.
 
 The promises that every store makes, and that `ekiden.testing.TaskStoreContract` checks:
 
 1. `insert`, `change` and `append` are durable when they return, all or nothing, one after another.
-2. `append` adds nothing for who does not hold the fence of a running task.
-3. Signals are hints: one may be lost, doubled or late. Whoever relies on them also looks by himself.
+2. `append` adds nothing unless its caller holds the fence of a running task.
+3. Signals are hints: one may be lost, doubled or late. A watcher must also look by itself from time to time.
 """
 
 import abc
@@ -39,17 +39,17 @@ class Signal(msgspec.Struct, frozen=True, array_like=True):
 
 
 def is_quiet(record: TaskRecord, updated: float) -> bool:
-    """Whether a change concerns nobody but who made it: a claim, after which all looks as before."""
+    """True if watchers need not be told: a claim changes nothing that a client can see."""
     return record.state == "running" and record.updated == updated
 
 
 Watcher: TypeAlias = Callable[[Signal], None]
 Place: TypeAlias = tuple[float, str]
-"""Where a task stands among all: when it was created, and its id."""
+"""The place of a task in a listing: when it was created, and its id."""
 
 
 class Due(msgspec.Struct, frozen=True):
-    """A task that may be claimed, as far as it matters for who is next."""
+    """What decides when a task that may be claimed is next."""
 
     id: str
     principal: str
@@ -60,7 +60,7 @@ class Due(msgspec.Struct, frozen=True):
 
 
 class Glance(msgspec.Struct):
-    """A row to look at, not to change; whoever spells it for a client may keep the spelling with it."""
+    """A read-only row, with room to cache its rendered JSON."""
 
     record: TaskRecord
     spelled: bytes | None = None
@@ -74,7 +74,7 @@ class Held(msgspec.Struct, frozen=True):
 
     @property
     def fence(self) -> int:
-        """What proves the claim."""
+        """The number that proves the claim."""
         return self.record.fence
 
 
@@ -98,8 +98,8 @@ class TaskStore(abc.ABC):
         """Change a row by a function, and add to its journal; None if there is no such task.
 
         What the function raises is raised, and then nothing has changed. The function may be called more than
-        once, each time with the row as it is then. `known` is the row as the caller has seen it last: a store
-        may save a look by it.
+        once, each time with the row as it is then. `known` is the row as the caller has seen it last: with
+        it a store may save a read.
         """
 
     @abc.abstractmethod
@@ -147,7 +147,7 @@ class TaskStore(abc.ABC):
         after: Place | None = None,
         limit: int = 100,
     ) -> Sequence[TaskRecord]:
-        """Tasks for the operator's eye, the newest first; `after` one of them, where the last look ended."""
+        """Tasks for an operator, the newest first; `after` is the last one of the page before."""
 
     @abc.abstractmethod
     def watch(self, watcher: Watcher, *, works: bool = False) -> Callable[[], None]:
@@ -157,18 +157,18 @@ class TaskStore(abc.ABC):
         """
 
     async def check(self) -> None:
-        """Look into the store: `UsageError` if it cannot be used as it is, with tables too old or too new."""
+        """Raise `UsageError` if the store cannot be used as it is: its tables are too old or too new."""
         await self.load("")
 
     async def glance(self, task_id: str) -> Glance | None:
-        """A row for the eye only. A store that sees at once that it is as before may give the same again."""
+        """A row to read. A store that can tell that it has not changed may return the same object again."""
         record = await self.load(task_id)
         return None if record is None else Glance(record)
 
     # What is done to tasks
 
     async def claim(self, task_id: str, *, now: float, lease: float) -> Held | None:
-        """Try to claim a task that is due; None if somebody else was faster."""
+        """Try to claim a task that is due; None if another worker was faster."""
 
         def make(record: TaskRecord) -> None:
             moves.claim(record, now=now, lease=lease)
@@ -180,7 +180,7 @@ class TaskStore(abc.ABC):
         return None if changed is None else Held(changed[0], await self.entries(task_id))
 
     async def claim_all(self, task_ids: Sequence[str], *, now: float, lease: float) -> list[Held]:
-        """Try to claim several at once; those that were had. None waits for another."""
+        """Try to claim several at once; those that were claimed. None of them waits for another."""
         tries = await asyncio.gather(*(self.claim(task_id, now=now, lease=lease) for task_id in task_ids))
         return [held for held in tries if held is not None]
 

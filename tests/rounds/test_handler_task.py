@@ -1,0 +1,172 @@
+"""The phases of a handler's task: the table, and what is done in it."""
+
+import asyncio
+import logging
+from typing import Any, get_args
+
+import pytest
+
+from ekiden.rounds.handler_task import MOVES, OVER, SETTLED, HandlerTask, Move, Phase
+from ekiden.rounds.outcome import Suspended
+from tests.serving import soon
+
+PHASES: tuple[Phase, ...] = get_args(Phase)
+ALL_MOVES: tuple[Move, ...] = get_args(Move)
+
+
+def test_the_table_names_only_phases_and_moves_that_there_are() -> None:
+    named = {phase for moves in MOVES.values() for pair in moves.items() for phase in pair}
+    assert named == set(PHASES)
+    assert set(MOVES) == set(ALL_MOVES)
+
+
+@pytest.mark.parametrize("what", ALL_MOVES)
+def test_a_leg_that_is_over_stays_over(what: Move) -> None:
+    assert all(after in OVER for before, after in MOVES[what].items() if before in OVER)
+
+
+def test_every_phase_leads_to_an_end() -> None:
+    reached: set[str] = {"ended"}
+    for _ in PHASES:
+        reached |= {b for moves in MOVES.values() for b, after in moves.items() if after in reached}
+    assert reached == set(PHASES)
+
+
+def test_every_leg_can_be_ended_once_it_has_started() -> None:
+    assert set(MOVES["end"]) == set(PHASES) - {"new"}
+
+
+def test_nobody_waits_for_a_handler_that_cannot_go_on() -> None:
+    assert set(PHASES) - {"new", "running", "finishing", "unwinding"} == SETTLED
+
+
+def started(body: Any, *, parked: bool = False, unwind_seconds: float = 5.0) -> HandlerTask:
+    task = HandlerTask("Tool 'tool'", unwind_seconds)
+
+    async def whole() -> Any:
+        task.begin(parked=parked)
+        return await body()
+
+    task.start(whole())
+    return task
+
+
+async def test_a_handler_that_returns_has_ended() -> None:
+    async def body() -> str:
+        return "done"
+
+    task = started(body)
+    await soon(task.settled())
+    assert task.phase == "ended"
+    assert task.task is not None
+    assert task.task.result() == "done"
+
+
+async def test_a_handler_is_alone_until_it_starts_a_task_or_waits() -> None:
+    seen: list[bool] = []
+
+    async def body() -> None:
+        seen.append(task.alone)
+        child = asyncio.create_task(asyncio.sleep(0))
+        seen.append(task.alone)
+        await child
+
+    task = HandlerTask("Tool 'tool'")
+
+    async def whole() -> None:
+        task.begin(parked=False)
+        await body()
+
+    task.start(whole())
+    await soon(task.settled())
+    assert seen == [True, False]
+    assert asyncio.get_running_loop().get_task_factory() is None
+
+
+async def test_a_parked_handler_rests_and_goes_on() -> None:
+    went_on = asyncio.Event()
+    task = started(went_on.wait, parked=True)
+    await asyncio.sleep(0)
+    task.suspend(Suspended({}, []), parked=True)
+    await soon(task.settled())
+    assert task.phase == "resting"
+    task.resume()
+    went_on.set()
+    await soon(task.settled())
+    assert task.phase == "ended"
+
+
+async def test_the_first_error_is_why_a_leg_ends() -> None:
+    task = started(asyncio.Event().wait)
+    await asyncio.sleep(0)
+    first, second = ValueError("first"), ValueError("second")
+    task.fail(first)
+    task.fail(second)
+    await soon(task.settled())
+    assert task.ending is first
+    assert task.phase == "ended"
+
+
+async def test_a_handler_that_will_not_end_is_left_behind(caplog: pytest.LogCaptureFixture) -> None:
+    goes_on = asyncio.Event()
+
+    async def body() -> str:
+        while not goes_on.is_set():
+            try:
+                await goes_on.wait()
+            except asyncio.CancelledError:
+                continue
+        return "late"
+
+    with caplog.at_level(logging.WARNING, "ekiden.rounds"):
+        task = started(body, unwind_seconds=0.01)
+        await asyncio.sleep(0)
+        task.suspend(Suspended({}, []), parked=False)
+        await soon(task.settled())
+        assert task.phase == "left"
+        goes_on.set()
+        assert task.task is not None
+        await soon(asyncio.wait({task.task}))
+        await asyncio.sleep(0)
+    assert task.phase == "ended"
+    assert ["left behind" in caplog.text, "that is dropped" in caplog.text] == [True, True]
+
+
+async def test_what_runs_beside_a_handler_ends_before_its_leg_does() -> None:
+    ended: list[str] = []
+
+    async def step() -> None:
+        await asyncio.sleep(0.02)
+        ended.append("step")
+
+    async def body() -> None:
+        task.run_beside(step())
+
+    task = HandlerTask("Tool 'tool'")
+
+    async def whole() -> None:
+        task.begin(parked=False)
+        await body()
+
+    task.start(whole())
+    await soon(task.settled())
+    assert ended == ["step"]
+
+
+async def test_whoever_waits_and_is_cancelled_stops_the_leg_but_not_its_steps() -> None:
+    ended: list[str] = []
+
+    async def step() -> None:
+        await asyncio.sleep(0.02)
+        ended.append("step")
+
+    task = started(asyncio.Event().wait)
+    await asyncio.sleep(0)
+    task.run_beside(step())
+    waiting = asyncio.create_task(task.settled())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await soon(asyncio.wait({waiting}))
+    assert waiting.cancelled()
+    assert ended == ["step"]
+    assert task.phase == "ended"
