@@ -1,13 +1,21 @@
 """The phases of a handler's task: the table, and what is done in it."""
 
 import asyncio
+import contextlib
 import logging
 from typing import Any, get_args
 
 import pytest
 
+from ekiden.errors import MissingCapability
+from ekiden.rounds.asks import RoundQuestions
 from ekiden.rounds.handler_task import MOVES, OVER, SETTLED, HandlerTask, Move, Phase
+from ekiden.rounds.journal import Journal
+from ekiden.rounds.leg import Leg
 from ekiden.rounds.outcome import Suspended
+from ekiden.rounds.replay import Replay
+from ekiden.server.questions.forms import form_for
+from ekiden.server.questions.questions import ROOTS
 from tests.serving import soon
 
 PHASES: tuple[Phase, ...] = get_args(Phase)
@@ -170,3 +178,36 @@ async def test_whoever_waits_and_is_cancelled_stops_the_leg_but_not_its_steps() 
     assert waiting.cancelled()
     assert ended == ["step"]
     assert task.phase == "ended"
+
+
+async def test_a_parked_handler_that_was_left_behind_is_not_waited_for() -> None:
+    fails, ends = asyncio.Event(), asyncio.Event()
+    questions = RoundQuestions("Tool 'tool'", {}, None, {"elicitation": {"form": {}}})
+    task = HandlerTask("Tool 'tool'", unwind_seconds=0.01)
+    leg = Leg(Replay(task, Journal(), questions, lambda: 0.0, parked=True))
+
+    async def beside() -> None:
+        await fails.wait()
+        with contextlib.suppress(asyncio.CancelledError):
+            await leg.ask(ROOTS)  # The client has none: this ends the leg.
+
+    async def handler() -> None:
+        branch = asyncio.create_task(beside())
+        with contextlib.suppress(asyncio.CancelledError):
+            await leg.ask(form_for(bool).ask("Really?"))
+        while not ends.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await ends.wait()
+        await branch
+
+    assert type(await soon(leg.run(handler()))) is Suspended
+    fails.set()
+    async with asyncio.timeout(5):
+        while task.phase != "left":
+            await asyncio.sleep(0.005)
+    try:
+        with pytest.raises(MissingCapability):
+            await soon(leg.go_on({}, questions.capabilities))
+    finally:
+        ends.set()
+        await asyncio.sleep(0)
