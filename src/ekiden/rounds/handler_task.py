@@ -99,8 +99,8 @@ class HandlerTask(Opaque):
     """The loop's time when the handler began."""
     turns: Turns | None = None
     """What the handler and its branches wait for. None as long as nothing had to wait."""
-    beside: set[asyncio.Task[None]] = set()
-    """What runs beside the handler and must end before its leg does: steps, above all."""
+    beside: set[asyncio.Task[None]] | None = None
+    """What runs beside the handler and must end before its leg: steps, above all. None before the first."""
     _settled: asyncio.Future[None] | None = None
     _late: asyncio.TimerHandle | None = None
     _factory: Callable[..., Any] | None = None
@@ -284,11 +284,13 @@ class HandlerTask(Opaque):
     def run_beside(self, work: Coroutine[Any, Any, None], context: Context | None = None) -> None:
         """Run what the leg must not end before, with the context variables of whoever asked for it."""
         task = self.loop.create_task(work, context=context)
+        if self.beside is None:
+            self.beside = set()
         self.beside.add(task)
+        task.add_done_callback(self.beside.discard)
         task.add_done_callback(self._beside_done)
 
     def _beside_done(self, task: asyncio.Task[None]) -> None:
-        self.beside.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.fail(error)
         elif self.turns is not None:

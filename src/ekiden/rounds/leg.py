@@ -156,7 +156,7 @@ class Leg(Opaque):
             await task.refuse()
         self._enter("ask", "asks")
         name = replay.name("a:", key, ask.name)
-        entry = replay.find(name)
+        entry = replay.find(name) if replay.journal.entries else None
         if entry is not None:
             if entry.digest == ask.digest:
                 if entry.kind == "cut":
