@@ -233,12 +233,8 @@ class Rounds:
         context: Context[Any],
         ended: Outcome | Suspended | InputRequired,
     ) -> Outcome:
-<<<<<<< HEAD
         """The outcome of a leg that has ended. An interim one carries the sealed state of the next round."""
-        claims.journal = leg.journal.entries
-=======
         claims.journal = leg.replay.journal.entries
->>>>>>> 80bfdf2 (rounds: words)
         if isinstance(ended, Suspended):
             if ended.pauses and BACKGROUND in ended.pauses:
                 ended.pauses.remove(BACKGROUND)
