@@ -51,6 +51,7 @@ and turns it into a result, a log line or one of the errors above. They stand at
     ├── OutputInvalid            server: what a tool returned does not fit its output schema
     ├── NotKept                  server: a value cannot be written to the journal
     ├── Unidentified             server: a value has no identity that another process knows
+    ├── HttpRequestRefused       transports: an HTTP request is refused before it is whole
     ├── EraChanged               client: the server may speak another protocol version than before
     ├── WorkerNotStarted         command line: the first worker process could not start
     ├── QuestionLeft             command line: the user left a question with Esc
@@ -354,3 +355,12 @@ class WorkerNotStarted(Exception):
 
 class QuestionLeft(Exception):
     """The user left a question at the terminal with Esc or Ctrl-D."""
+
+
+class HttpRequestRefused(Exception):
+    """An HTTP request is refused before it is whole, with this status and reason."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(status, reason)
+        self.status = status
+        self.reason = reason

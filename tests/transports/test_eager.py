@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from ekiden.transports.server.eager import Started, begin, into_task
+from ekiden.transports.server.eager import Started
 
 PATIENCE = 5
 
@@ -204,46 +204,3 @@ async def test_a_coroutine_that_is_dropped_halfway_is_closed() -> None:
     dropped.send(None)
     dropped.close()
     assert closed == [True]
-
-
-async def test_what_ends_without_a_wait_needs_no_task() -> None:
-    seen: list[str] = []
-
-    async def short() -> None:
-        seen.append("ended")
-
-    async def cancelled() -> None:
-        raise asyncio.CancelledError
-
-    loop = asyncio.get_running_loop()
-    assert begin(short(), loop, "short") is None
-    assert begin(cancelled(), loop, "cancelled") is None
-    assert seen == ["ended"]
-
-
-async def test_what_waits_goes_on_in_a_task_of_its_own() -> None:
-    event = asyncio.Event()
-    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
-    tasks: list[asyncio.Task[object] | None] = []
-
-    async def waits() -> None:
-        variable.set("mine")
-        await event.wait()
-        assert variable.get() == "mine"
-        tasks.append(asyncio.current_task())
-
-    async def wants_a_task() -> None:
-        variable.set("mine")
-        await into_task()
-        assert variable.get() == "mine"
-        tasks.append(asyncio.current_task())
-
-    loop = asyncio.get_running_loop()
-    begun = [begin(waits(), loop, "waits"), begin(wants_a_task(), loop, "wants a task")]
-    event.set()
-    for task, name in zip(begun, ("waits", "wants a task"), strict=True):
-        assert task is not None
-        assert task.get_name() == name
-        await asyncio.wait_for(task, PATIENCE)
-    assert set(tasks) == set(begun)
-    assert variable.get(None) is None

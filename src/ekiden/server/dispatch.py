@@ -43,7 +43,7 @@ from ekiden.server.rounds.call import Call, Given
 from ekiden.server.rounds.rounds import Rounds
 from ekiden.server.subscriptions import read_filter
 from ekiden.server.tasks.methods import TaskMethods
-from ekiden.transports.server.port import Stream
+from ekiden.transports.server.port import Ready, Stream
 from ekiden.wire import versions
 from ekiden.wire.headers import check_mirrored_params
 from ekiden.wire.json import JsonObject
@@ -63,7 +63,7 @@ class Dispatcher:
     def __init__(self, registry: Registry, rounds: Rounds) -> None:
         self._registry = registry
         self._rounds = rounds
-        self.ready: dict[str, Callable[[Request], Outcome]] = {
+        self.ready: dict[str, Callable[[Request], Ready]] = {
             "server/discover": self._discover,
             "tools/list": self._lister(registry.tools),
             "prompts/list": self._lister(registry.prompts),
@@ -194,8 +194,8 @@ class Dispatcher:
                 return resource, values
         raise _unknown_resource(uri)
 
-    def _lister(self, catalog: Catalog[Any]) -> Callable[[Request], Outcome]:
-        def list_page(request: Request) -> Outcome:
+    def _lister(self, catalog: Catalog[Any]) -> Callable[[Request], Ready]:
+        def list_page(request: Request) -> Ready:
             cursor = request.params.get("cursor")
             if cursor is not None and type(cursor) is not str:
                 return Failed(InvalidParams("Invalid params: `cursor` must be a string"))
@@ -206,7 +206,7 @@ class Dispatcher:
 
         return list_page
 
-    def _discover(self, request: Request) -> Outcome:
+    def _discover(self, request: Request) -> Ready:
         return Complete(self._registry.discovery())
 
     async def _complete(self, request: Request, stream: Stream) -> Outcome:
@@ -257,7 +257,7 @@ def _task_methods(tasks: TaskMethods) -> dict[str, Answer]:
     }
 
 
-def _as_answer(ready: Callable[[Request], Outcome]) -> Answer:
+def _as_answer(ready: Callable[[Request], Ready]) -> Answer:
     async def answer(request: Request, stream: Stream) -> Outcome:
         return ready(request)
 

@@ -15,7 +15,7 @@ from ekiden.server.middleware import Middleware, Run, around
 from ekiden.server.registration.registry import Registry
 from ekiden.server.rounds.rounds import Rounds
 from ekiden.telemetry.spans import is_tracing, traced
-from ekiden.transports.server.port import Stream
+from ekiden.transports.server.port import Ready, Stream
 from ekiden.wire.modern import Modern, Request
 
 __all__ = ["ServerEndpoint"]
@@ -65,30 +65,21 @@ class ServerEndpoint:
         if tasks and self._rounds.tasks is not None:
             self._rounds.tasks.layers.append(middleware)
 
-    def at_once(self, request: Request) -> Outcome | None:
-        """The outcome, if it is available without waiting; None if `answer` is needed."""
-        ready = self._dispatcher.ready.get(request.method)
-        if ready is None or not self._started or self._wrapped or is_tracing():
-            return None
-        return ready(request)
-
-    def answer(self, request: Request, stream: Stream) -> Coroutine[Any, Any, Outcome]:
-        """Answer one request."""
+    def begin(self, request: Request, stream: Stream) -> Ready | Coroutine[Any, Any, Outcome]:
+        """The outcome if it is known already, else the coroutine that answers."""
         if not self._started:
             return self._start_and_answer(request, stream)
         if "opentelemetry.trace" in sys.modules and is_tracing():
             known = self._registry.has(request.method, request.name)
             return traced(request, lambda: self._run(request, stream), known=known)
-        return self._run(request, stream)
+        if self._wrapped or (ready := self._dispatcher.ready.get(request.method)) is None:
+            return self._run(request, stream)
+        return ready(request)
 
-    def runs_apart(self, request: Request) -> bool:
-        """Whether user code of this request gets its own task, so that `answer` can start without one."""
-        if request.method != "tools/call" or not self._started or self._wrapped or self._rounds.stored:
-            return False
-        tool = self._registry.tools.get(request.name or "")
-        if tool is None or tool.handler.is_direct:
-            return False
-        return "opentelemetry.trace" not in sys.modules or not is_tracing()
+    async def answer(self, request: Request, stream: Stream) -> Outcome:
+        """Answer one request."""
+        answer = self.begin(request, stream)
+        return answer if isinstance(answer, Ready) else await answer
 
     async def _start_and_answer(self, request: Request, stream: Stream) -> Outcome:
         # Mounted in an application that passes no lifespan events on: the first request starts the server.

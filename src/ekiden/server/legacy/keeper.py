@@ -36,10 +36,6 @@ class SessionLimits(msgspec.Struct, frozen=True, kw_only=True):
 class Answering(Protocol):
     """The part of the endpoint that sessions call."""
 
-    def at_once(self, request: Request) -> Outcome | None:
-        """The outcome, if it is available without waiting; None if `answer` is needed."""
-        ...
-
     def answer(self, request: Request, stream: Stream) -> Coroutine[Any, Any, Outcome]:
         """Answer one request."""
         ...

@@ -114,9 +114,7 @@ class Session:
         self.hold()
         stream = SessionStream(self, line)
         try:
-            outcome = self._keeper.endpoint.at_once(request)
-            if outcome is None:
-                outcome = await self._keeper.endpoint.answer(request, stream)
+            outcome = await self._keeper.endpoint.answer(request, stream)
             if task.cancelling():
                 raise asyncio.CancelledError  # The handler swallowed it, but the client wants no answer.
         finally:

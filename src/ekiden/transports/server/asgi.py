@@ -7,20 +7,19 @@ client goes away, the request is cancelled.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Coroutine
-from typing import Any, Final
+from collections.abc import Coroutine
+from typing import Any
 
 import msgspec
 
 from ekiden.errors import ProtocolError, UsageError
 from ekiden.rounds.outcome import Outcome
-from ekiden.transports.server.eager import Started, into_task
+from ekiden.transports.server.eager import Started
 from ekiden.transports.server.guard import Guard, sent_twice
 from ekiden.transports.server.legacy.streamable import SessionHTTP
-from ekiden.transports.server.port import Endpoint
+from ekiden.transports.server.port import Endpoint, Ready
 from ekiden.transports.server.reply import (
     Attendant,
-    Event,
     Incoming,
     Receive,
     Reply,
@@ -32,14 +31,11 @@ from ekiden.wire import jsonrpc
 from ekiden.wire.headers import Headers, reject_duplicates
 from ekiden.wire.json import decode
 from ekiden.wire.jsonrpc import EnvelopeError, RequestId
-from ekiden.wire.modern import Request, accept
+from ekiden.wire.modern import accept
 
 __all__ = ["Incoming", "Limits", "StreamableHTTP"]
 
 _log = logging.getLogger("ekiden.http")
-
-_REMEMBERED: Final = 256
-"""Kinds of requests whose admission is remembered; a hostile client cannot fill more than this."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +63,6 @@ class StreamableHTTP:
         self._guard = guard
         self.limits = limits
         self._digits = len(str(limits.body))
-        self._admitted: set[tuple[Any, ...]] = set()
         self.handshaken = SessionHTTP(
             endpoint.sessions, silence_seconds=limits.silence_seconds, stall_seconds=limits.stall_seconds
         )
@@ -82,26 +77,19 @@ class StreamableHTTP:
         headers = dict(pairs)
         method, path = scope["method"], scope["path"]
         refusal = self.refusal(method, path, scope.get("root_path", ""), headers)
-        incoming = Incoming(
-            method, path, headers, refusal, b"", None if len(headers) == len(pairs) else pairs
-        )
+        repeating = None if len(headers) == len(pairs) else pairs
+        incoming = Incoming(method, path, headers, refusal, b"", repeating)
         if refusal is None:
-            first = Started(_coroutine(receive()))
-            body = self._whole_body(first) if first.done else None
+            body = await self._body(receive, send, headers)
             if body is None:
-                reply = Reply(send, headers, self.limits.stall_seconds)
-                if (body := await self._slow_body(first, receive, reply)) is None:
-                    return
+                return
             incoming.body = body
         await self.exchange(incoming, receive, send)
 
     async def exchange(
         self, incoming: Incoming, receive: Receive, send: Send, respond: Respond | None = None
     ) -> None:
-        """Answer one request, whose body is here.
-
-        `respond` sends a plain JSON response synchronously. Passing it means: not in a task yet.
-        """
+        """Answer one request whose body is here. `respond` sends a plain JSON response synchronously."""
         headers = incoming.headers
         if incoming.repeating is not None and (name := sent_twice(incoming.repeating)) is not None:
             incoming.refusal = 400, f"Bad request: {name} is sent more than once"
@@ -110,7 +98,6 @@ class StreamableHTTP:
             await reply.refuse(*incoming.refusal)
             return
         if incoming.refusal is not None or self.handshaken.takes(incoming):
-            await into_task()
             await self.handshaken.serve(incoming, receive, send)
             return
         request_id: RequestId | None = None
@@ -127,7 +114,22 @@ class StreamableHTTP:
                 request_id = error.request_id
             await reply.error(self._dialect, request_id, error)
             return
-        await self._answer(request, receive, reply, in_task=respond is None)
+        answer = self.endpoint.begin(request, reply)
+        outcome = answer if isinstance(answer, Ready) else await self._wait(answer, receive, reply)
+        if outcome is not None:
+            await reply.finish(outcome, self._dialect, request.id)
+
+    async def _wait(
+        self, answer: Coroutine[Any, Any, Outcome], receive: Receive, reply: Reply
+    ) -> Outcome | None:
+        """The outcome, or None if the client left before there was one."""
+        run = Started(answer)
+        if not run.done:
+            await asyncio.sleep(0)  # A handler that has a task of its own may begin and end meanwhile.
+            run.go_on()
+        if run.done:
+            return run.value
+        return await Attendant(receive, reply, self.limits.silence_seconds).attend(run)
 
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -156,27 +158,16 @@ class StreamableHTTP:
                 return
 
     def refusal(self, method: str, path: str, root: str, headers: Headers) -> tuple[int, str] | None:
-        """Why this request is refused before its body is read. What was admitted once is remembered."""
+        """Why this request is refused before its body is read: status and reason, or None."""
         length = headers.get(b"content-length", b"")
         if len(length) >= self._digits and length.isdigit() and int(length[:20]) > self.limits.body:
             return 413, f"Body too large: the limit is {self.limits.body} bytes"
-        get = headers.get
-        kind = (method, path, get(b"host"), get(b"origin"), get(b"content-type"))
-        if kind in self._admitted:
-            return None
-        if (refusal := self._judge(method, path, root, headers)) is None and len(
-            self._admitted
-        ) < _REMEMBERED:
-            self._admitted.add(kind)
-        return refusal
-
-    def _judge(self, method: str, path: str, root: str, headers: Headers) -> tuple[int, str] | None:
         if not self._guard.allows_host(headers.get(b"host")):
             return 421, "Host not allowed: add it to `allowed_hosts` to serve it"
         origin = headers.get(b"origin")
         if origin is not None and not self._guard.allows_origin(origin):
             return 403, "Origin not allowed: add it to `allowed_origins` to serve it"
-        if self._path not in (None, path) and not (root and path == root + (self._path or "")):
+        if path != self._path and not self._is_here(path, root):
             return 404, f"Not found: the MCP endpoint is {self._path}"
         if method != "POST":
             return 405, "Method not allowed: send JSON-RPC messages by POST"
@@ -185,72 +176,40 @@ class StreamableHTTP:
             return 415, "Unsupported media type: send application/json"
         return None
 
-    def _whole_body(self, first: Started[Event]) -> bytes | None:
-        """The body, if it came whole and in time, as it nearly always does."""
-        event = first.value
-        if event["type"] != "http.request" or event.get("more_body"):
-            return None
-        body: bytes = event.get("body", b"")
-        return body if len(body) <= self.limits.body else None
+    def _is_here(self, path: str, root: str) -> bool:
+        return self._path is None or (bool(root) and path == root + self._path)
 
-    async def _slow_body(self, first: Started[Event], receive: Receive, reply: Reply) -> bytes | None:
-        """The body, or None where it was refused or never came."""
+    async def _body(self, receive: Receive, send: Send, headers: Headers) -> bytes | None:
+        """The body, or None if it was refused or the client left before it was whole."""
         try:
+            reading = Started(_read_body(receive, self.limits.body))
+            if reading.done:
+                return reading.value
             async with asyncio.timeout(self.limits.body_seconds):
-                return await _gathered(first, receive, self.limits.body)
+                return await reading
         except TimeoutError:
-            await reply.refuse(408, "The request body took too long")
+            refusal = 408, "The request body took too long"
         except _TooLarge:
-            await reply.refuse(413, f"Body too large: the limit is {self.limits.body} bytes")
+            refusal = 413, f"Body too large: the limit is {self.limits.body} bytes"
+        await Reply(send, headers, self.limits.stall_seconds).refuse(*refusal)
         return None
-
-    async def _answer(self, request: Request, receive: Receive, reply: Reply, *, in_task: bool) -> None:
-        if request.name is None and (ready := self.endpoint.at_once(request)) is not None:
-            await reply.finish(ready, self._dialect, request.id)
-            return
-        if not in_task and not self.endpoint.runs_apart(request):
-            await into_task()
-            in_task = True
-        run = Started(self.endpoint.answer(request, reply))
-        if not run.done:
-            # From here on in a task; and one pass later, in which a handler may have begun and ended.
-            await into_task()
-            run.go_on()
-        outcome: Outcome | None
-        if run.done:
-            outcome = run.value
-        else:
-            outcome = await Attendant(receive, reply, self.limits.silence_seconds).attend(run)
-        if outcome is not None:
-            await reply.finish(outcome, self._dialect, request.id)
-
-
-def _coroutine(event: Awaitable[Event]) -> Coroutine[Any, Any, Event]:
-    """What `receive` gave as a coroutine, which it is nearly always."""
-    return event if isinstance(event, Coroutine) else _awaited(event)  # pyright: ignore[reportUnknownVariableType]
-
-
-async def _awaited(event: Awaitable[Event]) -> Event:
-    return await event
 
 
 class _TooLarge(Exception):
     """The body went over its limit."""
 
 
-async def _gathered(first: Awaitable[Event], receive: Receive, limit: int) -> bytes | None:
+async def _read_body(receive: Receive, limit: int) -> bytes | None:
     chunks: list[bytes] = []
     size = 0
-    event = await first
-    while event["type"] == "http.request":
+    while (event := await receive())["type"] == "http.request":
         chunk: bytes = event.get("body", b"")
         size += len(chunk)
         if size > limit:
             raise _TooLarge
-        chunks.append(chunk)
         if not event.get("more_body"):
-            return b"".join(chunks)
-        event = await receive()
+            return b"".join([*chunks, chunk]) if chunks else chunk
+        chunks.append(chunk)
     return None
 
 

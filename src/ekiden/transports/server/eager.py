@@ -2,17 +2,15 @@
 
 Most handlers answer without waiting. For them a watchdog for disconnects, a keep-alive timer or
 a body timeout would cost more than the call itself, so those are set up only once the coroutine
-has shown that it waits. With `Started` it stays in the task of its caller throughout, which is what
-timeouts and cancel scopes inside it are bound to. With `begin` there is no task at all until it waits.
+has shown that it waits. It stays in the task of its caller throughout, because timeouts and cancel scopes
+inside it are bound to that task.
 """
 
 import asyncio
-import types
 from collections.abc import Coroutine, Generator
-from contextvars import copy_context
 from typing import Any, Generic, TypeVar
 
-__all__ = ["Started", "begin", "into_task"]
+__all__ = ["Started"]
 
 T = TypeVar("T")
 
@@ -73,30 +71,3 @@ class Started(Generic[T]):
             return self.value
         value: T = yield from Rest(self._coroutine, self._waits_for).__await__()
         return value
-
-
-def begin(
-    coroutine: Coroutine[Any, Any, None], loop: asyncio.AbstractEventLoop, name: str
-) -> asyncio.Task[None] | None:
-    """Run a coroutine without a task. The task in which it goes on, if it waits; None if it has ended.
-
-    It must not run anybody else's code before it has awaited something: `into_task`, if nothing else.
-    """
-    context = copy_context()
-    try:
-        waits_for = context.run(coroutine.send, None)
-    except (StopIteration, asyncio.CancelledError):
-        return None
-    if waits_for is not None:
-        coroutine = _go_on(Rest(coroutine, waits_for))
-    return asyncio.Task(coroutine, loop=loop, name=name, context=context)
-
-
-async def _go_on(rest: Rest) -> None:
-    await rest
-
-
-@types.coroutine
-def into_task() -> Generator[None, None, None]:
-    """Where a coroutine was begun without a task: from here on it is in one."""
-    yield

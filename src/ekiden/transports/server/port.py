@@ -2,13 +2,16 @@
 
 from collections.abc import Container, Coroutine
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
-from ekiden.rounds.outcome import Dialect, Outcome
+from ekiden.rounds.outcome import Complete, Dialect, Failed, Outcome
 from ekiden.transports.server.legacy.port import SessionKeeper
 from ekiden.wire.modern import Request
 
-__all__ = ["Endpoint", "Stream"]
+__all__ = ["Endpoint", "Ready", "Stream"]
+
+Ready: TypeAlias = Complete | Failed
+"""An outcome that needs no wait: a list, a discovery, or what is wrong with the request for one."""
 
 
 class Stream(Protocol):
@@ -42,16 +45,12 @@ class Endpoint(Protocol):
         """Its clients of 2025."""
         ...
 
-    def at_once(self, request: Request) -> Outcome | None:
-        """The outcome, where it lies ready and nobody wants to look at the request first."""
+    def begin(self, request: Request, stream: Stream) -> Ready | Coroutine[Any, Any, Outcome]:
+        """The outcome if it is known already, else the coroutine that answers. Call it in a task."""
         ...
 
-    def answer(self, request: Request, stream: Stream) -> Coroutine[Any, Any, Outcome]:
+    async def answer(self, request: Request, stream: Stream) -> Outcome:
         """Answer one request. Raises nothing but cancellation."""
-        ...
-
-    def runs_apart(self, request: Request) -> bool:
-        """Whether `answer` runs what is not ours, handlers above all, in a task of its own."""
         ...
 
     async def start(self) -> None:

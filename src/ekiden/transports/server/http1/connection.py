@@ -2,24 +2,25 @@
 
 uvicorn listens, accepts, handles signals and shuts down. What comes in on a connection is read here,
 because a protocol that serves any ASGI application spends more on one request than the rest of an MCP
-server does. A request is handed over whole: the application is not started before the body is there, and
-a request whose answer lies ready is answered without starting anything.
+server does. The application is not started before the body is whole.
 
 The ASGI events stay the language between a connection and the application, so that there is one
 application, here and where it is mounted.
 """
 
 import asyncio
+import functools
 import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 import httptools
 
-from ekiden.errors import InvalidRequest
-from ekiden.transports.server.eager import begin
-from ekiden.transports.server.http1.exchange import CLOSE, STATUS_LINES, Exchange
-from ekiden.transports.server.http1.shared import Refused, Shared
+from ekiden.errors import HttpRequestRefused, InvalidRequest
+from ekiden.transports.server.asgi import StreamableHTTP
+from ekiden.transports.server.http1.exchange import Exchange, json_response
+from ekiden.transports.server.http1.sweeper import Sweeper
 from ekiden.transports.server.reply import Incoming
 from ekiden.wire import jsonrpc
 from ekiden.wire.headers import Headers
@@ -30,20 +31,24 @@ if TYPE_CHECKING:
 
 __all__ = ["Connections"]
 
-_log = logging.getLogger("ekiden.http")
+_log = logging.getLogger(__name__)
 
 _HEAD_BYTES: Final = 64 * 1024
 """Request line and headers. A token of 64 KiB travels in the body, so nothing of ours comes near this."""
 _QUEUED: Final = 16
-"""Requests that a client may send before it has read the first answer; then it is not read from."""
+"""Requests that may wait for their turn; then nothing more is read until one of them is answered."""
 _LINGER_SECONDS: Final = 1.0
 """How long a client that was refused may go on sending before the connection is cut."""
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-class Connections(Shared):
-    """The connections of one application, as uvicorn asks for them."""
+class Connections:
+    """Makes the connections of one application."""
+
+    def __init__(self, application: StreamableHTTP) -> None:
+        self._application = application
+        self._sweeper = Sweeper(max(0.05, min(1.0, application.limits.body_seconds / 4)))
 
     def __call__(
         self,
@@ -52,9 +57,10 @@ class Connections(Shared):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> "Connection":
-        """A connection, as uvicorn asks for it."""
+        """A connection; the signature is uvicorn's."""
         loop = _loop or asyncio.get_running_loop()
-        return Connection(self, server_state, loop, float(config.timeout_keep_alive))
+        keep_alive = float(config.timeout_keep_alive)
+        return Connection(self._application, self._sweeper, server_state, loop, keep_alive)
 
 
 class Connection(asyncio.Protocol):
@@ -62,16 +68,18 @@ class Connection(asyncio.Protocol):
 
     def __init__(
         self,
-        all_of_them: Connections,
+        application: StreamableHTTP,
+        sweeper: Sweeper,
         state: "ServerState",
         loop: asyncio.AbstractEventLoop,
         keep_alive_seconds: float,
     ) -> None:
-        self._all = all_of_them
+        self._application = application
+        self._limits = application.limits
+        self._sweeper = sweeper
         self.state = state
         self.loop = loop
-        self._application = all_of_them.application
-        self._body_limit = all_of_them.limits.body
+        self._body_limit = application.limits.body
         self._keep_alive_seconds = keep_alive_seconds
         self._parser: Any = httptools.HttpRequestParser(self)
         self._exchange: Exchange | None = None
@@ -87,6 +95,8 @@ class Connection(asyncio.Protocol):
         self._size = 0
         self._unread = 0
         """Bytes of a request that the parser keeps to itself: a header that has not ended yet."""
+        self._common_list: list[tuple[bytes, bytes]] | None = None
+        self._common = b""
         self._unsent = 0
         self._moved = self._since
         """When the client last took anything of what is `_unsent`."""
@@ -99,12 +109,12 @@ class Connection(asyncio.Protocol):
         """A client is here."""
         self.transport: Any = transport
         self.state.connections.add(self)  # type: ignore[arg-type]  # uvicorn names its own two classes
-        self._all.enter(self, self.loop)
+        self._sweeper.add(self, self.loop)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone: nobody wants the answers any more."""
         self.state.connections.discard(self)
-        self._all.leave(self)
+        self._sweeper.discard(self)
         self._closing = True
         self._parser = None
         self._waiting.clear()
@@ -136,13 +146,13 @@ class Connection(asyncio.Protocol):
         unsent = self.transport.get_write_buffer_size()
         if unsent != self._unsent:
             self._unsent, self._moved = unsent, now
-        elif unsent and now - self._moved > self._all.limits.stall_seconds:
+        elif unsent and now - self._moved > self._limits.stall_seconds:
             self.transport.abort()  # To close would wait for the client to take the rest.
         elif self._lingering:
             if now - self._since > _LINGER_SECONDS:
                 self.transport.close()
         elif self._reading and not self._is_full():
-            if now - self._since > self._all.limits.body_seconds:
+            if now - self._since > self._limits.body_seconds:
                 self._refuse(408, "The request took too long to arrive")
         elif unsent or self._waiting or self._exchange is not None:
             pass
@@ -169,8 +179,8 @@ class Connection(asyncio.Protocol):
             self._decline(data[upgrade.args[0] :])
         except httptools.HttpParserCallbackError as error:
             refused = error.__context__
-            if isinstance(refused, Refused):
-                self._refuse(*refused.args)
+            if isinstance(refused, HttpRequestRefused):
+                self._refuse(refused.status, refused.reason)
             else:
                 _log.error("A request could not be taken", exc_info=refused)
                 self._refuse(500, "Internal error")
@@ -184,7 +194,7 @@ class Connection(asyncio.Protocol):
         """
         method: bytes = self._parser.get_method()
         if method == b"CONNECT":  # An upgrade by its method, however often it is read.
-            self._refuse(501, "Not implemented: this is no proxy")
+            self._refuse(501, "Not implemented: this is not a proxy")
             return
         kept = [pair for pair in self._pairs if pair[0] not in (b"upgrade", b"connection")]
         if not self._parser.should_keep_alive():
@@ -216,17 +226,17 @@ class Connection(asyncio.Protocol):
         """A piece of the target."""
         self._url += url
         if len(self._url) > _HEAD_BYTES:
-            raise Refused(414, "The request's target is too long")
+            raise HttpRequestRefused(414, "The request's target is too long")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header; what comes after the body is none, and nobody asked for it."""
         self._size += len(name) + len(value)
         if self._trailing:
             if self._size > self._body_limit:
-                raise Refused(413, f"Body too large: the limit is {self._body_limit} bytes")
+                raise HttpRequestRefused(413, f"Body too large: the limit is {self._body_limit} bytes")
             return
         if self._size > _HEAD_BYTES:
-            raise Refused(431, "The request's headers are too long")
+            raise HttpRequestRefused(431, "The request's headers are too long")
         self._pairs.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
@@ -236,10 +246,10 @@ class Connection(asyncio.Protocol):
         self._size = 0
         self._trailing = True
         headers = dict(self._pairs)
-        method, path = self._parser.get_method().decode("latin-1"), self._all.path(self._url)
+        method, path = self._parser.get_method().decode("latin-1"), _path(self._url)
         refusal = self._application.refusal(method, path, "", headers)
         if refusal is not None and refusal[0] != 405 and _has_body(headers):
-            raise Refused(*refusal)
+            raise HttpRequestRefused(*refusal)
         keep_alive = self._parser.should_keep_alive() and self._parser.get_http_version() == "1.1"
         repeating = None if len(headers) == len(self._pairs) else self._pairs
         incoming = Incoming(method, path, headers, refusal, b"", repeating)
@@ -252,7 +262,7 @@ class Connection(asyncio.Protocol):
         """A piece of the body."""
         self._size += len(body)
         if self._size > self._body_limit:
-            raise Refused(413, f"Body too large: the limit is {self._body_limit} bytes")
+            raise HttpRequestRefused(413, f"Body too large: the limit is {self._body_limit} bytes")
         if not self._body:
             self._body = body
         elif self._chunks is None:
@@ -282,25 +292,32 @@ class Connection(asyncio.Protocol):
 
     # Answering
 
-    def _begin(self, exchange: "Exchange") -> None:
-        self.state.total_requests += 1
+    def _begin(self, exchange: Exchange) -> None:
+        """Have the application answer, in a task of its own."""
         self._exchange = exchange
-        self._all.soon(self, exchange)
+        state = self.state
+        state.total_requests += 1
+        answering = self._application.exchange(
+            exchange.incoming, exchange.receive, exchange.send, exchange.respond
+        )
+        # Not by the loop's task factory: one that starts tasks at once would do so inside the parser.
+        task = asyncio.Task(answering, loop=self.loop, name="ekiden exchange")
+        state.tasks.add(task)
+        task.add_done_callback(self._ended)
 
-    def run(self, exchange: "Exchange") -> None:
-        """Have the application answer."""
-        task = begin(exchange.run(self._application), self.loop, "ekiden exchange")
-        if task is not None:
-            tasks = self.state.tasks
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
-
-    def ended(self, exchange: "Exchange") -> None:
-        """An exchange is over: on to the next one."""
-        self._exchange = None
-        self._end(exchange)
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        """The application has answered: on to the next request."""
+        self.state.tasks.discard(task)
+        exchange, self._exchange = self._exchange, None
+        assert exchange is not None
+        exchange.end(None if task.cancelled() else task.exception())
+        if self._closing or not exchange.keep_alive:
+            self._closing = True
+            self.transport.close()
+        elif not self._reading:
+            self._since = self.loop.time()
         if self._waiting or self._expecting:
-            self.loop.call_soon(self._go_on)
+            self._go_on()
 
     def _go_on(self) -> None:
         """Answer what waits for its turn, as long as the client takes the answers."""
@@ -316,13 +333,6 @@ class Connection(asyncio.Protocol):
                 self.transport.write(_CONTINUE)
             break
 
-    def _end(self, exchange: "Exchange") -> None:
-        if self._closing or not exchange.keep_alive:
-            self._closing = True
-            self.transport.close()
-        elif not self._reading:
-            self._since = self.loop.time()
-
     def _refuse(self, status: int, reason: str) -> None:
         """Give up on what comes in: say why, unless an answer is under way, and close."""
         was_closing, self._closing = self._closing, True
@@ -330,7 +340,7 @@ class Connection(asyncio.Protocol):
         self._waiting.clear()
         if self._exchange is None and not was_closing:
             body = jsonrpc.error_response(None, InvalidRequest(reason))
-            self.write_json(status, body, keep_alive=False)
+            self.transport.write(json_response(status, body, self.common_headers(), keep_alive=False))
             self._linger()
 
     def _linger(self) -> None:
@@ -340,22 +350,21 @@ class Connection(asyncio.Protocol):
         if self.transport.can_write_eof():
             self.transport.write_eof()
 
-    def write_json(self, status: int, body: bytes, *, keep_alive: bool) -> None:
-        """Write a whole response."""
-        self.transport.write(
-            b"%bcontent-type: application/json\r\ncontent-length: %d\r\n%b%b\r\n%b"
-            % (
-                STATUS_LINES[status],
-                len(body),
-                self._all.common(self.state),
-                b"" if keep_alive else CLOSE,
-                body,
-            )
-        )
+    def common_headers(self) -> bytes:
+        """The headers that every response has. uvicorn makes a new list of them for every second's date."""
+        if self.state.default_headers is not self._common_list:
+            self._common_list = self.state.default_headers
+            self._common = b"".join(b"%b: %b\r\n" % header for header in self._common_list)
+        return self._common
 
-    def head(self) -> bytes:
-        """The headers that every response has."""
-        return self._all.common(self.state)
+
+@functools.lru_cache(maxsize=256)
+def _path(url: bytes) -> str:
+    """The path of a request's target."""
+    try:
+        return unquote((httptools.parse_url(url).path or b"/").decode("latin-1"))
+    except httptools.HttpParserInvalidURLError:
+        raise HttpRequestRefused(400, "The request's target is not a URL") from None
 
 
 def _has_body(headers: Headers) -> bool:

@@ -3,29 +3,50 @@
 import asyncio
 import logging
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, Protocol
 
 from ekiden.opaque import Opaque
 from ekiden.transports.server.reply import Event, Incoming
 
-if TYPE_CHECKING:
-    from ekiden.transports.server.asgi import StreamableHTTP
-    from ekiden.transports.server.http1.connection import Connection
+__all__ = ["Carrier", "Exchange", "json_response"]
 
-__all__ = ["CLOSE", "STATUS_LINES", "Exchange"]
+_log = logging.getLogger(__name__)
 
-_log = logging.getLogger("ekiden.http")
-
-STATUS_LINES: Final = {
+_STATUS_LINES: Final = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
 }
-CLOSE: Final = b"connection: close\r\n"
+_CLOSE: Final = b"connection: close\r\n"
+
+
+class Carrier(Protocol):
+    """What an exchange needs of its connection."""
+
+    loop: asyncio.AbstractEventLoop
+    transport: Any
+    """The transport of asyncio or uvloop."""
+    writable: asyncio.Future[None] | None
+    """Done when the client reads again; None while it does."""
+
+    def common_headers(self) -> bytes:
+        """The headers that every response has, as bytes."""
+        ...
+
+
+def json_response(status: int, body: bytes, common: bytes, *, keep_alive: bool) -> bytes:
+    """A whole response with a JSON body; `common` are the headers that every response has."""
+    return b"%bcontent-type: application/json\r\ncontent-length: %d\r\n%b%b\r\n%b" % (
+        _STATUS_LINES[status],
+        len(body),
+        common,
+        b"" if keep_alive else _CLOSE,
+        body,
+    )
 
 
 class Exchange(Opaque):
     """One request and its response, as the application sees them: ASGI's `receive` and `send`."""
 
-    _connection: "Connection"
+    _connection: Carrier
     incoming: Incoming
     keep_alive: bool
     _left: asyncio.Future[None] | None = None
@@ -35,24 +56,16 @@ class Exchange(Opaque):
     _chunked: bool = False
     _complete: bool = False
 
-    async def run(self, application: "StreamableHTTP") -> None:
-        """Have the application answer."""
-        connection = self._connection
-        try:
-            await application.exchange(self.incoming, self.receive, self.send, self.respond)
-        except Exception:
-            _log.exception("%s %s failed", self.incoming.method, self.incoming.path)
-        finally:
-            if not self._complete and not self._gone:
-                await self._give_up()
-            connection.ended(self)
-
-    async def _give_up(self) -> None:
-        """The application left without an answer."""
+    def end(self, error: BaseException | None) -> None:
+        """The application has returned, or raised `error`. If it sent no response, send one for it."""
+        if error is not None:
+            _log.error("%s %s failed", self.incoming.method, self.incoming.path, exc_info=error)
+        if self._complete or self._gone:
+            return
         self.keep_alive = False
         if not self._streaming:
-            await self.send({"type": "http.response.start", "status": 500, "headers": []})
-            await self.send({"type": "http.response.body", "body": b""})
+            self._write({"type": "http.response.start", "status": 500, "headers": []})
+            self._write({"type": "http.response.body", "body": b""})
 
     def leave(self) -> None:
         """The client is gone."""
@@ -61,7 +74,7 @@ class Exchange(Opaque):
             self._left.set_result(None)
 
     async def receive(self) -> Event:
-        """Wait for the client to go: its request is here already."""
+        """Wait until the client leaves. The request is here already, so that there is no other event."""
         if not self._gone and not self._complete:
             if self._left is None:
                 self._left = self._connection.loop.create_future()
@@ -69,17 +82,25 @@ class Exchange(Opaque):
         return {"type": "http.disconnect"}
 
     def respond(self, status: int, body: bytes) -> None:
-        """Send a response that is JSON and no stream."""
+        """Send a plain JSON response."""
         if not self._gone and not self._complete:
             self._complete = True
             shown = b"" if self.incoming.method == "HEAD" else body
-            self._connection.write_json(status, shown, keep_alive=self.keep_alive)
+            connection = self._connection
+            connection.transport.write(
+                json_response(status, shown, connection.common_headers(), keep_alive=self.keep_alive)
+            )
 
     async def send(self, event: Event) -> None:
-        """Take one event of the response."""
+        """Send one event of the response; waits while the client does not read its stream."""
         if self._gone or self._complete:
             return
-        connection = self._connection
+        self._write(event)
+        if event.get("more_body") and (writable := self._connection.writable) is not None:
+            await asyncio.shield(writable)
+
+    def _write(self, event: Event) -> None:
+        """Write an event. The head waits for the first piece of the body, and goes out with it."""
         if event["type"] == "http.response.start":
             self._started = event
             return
@@ -90,31 +111,28 @@ class Exchange(Opaque):
             self._started = None
         else:
             data = self._framed(data, more)
-        if not more:
-            self._complete = True
-        connection.transport.write(data)
-        if more and connection.writable is not None:
-            await asyncio.shield(connection.writable)
+        self._complete = not more
+        self._connection.transport.write(data)
 
     def _head(self, start: Event, size: int, more: bool) -> bytes:
         headers: list[tuple[bytes, bytes]] = start["headers"]
-        spelled = [STATUS_LINES[start["status"]]]
+        lines = [_STATUS_LINES[start["status"]]]
         for name, value in headers:
-            spelled.append(b"%b: %b\r\n" % (name, value))
+            lines.append(b"%b: %b\r\n" % (name, value))
             if name == b"connection":
                 self.keep_alive = False
-        spelled.append(self._connection.head())
+        lines.append(self._connection.common_headers())
         if more:
             self._streaming = True
             self._chunked = self.keep_alive
             if self._chunked:
-                spelled.append(b"transfer-encoding: chunked\r\n")
+                lines.append(b"transfer-encoding: chunked\r\n")
         elif not any(name == b"content-length" for name, _ in headers):
-            spelled.append(b"content-length: %d\r\n" % size)
+            lines.append(b"content-length: %d\r\n" % size)
         if not self.keep_alive and not any(name == b"connection" for name, _ in headers):
-            spelled.append(CLOSE)
-        spelled.append(b"\r\n")
-        return b"".join(spelled)
+            lines.append(_CLOSE)
+        lines.append(b"\r\n")
+        return b"".join(lines)
 
     def _framed(self, data: bytes, more: bool) -> bytes:
         if not self._streaming:
