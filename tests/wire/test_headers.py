@@ -14,7 +14,6 @@ from ekiden.wire.headers import (
     check_version,
     find_mirrored_params,
     reject_duplicates,
-    require_version,
 )
 
 
@@ -34,7 +33,7 @@ def test_headers_that_equal_the_body_pass() -> None:
 
 def test_a_missing_header_is_named() -> None:
     with pytest.raises(HeaderMismatch, match="MCP-Protocol-Version header is required"):
-        require_version({})
+        check_version({}, None)
     with pytest.raises(HeaderMismatch, match="Mcp-Method header is required"):
         check_method({}, "tools/call")
     with pytest.raises(HeaderMismatch, match="Mcp-Name header is required"):
@@ -43,7 +42,7 @@ def test_a_missing_header_is_named() -> None:
 
 def test_a_missing_version_header_says_what_this_server_speaks() -> None:
     with pytest.raises(HeaderMismatch, match="2026-07-28"):
-        require_version({})
+        check_version({}, None)
 
 
 def test_a_header_that_differs_is_shown_with_both_values() -> None:

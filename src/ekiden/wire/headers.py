@@ -18,6 +18,10 @@ from ekiden.wire import versions
 from ekiden.wire.json import is_array, is_object
 
 __all__ = [
+    "METHOD",
+    "MODERN",
+    "NAME",
+    "VERSION",
     "Headers",
     "MirroredParam",
     "check_method",
@@ -28,14 +32,15 @@ __all__ = [
     "find_mirrored_params",
     "mirrored_headers",
     "reject_duplicates",
-    "require_version",
 ]
 
 Headers: TypeAlias = Mapping[bytes, bytes]
 
-_VERSION: Final = b"mcp-protocol-version"
-_METHOD: Final = b"mcp-method"
-_NAME: Final = b"mcp-name"
+VERSION: Final = b"mcp-protocol-version"
+METHOD: Final = b"mcp-method"
+NAME: Final = b"mcp-name"
+MODERN: Final = versions.MODERN.encode()
+"""The value of `VERSION` in a request of 2026-07-28."""
 _PARAM_PREFIX: Final = b"mcp-param-"
 
 _PRINTABLE: Final = re.compile(rb"[\t\x20-\x7e]*")
@@ -48,38 +53,34 @@ def reject_duplicates(pairs: Sequence[tuple[bytes, bytes]]) -> None:
     """Refuse a mirrored header that is sent twice: two readers could pick different ones."""
     seen: set[bytes] = set()
     for name, _ in pairs:
-        if name in seen and (name in (_VERSION, _METHOD, _NAME) or name.startswith(_PARAM_PREFIX)):
+        if name in seen and (name in (VERSION, METHOD, NAME) or name.startswith(_PARAM_PREFIX)):
             raise HeaderMismatch(f"Header mismatch: {name.decode('latin-1')} is sent more than once")
         seen.add(name)
 
 
-def require_version(headers: Headers) -> None:
-    """`MCP-Protocol-Version` is there."""
-    if _VERSION not in headers:
+def check_version(headers: Headers, version: str | None) -> None:
+    """`MCP-Protocol-Version` is there and equals the body's (None: it is not compared)."""
+    value = headers.get(VERSION)
+    if value is None:
         raise HeaderMismatch(
             "Header mismatch: the MCP-Protocol-Version header is required; "
             f"this server speaks {', '.join(versions.SUPPORTED)}"
         )
-
-
-def check_version(headers: Headers, version: str) -> None:
-    """`MCP-Protocol-Version`, which must be there, equals the body's."""
-    if headers[_VERSION] != version.encode():
-        _require_equal("MCP-Protocol-Version", headers[_VERSION], version)
+    if version is not None:
+        _require_equal("MCP-Protocol-Version", value, version)
 
 
 def check_method(headers: Headers, method: str) -> None:
     """`Mcp-Method` is there and equals the body's method."""
-    value = headers.get(_METHOD)
+    value = headers.get(METHOD)
     if value is None:
         raise HeaderMismatch("Header mismatch: the Mcp-Method header is required")
-    if value != method.encode():
-        _require_equal("Mcp-Method", value, method)
+    _require_equal("Mcp-Method", value, method)
 
 
 def check_name(headers: Headers, name: str) -> None:
     """`Mcp-Name` is there and, decoded, equals the body's name, URI or task id."""
-    value = headers.get(_NAME)
+    value = headers.get(NAME)
     if value is None:
         raise HeaderMismatch("Header mismatch: the Mcp-Name header is required")
     if (decoded := _decode("Mcp-Name", value)) != name:

@@ -105,8 +105,7 @@ def request(request_id: RequestId, method: str, params: dict[str, Any]) -> bytes
 
 def result_response(request_id: RequestId, result: bytes) -> bytes:
     """The response that carries an encoded result."""
-    spelled = b"%d" % request_id if type(request_id) is int else encode(request_id)
-    return b'{"jsonrpc":"2.0","id":' + spelled + b',"result":' + result + b"}"
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (encode(request_id), result)
 
 
 def error_response(request_id: RequestId | None, error: ProtocolError) -> bytes:

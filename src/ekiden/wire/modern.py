@@ -12,7 +12,7 @@ import msgspec
 
 from ekiden.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError, UnsupportedVersion
 from ekiden.wire import tasks, versions
-from ekiden.wire.headers import Headers, check_method, check_name, check_version, require_version
+from ekiden.wire.headers import METHOD, VERSION, Headers, check_method, check_name, check_version
 from ekiden.wire.json import Raw, encode
 from ekiden.wire.jsonrpc import Message, RequestId, error_response, result_response
 from ekiden.wire.meta import SERVER_INFO, RequestMeta, read_meta
@@ -68,26 +68,25 @@ def accept(message: Message, headers: Headers | None, methods: Container[str]) -
     `message.id` must not be None. `headers` is None on transports without a header layer.
     """
     method, params = message.method, message.params
-    if headers is not None:
-        require_version(headers)
-    elif method == "initialize":
-        raise MethodNotFound(_not_found(method))
+    if headers is None:
+        if method == "initialize":
+            raise MethodNotFound(_not_found(method))
+    elif VERSION not in headers:
+        check_version(headers, None)
     meta = read_meta(params)
-    if headers is not None:
-        check_version(headers, meta.protocol_version)
-    if meta.protocol_version not in versions.SUPPORTED:
-        raise UnsupportedVersion(meta.protocol_version, versions.SUPPORTED)
-    if headers is not None:
+    version = meta.protocol_version
+    # A header that equals the body byte for byte is in order; any other is looked at closely.
+    if headers is not None and headers[VERSION] != version.encode():
+        check_version(headers, version)
+    if version not in versions.SUPPORTED:
+        raise UnsupportedVersion(version, versions.SUPPORTED)
+    if headers is not None and headers.get(METHOD) != method.encode():
         check_method(headers, method)
     if method not in methods:
         raise MethodNotFound(_not_found(method))
-    name: Any = None
-    if (key := _NAMED_BY.get(method)) is not None:
-        name = params.get(key)
-        if type(name) is not str:
-            raise InvalidParams(f"Invalid params: `{key}` is required and must be a string")
-        if headers is not None:
-            check_name(headers, name)
+    name = target_of(method, params)
+    if name is not None and headers is not None:
+        check_name(headers, name)
     assert message.id is not None
     return Request(message.id, method, params, meta, name, headers)
 
@@ -131,7 +130,8 @@ class Modern:
 
     def complete(self, request_id: RequestId, result: dict[str, Any] | bytes) -> bytes:
         """The response for a result; bytes are a result that `result` made before."""
-        return result_response(request_id, result if type(result) is bytes else self.result(result))  # type: ignore[arg-type]
+        spelled = result if isinstance(result, bytes) else self.result(result)
+        return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (encode(request_id), spelled)
 
     def input_required(self, request_id: RequestId, requests: Mapping[str, Any], state: str | None) -> bytes:
         """The response for an interim result: at least one of questions and state."""

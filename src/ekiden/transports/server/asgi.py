@@ -28,7 +28,7 @@ from ekiden.transports.server.reply import (
     Send,
 )
 from ekiden.wire import jsonrpc
-from ekiden.wire.headers import Headers, reject_duplicates
+from ekiden.wire.headers import MODERN, VERSION, Headers, reject_duplicates
 from ekiden.wire.json import decode
 from ekiden.wire.jsonrpc import EnvelopeError, RequestId
 from ekiden.wire.modern import accept
@@ -80,10 +80,13 @@ class StreamableHTTP:
         repeating = None if len(headers) == len(pairs) else pairs
         incoming = Incoming(method, path, headers, refusal, b"", repeating)
         if refusal is None:
-            body = await self._body(receive, send, headers)
-            if body is None:
-                return
-            incoming.body = body
+            reading = Started(_read_body(receive, self.limits.body))
+            body = reading.value if reading.done else await self._slow_body(reading, incoming)
+            if body is None and incoming.refusal is None:
+                return  # The client left.
+            incoming.body = body or b""
+            if len(incoming.body) > self.limits.body:
+                incoming.refusal = 413, f"Body too large: the limit is {self.limits.body} bytes"
         await self.exchange(incoming, receive, send)
 
     async def exchange(
@@ -97,7 +100,9 @@ class StreamableHTTP:
         if incoming.refusal is not None and not self.handshaken.allows(incoming):
             await reply.refuse(*incoming.refusal)
             return
-        if incoming.refusal is not None or self.handshaken.takes(incoming):
+        if incoming.refusal is not None or (
+            headers.get(VERSION) != MODERN and self.handshaken.takes(incoming)
+        ):
             await self.handshaken.serve(incoming, receive, send)
             return
         request_id: RequestId | None = None
@@ -179,37 +184,26 @@ class StreamableHTTP:
     def _is_here(self, path: str, root: str) -> bool:
         return self._path is None or (bool(root) and path == root + self._path)
 
-    async def _body(self, receive: Receive, send: Send, headers: Headers) -> bytes | None:
-        """The body, or None if it was refused or the client left before it was whole."""
+    async def _slow_body(self, reading: Started[bytes | None], incoming: Incoming) -> bytes | None:
+        """The rest of a body that was not whole at once."""
         try:
-            reading = Started(_read_body(receive, self.limits.body))
-            if reading.done:
-                return reading.value
             async with asyncio.timeout(self.limits.body_seconds):
                 return await reading
         except TimeoutError:
-            refusal = 408, "The request body took too long"
-        except _TooLarge:
-            refusal = 413, f"Body too large: the limit is {self.limits.body} bytes"
-        await Reply(send, headers, self.limits.stall_seconds).refuse(*refusal)
-        return None
-
-
-class _TooLarge(Exception):
-    """The body went over its limit."""
+            incoming.refusal = 408, "The request body took too long"
+            return None
 
 
 async def _read_body(receive: Receive, limit: int) -> bytes | None:
+    """The body, or what there is of it when it goes over `limit`; None if the client left."""
     chunks: list[bytes] = []
     size = 0
     while (event := await receive())["type"] == "http.request":
         chunk: bytes = event.get("body", b"")
         size += len(chunk)
-        if size > limit:
-            raise _TooLarge
-        if not event.get("more_body"):
-            return b"".join([*chunks, chunk]) if chunks else chunk
         chunks.append(chunk)
+        if size > limit or not event.get("more_body"):
+            return chunk if size == len(chunk) else b"".join(chunks)
     return None
 
 

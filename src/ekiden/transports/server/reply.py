@@ -212,8 +212,10 @@ class Reply(Opaque):
             status = http_status(outcome.error.code) if type(outcome) is Failed else 200
             if self._respond_at_once is not None:
                 self._respond_at_once(status, body)
-            else:
-                await respond_json(self._send, status, body)
+                return
+            headers = [(b"content-length", b"%d" % len(body)), JSON]
+            await self._send({"type": "http.response.start", "status": status, "headers": headers})
+            await self._send({"type": "http.response.body", "body": body})
             return
         assert self._writing is not None
         async with self._writing:
