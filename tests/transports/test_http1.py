@@ -141,6 +141,62 @@ async def test_pipelined_requests_are_answered_in_their_order() -> None:
             assert _text((await line.response())[2]) == f"Hello, {number}!"
 
 
+async def test_reading_goes_on_when_fewer_requests_wait_for_their_turn() -> None:
+    begun, free = asyncio.Event(), asyncio.Event()
+    server = _server()
+
+    @server.tool
+    async def wait() -> str:
+        """Wait until it is let go."""
+        begun.set()
+        await free.wait()
+        return "free"
+
+    def greets(numbers: range) -> bytes:
+        return b"".join(_post(call("greet", {"name": str(number)})) for number in numbers)
+
+    async with served(server) as base, _line_to(base) as line:
+        line.send(_post(call("wait")) + greets(range(20)))
+        await soon(begun.wait())  # More than 16 requests wait for their turn: nothing more is read.
+        line.send(greets(range(20, 40)))
+        connection = await soon(_only_connection())
+        while connection.transport.is_reading():
+            await asyncio.sleep(0.01)
+        free.set()
+        assert _text((await line.response())[2]) == "free"
+        for number in range(40):
+            assert _text((await line.response())[2]) == f"Hello, {number}!"
+
+
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [("mcp-protocol-version", "2026-01-01"), ("mcp-method", "prompts/list")],
+)
+async def test_a_list_that_was_asked_for_before_is_checked_again(header: str, value: str) -> None:
+    plain = _post(request("tools/list"))
+    other = re.sub(rf"(?i)\r\n{header}: [^\r]*".encode(), f"\r\n{header}: {value}".encode(), plain)
+    assert other != plain
+    async with _connected() as line:
+        for _ in range(3):
+            line.send(plain)
+            assert (await line.response())[0] == 200
+        line.send(other)
+        status, _, body = await line.response()
+        assert (status, json.loads(body)["error"]["code"]) == (400, -32020)
+
+
+@pytest.mark.parametrize("asked", [request("tools/list"), call("greet", {"name": "Ada"})])
+async def test_another_version_of_json_rpc_is_refused_whatever_came_before(asked: dict[str, Any]) -> None:
+    async with _connected() as line:
+        for version, status in (("2.0", 200), ("1.0", 400), ("2.0", 200)):
+            line.send(_post({**asked, "jsonrpc": version}))
+            found, _, body = await line.response()
+            assert found == status
+            assert ("error" in json.loads(body)) == (status == 400)
+            if status == 400:
+                assert json.loads(body)["error"]["code"] == -32600
+
+
 async def test_answers_that_lie_ready_wait_for_their_turn() -> None:
     async with _connected() as line:
         listing = [request("tools/list", request_id=number) for number in range(40)]

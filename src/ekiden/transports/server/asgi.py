@@ -7,8 +7,6 @@ client goes away, the request is cancelled.
 
 import asyncio
 import logging
-from collections.abc import Coroutine
-from typing import Any
 
 import msgspec
 
@@ -119,19 +117,20 @@ class StreamableHTTP:
                 request_id = error.request_id
             await reply.error(self._dialect, request_id, error)
             return
+        outcome: Outcome | None
         answer = self.endpoint.begin(request, reply)
-        outcome = answer if isinstance(answer, Ready) else await self._wait(answer, receive, reply)
+        if isinstance(answer, Ready):
+            outcome = answer
+        else:
+            run = Started(answer)
+            outcome = run.value if run.done else await self._wait(run, receive, reply)
         if outcome is not None:
             await reply.finish(outcome, self._dialect, request.id)
 
-    async def _wait(
-        self, answer: Coroutine[Any, Any, Outcome], receive: Receive, reply: Reply
-    ) -> Outcome | None:
+    async def _wait(self, run: Started[Outcome], receive: Receive, reply: Reply) -> Outcome | None:
         """The outcome, or None if the client left before there was one."""
-        run = Started(answer)
-        if not run.done:
-            await asyncio.sleep(0)  # A handler that has a task of its own may begin and end meanwhile.
-            run.go_on()
+        await asyncio.sleep(0)  # A handler that has a task of its own may begin and end meanwhile.
+        run.go_on()
         if run.done:
             return run.value
         return await Attendant(receive, reply, self.limits.silence_seconds).attend(run)

@@ -19,7 +19,7 @@ import httptools
 
 from ekiden.errors import HttpRequestRefused, InvalidRequest
 from ekiden.transports.server.asgi import StreamableHTTP
-from ekiden.transports.server.http1.exchange import Exchange, json_response
+from ekiden.transports.server.http1.exchange import Exchange
 from ekiden.transports.server.http1.sweeper import Sweeper
 from ekiden.transports.server.reply import Incoming
 from ekiden.wire import jsonrpc
@@ -164,9 +164,6 @@ class Connection(asyncio.Protocol):
         """Take what came in."""
         if self._closing and self._exchange is None:
             return
-        self._parse(data)
-
-    def _parse(self, data: bytes) -> None:
         parser = self._parser
         pairs, size = self._pairs, self._size
         try:
@@ -206,7 +203,7 @@ class Connection(asyncio.Protocol):
             b"".join(b"%b: %b\r\n" % pair for pair in kept),
         )
         self._parser = httptools.HttpRequestParser(self)
-        self._parse(head + rest)
+        self.data_received(head + rest)
 
     # What the parser calls
 
@@ -340,7 +337,7 @@ class Connection(asyncio.Protocol):
         self._waiting.clear()
         if self._exchange is None and not was_closing:
             body = jsonrpc.error_response(None, InvalidRequest(reason))
-            self.transport.write(json_response(status, body, self.common_headers(), keep_alive=False))
+            Exchange(self, Incoming("", "", {}, None, b""), keep_alive=False).respond(status, body)
             self._linger()
 
     def _linger(self) -> None:

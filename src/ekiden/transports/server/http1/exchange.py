@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 from ekiden.opaque import Opaque
 from ekiden.transports.server.reply import Event, Incoming
 
-__all__ = ["Carrier", "Exchange", "json_response"]
+__all__ = ["Carrier", "Exchange"]
 
 _log = logging.getLogger(__name__)
 
@@ -30,17 +30,6 @@ class Carrier(Protocol):
     def common_headers(self) -> bytes:
         """The headers that every response has, as bytes."""
         ...
-
-
-def json_response(status: int, body: bytes, common: bytes, *, keep_alive: bool) -> bytes:
-    """A whole response with a JSON body; `common` are the headers that every response has."""
-    return b"%bcontent-type: application/json\r\ncontent-length: %d\r\n%b%b\r\n%b" % (
-        _STATUS_LINES[status],
-        len(body),
-        common,
-        b"" if keep_alive else _CLOSE,
-        body,
-    )
 
 
 class Exchange(Opaque):
@@ -83,13 +72,21 @@ class Exchange(Opaque):
 
     def respond(self, status: int, body: bytes) -> None:
         """Send a plain JSON response."""
-        if not self._gone and not self._complete:
-            self._complete = True
-            shown = b"" if self.incoming.method == "HEAD" else body
-            connection = self._connection
-            connection.transport.write(
-                json_response(status, shown, connection.common_headers(), keep_alive=self.keep_alive)
+        if self._gone or self._complete:
+            return
+        self._complete = True
+        shown = b"" if self.incoming.method == "HEAD" else body
+        connection = self._connection
+        connection.transport.write(
+            b"%bcontent-type: application/json\r\ncontent-length: %d\r\n%b%b\r\n%b"
+            % (
+                _STATUS_LINES[status],
+                len(shown),
+                connection.common_headers(),
+                b"" if self.keep_alive else _CLOSE,
+                shown,
             )
+        )
 
     async def send(self, event: Event) -> None:
         """Send one event of the response; waits while the client does not read its stream."""
