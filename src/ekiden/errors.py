@@ -9,6 +9,7 @@
     ├── ProtocolError            one JSON-RPC error: what the peer sent cannot be served
     │   ├── ParseError                 -32700  the bytes are not JSON
     │   ├── InvalidRequest             -32600  the JSON is not a JSON-RPC request
+    │   │   └── EnvelopeError          what is broken is not the method's business: id, method or params
     │   ├── MethodNotFound             -32601
     │   ├── InvalidParams              -32602
     │   ├── InternalError              -32603
@@ -19,6 +20,7 @@
     │       └── CallFailed             the same, in a test with `ScriptedClient`
     ├── TransportError           the connection failed: nothing is wrong with the message
     │   ├── TooMuch              the peer sent more than the limits allow
+    │   ├── HttpRefused          the server answered with an HTTP status that is not a success
     │   └── CallTimeout          the call took longer than the client allows: it was cancelled
     ├── InvalidResult            the server's result breaks the protocol or the tool's output schema
     ├── CannotAnswer             the server asks for something that no callback of the client answers
@@ -52,9 +54,14 @@ and turns it into a result, a log line or one of the errors above. They stand at
     ├── NotKept                  server: a value cannot be written to the journal
     ├── Unidentified             server: a value has no identity that another process knows
     ├── HttpRequestRefused       transports: an HTTP request is refused before it is whole
+    ├── SessionsFull             transports: there is no room for one more session or stream
+    ├── Unsayable                wire: a question that the client's protocol version cannot express
+    ├── TooMuchEffort            wire: to check the value would take far too long
     ├── EraChanged               client: the server may speak another protocol version than before
     ├── WorkerNotStarted         command line: the first worker process could not start
     ├── QuestionLeft             command line: the user left a question with Esc
+    ├── ValueError
+    │   └── UnusableSchema       wire: no validator can be made of the schema
     └── OSError
         └── NotPrivate           stores: a folder belongs to somebody else
 """
@@ -163,6 +170,16 @@ class InvalidRequest(ProtocolError):
     default_code = -32600
 
 
+class EnvelopeError(InvalidRequest):
+    """The envelope is broken; `request_id` is what could be read of it."""
+
+    def __init__(self, message: str, request_id: int | str | None, *, notification: bool = False) -> None:
+        super().__init__(message)
+        self.request_id = request_id
+        self.notification = notification
+        """Whether it was a notification, which nobody may answer, not even with an error."""
+
+
 class MethodNotFound(ProtocolError):
     """The method is not implemented here, or not part of the protocol version in use."""
 
@@ -226,6 +243,15 @@ class TransportError(EkidenError):
 
 class TooMuch(TransportError):
     """The peer sent more than the limits allow: a message, a line, a head or a stream is too large."""
+
+
+class HttpRefused(TransportError):
+    """The server refused on the level of HTTP; `message` is its JSON-RPC error, if it sent one."""
+
+    def __init__(self, status: int, message: dict[str, Any] | None) -> None:
+        super().__init__(f"The server refused the request with HTTP status {status}")
+        self.status = status
+        self.message = message
 
 
 class CallTimeout(TransportError):
@@ -364,3 +390,19 @@ class HttpRequestRefused(Exception):
         super().__init__(status, reason)
         self.status = status
         self.reason = reason
+
+
+class SessionsFull(Exception):
+    """There is no room for one more session, or for one more stream."""
+
+
+class Unsayable(Exception):
+    """A question that the client's version of the protocol cannot express."""
+
+
+class TooMuchEffort(Exception):
+    """Checking this value would take far too long."""
+
+
+class UnusableSchema(ValueError):
+    """No validator can be made of this schema; the text says why."""

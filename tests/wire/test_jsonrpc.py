@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ekiden.errors import InvalidParams, InvalidRequest, ParseError, ProtocolError
-from ekiden.wire.jsonrpc import EnvelopeError, error_response, notification, parse, result_response
+from ekiden.errors import EnvelopeError, InvalidParams, InvalidRequest, ParseError, ProtocolError
+from ekiden.wire.jsonrpc import error_response, notification, parse, result_response
 
 
 def spelled(**fields: Any) -> bytes:

@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from ekiden.errors import InvalidParams, MissingCapability, ParseError, ProtocolError
+from ekiden.errors import (
+    EnvelopeError,
+    InvalidParams,
+    MissingCapability,
+    ParseError,
+    ProtocolError,
+    Unsayable,
+)
 from ekiden.wire.draft import Draft, is_incomplete
 from ekiden.wire.handshake import (
     Response,
@@ -16,8 +23,8 @@ from ekiden.wire.handshake import (
     request_meta,
     usable_capabilities,
 )
-from ekiden.wire.jsonrpc import EnvelopeError, Message
-from ekiden.wire.legacy import Legacy, Unsayable
+from ekiden.wire.jsonrpc import Message
+from ekiden.wire.legacy import Legacy
 from ekiden.wire.modern import Modern
 from ekiden.wire.versions import DRAFT, LEGACY
 

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from ekiden.wire.effort import Effort, TooMuchEffort
-from ekiden.wire.schema import UnusableSchema, json_validator
+from ekiden.errors import TooMuchEffort, UnusableSchema
+from ekiden.wire.effort import Effort
+from ekiden.wire.schema import json_validator
 
 
 class Leaf(BaseModel):

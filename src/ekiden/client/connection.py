@@ -18,8 +18,8 @@ from ekiden.client.sessions.modern import ModernSession
 from ekiden.client.sessions.session import ClientRequest, ClientSession
 from ekiden.client.target import LinkOptions, Target, connect, is_in_process, is_url, origin_of
 from ekiden.client.tasks.handle import with_tasks
-from ekiden.errors import EraChanged, InvalidResult, TransportError, UsageError
-from ekiden.transports.client.link import HttpRefused, Link
+from ekiden.errors import EraChanged, HttpRefused, InvalidResult, TransportError, UsageError
+from ekiden.transports.client.link import Link
 from ekiden.wire.json import JsonObject
 
 __all__ = ["ServerConnection"]

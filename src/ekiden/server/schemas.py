@@ -17,9 +17,9 @@ from pydantic import (
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema
 
-from ekiden.errors import ArgumentsInvalid, RegistrationError
+from ekiden.errors import ArgumentsInvalid, RegistrationError, UnusableSchema
 from ekiden.wire.json import JsonObject, copied
-from ekiden.wire.schema import MAX_REPORTED, UnusableSchema, path_text
+from ekiden.wire.schema import MAX_REPORTED, path_text
 from ekiden.wire.schema import json_validator as schema_validator
 
 __all__ = [

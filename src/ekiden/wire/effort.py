@@ -8,9 +8,10 @@ to the value. A schema that is short even with its references written out is not
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from ekiden.errors import TooMuchEffort
 from ekiden.wire.json import is_array, is_object
 
-__all__ = ["Effort", "TooMuchEffort"]
+__all__ = ["Effort"]
 
 _PER_NODE: Final = 500
 """Checks for each part of a value. Schemas that people write need a handful; large unions some dozens."""
@@ -23,10 +24,6 @@ _LISTS: Final = ("allOf", "anyOf", "oneOf")
 _SINGLES: Final = ("not", "if", "then", "else")
 _OF_EACH_MEMBER: Final = ("additionalProperties", "unevaluatedProperties", "propertyNames")
 _OF_EACH_ITEM: Final = ("items", "additionalItems", "unevaluatedItems", "contains")
-
-
-class TooMuchEffort(Exception):
-    """Checking this value would take far too long."""
 
 
 class Effort:

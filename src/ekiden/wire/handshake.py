@@ -9,10 +9,10 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from ekiden.errors import InvalidParams
+from ekiden.errors import EnvelopeError, InvalidParams
 from ekiden.wire import jsonrpc, versions
 from ekiden.wire.json import decode, is_array, is_object
-from ekiden.wire.jsonrpc import EnvelopeError, Message, RequestId
+from ekiden.wire.jsonrpc import Message, RequestId
 from ekiden.wire.meta import (
     CLIENT_CAPABILITIES,
     LOG_LEVEL,

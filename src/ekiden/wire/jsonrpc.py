@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from ekiden.errors import InvalidRequest, ProtocolError
+from ekiden.errors import EnvelopeError, InvalidRequest, ProtocolError
 from ekiden.wire.json import UNSPEAKABLE, Raw, decode, encode, is_array, is_object
 
 __all__ = [
@@ -34,16 +34,6 @@ class Message(msgspec.Struct, gc=False):
     id: RequestId | None
     method: str
     params: dict[str, Any]
-
-
-class EnvelopeError(InvalidRequest):
-    """The envelope is broken; `request_id` is what could be read of it."""
-
-    def __init__(self, message: str, request_id: RequestId | None, *, notification: bool = False) -> None:
-        super().__init__(message)
-        self.request_id = request_id
-        self.notification = notification
-        """Whether it was a notification, which nobody may answer, not even with an error."""
 
 
 def parse(data: bytes) -> Message:

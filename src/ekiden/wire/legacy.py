@@ -8,13 +8,13 @@ which in 2025 was a request of its own.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ekiden.errors import InternalError, InvalidRequest, ProtocolError
+from ekiden.errors import InternalError, InvalidRequest, ProtocolError, Unsayable
 from ekiden.wire.json import decode, encode, is_array, is_object
 from ekiden.wire.jsonrpc import RequestId, error_response, result_response
 from ekiden.wire.meta import SERVER_INFO
 from ekiden.wire.tasks import TaskView, legacy_task
 
-__all__ = ["Legacy", "Unsayable"]
+__all__ = ["Legacy"]
 
 _JUNE: Final = frozenset({"2025-06-18", "2025-11-25", "2026-06-XX"})
 _NOVEMBER: Final = frozenset({"2025-11-25", "2026-06-XX"})
@@ -36,10 +36,6 @@ _MODERN_ONLY: Final = frozenset({-32020, -32021, -32022})
 _NOT_FOUND: Final = -32002
 _MOST_READY: Final = 64
 """Lists that lie ready; each is one page of one list."""
-
-
-class Unsayable(Exception):
-    """A question that this version of the protocol has no words for."""
 
 
 class Legacy:

@@ -7,16 +7,13 @@ is besides held to a budget (`wire.effort`), for a few lines of it can mean year
 from collections.abc import Callable
 from typing import Any, Final
 
-from ekiden.wire.effort import Effort, TooMuchEffort
+from ekiden.errors import TooMuchEffort, UnusableSchema
+from ekiden.wire.effort import Effort
 
-__all__ = ["MAX_REPORTED", "UnusableSchema", "json_validator", "path_text"]
+__all__ = ["MAX_REPORTED", "json_validator", "path_text"]
 
 MAX_REPORTED: Final = 10
 """Errors that are named; enough to mend a value, short enough for a model's context."""
-
-
-class UnusableSchema(ValueError):
-    """No validator can be made of this schema; the text says why."""
 
 
 def json_validator(

@@ -14,8 +14,7 @@ from typing import Final
 from ekiden.client.sessions.legacy import LegacySession
 from ekiden.client.sessions.modern import MODERN_ERRORS, ModernSession
 from ekiden.client.sessions.session import ClientSession, Era
-from ekiden.errors import EraChanged, InvalidResult, ServerError
-from ekiden.transports.client.link import HttpRefused
+from ekiden.errors import EraChanged, HttpRefused, InvalidResult, ServerError
 from ekiden.wire import versions
 from ekiden.wire.json import is_array
 

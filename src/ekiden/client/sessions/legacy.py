@@ -16,6 +16,7 @@ from ekiden.errors import (
     CannotAnswer,
     EkidenError,
     EraChanged,
+    HttpRefused,
     InternalError,
     InvalidResult,
     MethodNotFound,
@@ -24,7 +25,7 @@ from ekiden.errors import (
 )
 from ekiden.rounds.asks import ELICIT, LIST_ROOTS, SAMPLE
 from ekiden.transports.client.channel import ChannelLink
-from ekiden.transports.client.link import HttpRefused, Link, Outgoing
+from ekiden.transports.client.link import Link, Outgoing
 from ekiden.transports.client.streamable import StreamableLink
 from ekiden.wire import jsonrpc, versions
 from ekiden.wire.draft import is_incomplete

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ekiden.client.sessions.session import ClientRequest, Era, Hooks, read_error
-from ekiden.errors import EraChanged, InvalidResult, TransportError
-from ekiden.transports.client.link import HttpRefused, Link, Outgoing
+from ekiden.errors import EraChanged, HttpRefused, InvalidResult, TransportError
+from ekiden.transports.client.link import Link, Outgoing
 from ekiden.wire import jsonrpc, versions
 from ekiden.wire.headers import encode_value
 from ekiden.wire.json import JsonObject, Raw, encode, is_array, is_object

@@ -19,20 +19,22 @@ from ekiden.errors import (
     MethodNotFound,
     MissingCapability,
     ProtocolError,
+    SessionsFull,
+    Unsayable,
 )
 from ekiden.rounds.outcome import Failed
 from ekiden.rounds.pushing import undeclared
 from ekiden.server.legacy.keeper import Keeper, News
 from ekiden.server.registration.results import tool_error
 from ekiden.server.subscriptions import Change, Filter, Subscription
-from ekiden.transports.server.legacy.port import Line, SessionsFull
+from ekiden.transports.server.legacy.port import Line
 from ekiden.transports.server.port import Stream
 from ekiden.wire import jsonrpc, versions
 from ekiden.wire.handshake import Hello, Response, request_meta, usable_capabilities
 from ekiden.wire.headers import Headers
 from ekiden.wire.json import JsonObject
 from ekiden.wire.jsonrpc import Message, RequestId
-from ekiden.wire.legacy import Legacy, Unsayable
+from ekiden.wire.legacy import Legacy
 from ekiden.wire.meta import LOG_LEVELS
 from ekiden.wire.modern import Request, target_of
 from ekiden.wire.tasks import LEGACY_NOTIFICATION, NOTIFICATION

@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
+from ekiden.errors import SessionsFull
 from ekiden.rounds.outcome import Complete, Outcome
 from ekiden.server.legacy.keeper import Answering, SessionLimits
 from ekiden.server.legacy.session import Session, SessionStream
 from ekiden.server.registration.registry import Registry
-from ekiden.transports.server.legacy.port import SessionsFull
 from ekiden.transports.server.port import Stream
 from ekiden.wire import tasks, versions
 from ekiden.wire.draft import Draft

@@ -15,7 +15,7 @@ from ekiden.wire.meta import SUBSCRIPTION_ID
 
 __all__ = ["ChannelLink"]
 
-_log = logging.getLogger("ekiden.client")
+_log = logging.getLogger(__name__)
 
 
 class _Waiting:

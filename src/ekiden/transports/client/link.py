@@ -10,10 +10,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ekiden.errors import TransportError
 from ekiden.wire.jsonrpc import RequestId
 
-__all__ = ["HttpRefused", "Link", "Listener", "Outgoing"]
+__all__ = ["Link", "Listener", "Outgoing"]
 
 
 class Outgoing(msgspec.Struct):
@@ -36,15 +35,6 @@ class Listener(Protocol):
     async def on_request(self, message: dict[str, Any]) -> None:
         """The server asks something itself, as servers did before 2026."""
         ...
-
-
-class HttpRefused(TransportError):
-    """The server refused on the level of HTTP; `message` is its JSON-RPC error, if it sent one."""
-
-    def __init__(self, status: int, message: dict[str, Any] | None) -> None:
-        super().__init__(f"The server refused the request with HTTP status {status}")
-        self.status = status
-        self.message = message
 
 
 class Link(Protocol):

@@ -14,7 +14,7 @@ from ekiden.transports.client.channel import ChannelLink
 
 __all__ = ["ProcessLink"]
 
-_log = logging.getLogger("ekiden.client")
+_log = logging.getLogger(__name__)
 
 _GRACE_SECONDS: Final = 5.0
 """How long a server may take to end after its input was closed, and again after it was asked to terminate."""

@@ -10,15 +10,15 @@ import contextlib
 import logging
 from typing import Any, Final
 
-from ekiden.errors import ProtocolError, TooMuch, TransportError
+from ekiden.errors import HttpRefused, ProtocolError, TooMuch, TransportError
 from ekiden.transports.client.http_port import HttpPort, Response
-from ekiden.transports.client.link import HttpRefused, Listener, Outgoing
+from ekiden.transports.client.link import Listener, Outgoing
 from ekiden.wire import jsonrpc, sse
 from ekiden.wire.jsonrpc import RequestId
 
 __all__ = ["StreamableLink"]
 
-_log = logging.getLogger("ekiden.client")
+_log = logging.getLogger(__name__)
 
 _ACCEPT: Final = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 _RESUME_SECONDS: Final = 1.0

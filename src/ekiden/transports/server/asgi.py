@@ -10,7 +10,7 @@ import logging
 
 import msgspec
 
-from ekiden.errors import ProtocolError, UsageError
+from ekiden.errors import EnvelopeError, ProtocolError, UsageError
 from ekiden.rounds.outcome import Outcome
 from ekiden.transports.server.eager import Started
 from ekiden.transports.server.guard import Guard, sent_twice
@@ -28,12 +28,12 @@ from ekiden.transports.server.reply import (
 from ekiden.wire import jsonrpc
 from ekiden.wire.headers import MODERN, VERSION, Headers, reject_duplicates
 from ekiden.wire.json import decode
-from ekiden.wire.jsonrpc import EnvelopeError, RequestId
+from ekiden.wire.jsonrpc import RequestId
 from ekiden.wire.modern import accept
 
 __all__ = ["Incoming", "Limits", "StreamableHTTP"]
 
-_log = logging.getLogger("ekiden.http")
+_log = logging.getLogger(__name__)
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,19 +10,19 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from ekiden.errors import InternalError, InvalidRequest, ProtocolError
+from ekiden.errors import EnvelopeError, InternalError, InvalidRequest, ProtocolError
 from ekiden.rounds.outcome import Complete
 from ekiden.transports.server.legacy.dialogue import SHUTTING_DOWN, Dialogue
 from ekiden.transports.server.port import Endpoint
 from ekiden.wire import jsonrpc
 from ekiden.wire.handshake import is_modern
-from ekiden.wire.jsonrpc import EnvelopeError, Message, RequestId
+from ekiden.wire.jsonrpc import Message, RequestId
 from ekiden.wire.meta import SUBSCRIPTION_ID
 from ekiden.wire.modern import Request, accept
 
 __all__ = ["Conversation"]
 
-_log = logging.getLogger("ekiden.conversation")
+_log = logging.getLogger(__name__)
 
 MAX_IN_FLIGHT: Final = 1024
 """Requests that may run at once on one channel; reading pauses above it."""

@@ -8,11 +8,11 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from ekiden.errors import InternalError, ProtocolError
-from ekiden.transports.server.legacy.port import ClientSession, SessionKeeper, SessionsFull
+from ekiden.errors import EnvelopeError, InternalError, ProtocolError, SessionsFull
+from ekiden.transports.server.legacy.port import ClientSession, SessionKeeper
 from ekiden.wire import jsonrpc
 from ekiden.wire.handshake import Response, read_incoming
-from ekiden.wire.jsonrpc import EnvelopeError, Message
+from ekiden.wire.jsonrpc import Message
 
 __all__ = ["SHUTTING_DOWN", "Dialogue"]
 

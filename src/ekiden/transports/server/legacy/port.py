@@ -11,11 +11,7 @@ from ekiden.wire.handshake import Response
 from ekiden.wire.headers import Headers
 from ekiden.wire.jsonrpc import Message
 
-__all__ = ["ClientSession", "Line", "SessionKeeper", "SessionsFull"]
-
-
-class SessionsFull(Exception):
-    """There is no room for one more session, nor for one more stream."""
+__all__ = ["ClientSession", "Line", "SessionKeeper"]
 
 
 class Line(Protocol):

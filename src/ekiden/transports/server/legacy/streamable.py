@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
-from ekiden.errors import InvalidRequest, ProtocolError
+from ekiden.errors import EnvelopeError, InvalidRequest, ProtocolError, SessionsFull
 from ekiden.transports.server.legacy.events import Connection, EventStream
-from ekiden.transports.server.legacy.port import ClientSession, SessionKeeper, SessionsFull
+from ekiden.transports.server.legacy.port import ClientSession, SessionKeeper
 from ekiden.transports.server.legacy.posted import Exchange
 from ekiden.transports.server.legacy.streams import SessionStreams
 from ekiden.transports.server.reply import JSON, SSE, Incoming, Receive, Send, respond, takes_stream
@@ -20,7 +20,7 @@ from ekiden.wire import jsonrpc, versions
 from ekiden.wire.handshake import Response, is_modern, read_incoming
 from ekiden.wire.headers import Headers
 from ekiden.wire.json import decode, is_array
-from ekiden.wire.jsonrpc import EnvelopeError, Message
+from ekiden.wire.jsonrpc import Message
 from ekiden.wire.meta import PROTOCOL_VERSION
 
 __all__ = ["Relay", "SessionHTTP"]
