@@ -56,7 +56,7 @@ and turns it into a result, a log line or one of the errors above. They stand at
     ├── HttpRequestRefused       transports: an HTTP request is refused before it is whole
     ├── SessionsFull             transports: there is no room for one more session or stream
     ├── Unsayable                wire: a question that the client's protocol version cannot express
-    ├── TooMuchEffort            wire: to check the value would take far too long
+    ├── TooCostly                wire: to check the value would take far too long
     ├── EraChanged               client: the server may speak another protocol version than before
     ├── WorkerNotStarted         command line: the first worker process could not start
     ├── QuestionLeft             command line: the user left a question with Esc
@@ -400,7 +400,7 @@ class Unsayable(Exception):
     """A question that the client's version of the protocol cannot express."""
 
 
-class TooMuchEffort(Exception):
+class TooCostly(Exception):
     """Checking this value would take far too long."""
 
 

@@ -12,7 +12,7 @@ import pytest
 from ekiden import Client, Server, SessionLimits
 from ekiden.server.legacy.sessions import Session
 from ekiden.transports.server.legacy.events import EventStream
-from ekiden.transports.server.legacy.posted import Exchange
+from ekiden.transports.server.legacy.post import Post
 from ekiden.wire.jsonrpc import parse
 from tests.serving import request as modern_request
 from tests.serving import served, soon
@@ -374,7 +374,7 @@ async def test_a_request_that_arrives_with_the_end_of_its_session_is_not_run() -
     server = make_server()
     opening, message = (parse(json.dumps(sent).encode()) for sent in (hello(), call("wait")))
     session, _ = server.endpoint.sessions.open(opening, {})
-    answering = asyncio.create_task(session.answer(message, {}, Exchange(no_stream, can_stream=False)))
+    answering = asyncio.create_task(session.answer(message, {}, Post(no_stream, can_stream=False)))
     session.end()
     assert b"session has ended" in await soon(answering)
 

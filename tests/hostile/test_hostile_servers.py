@@ -122,8 +122,8 @@ DEEDS: dict[str, tuple[Deed, type[Exception], str]] = {
     ),
     "no JSON": (says(b"{"), TransportError, "cannot be read: Parse error"),
     "not UTF-8": (says(b'{"jsonrpc":"2.0","id":"ID","result":{"a":"\xff"}}'), TransportError, "Parse error"),
-    "a batch": (says(b'[{"jsonrpc":"2.0","id":"ID","result":{}}]'), TransportError, "no JSON-RPC message"),
-    "no envelope": (says(b'{"id":"ID","result":{}}'), TransportError, "no JSON-RPC message"),
+    "a batch": (says(b'[{"jsonrpc":"2.0","id":"ID","result":{}}]'), TransportError, "not a JSON-RPC message"),
+    "no envelope": (says(b'{"id":"ID","result":{}}'), TransportError, "not a JSON-RPC message"),
     "neither result nor error": (
         says(b'{"jsonrpc":"2.0","id":"ID"}'),
         TransportError,
@@ -155,8 +155,12 @@ DEEDS: dict[str, tuple[Deed, type[Exception], str]] = {
         TransportError,
         "Parse error",
     ),
-    "an event that is no JSON": (streams(b"data: hello\n\n"), TransportError, "an event that is no message"),
-    "an event that is a list": (streams(event([1])), TransportError, "an event that is no message"),
+    "an event that is no JSON": (
+        streams(b"data: hello\n\n"),
+        TransportError,
+        "an event that is not a message",
+    ),
+    "an event that is a list": (streams(event([1])), TransportError, "an event that is not a message"),
     "parameters that are a list": (
         streams(event({"jsonrpc": "2.0", "method": "notifications/progress", "params": [1]})),
         TransportError,

@@ -84,7 +84,7 @@ def test_a_batch_is_an_invalid_request_that_says_so(body: bytes) -> None:
 
 @pytest.mark.parametrize("body", [b"null", b"1", b'"a"', b"true"])
 def test_a_value_that_is_no_object_is_an_invalid_request(body: bytes) -> None:
-    with pytest.raises(EnvelopeError, match="no JSON object") as caught:
+    with pytest.raises(EnvelopeError, match="not a JSON object") as caught:
         parse(body)
     assert (caught.value.code, caught.value.request_id) == (-32600, None)
 

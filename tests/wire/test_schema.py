@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from ekiden.errors import TooMuchEffort, UnusableSchema
-from ekiden.wire.effort import Effort
+from ekiden.errors import TooCostly, UnusableSchema
 from ekiden.wire.schema import json_validator
+from ekiden.wire.validation_cost import ValidationCost
 
 
 class Leaf(BaseModel):
@@ -112,8 +112,8 @@ BOMBS: dict[str, tuple[Any, Any]] = {
 def test_a_schema_that_means_more_than_it_says_is_refused_in_time(name: str) -> None:
     schema, value = BOMBS[name]
     began = time.process_time()
-    with pytest.raises(TooMuchEffort):
-        Effort(schema).spend(value)
+    with pytest.raises(TooCostly):
+        ValidationCost(schema).spend(value)
     assert time.process_time() - began < 2
     problem = json_validator(schema, trusted=False)(value)
     assert problem == "the schema means more checks than such a value is worth"
@@ -124,10 +124,10 @@ def test_items_are_counted_too() -> None:
     for _ in range(100):
         value = [value]
     for word in ("items", "contains", "unevaluatedItems"):
-        with pytest.raises(TooMuchEffort):
-            Effort({word: {"allOf": [ME, ME]}}).spend(value)
-    with pytest.raises(TooMuchEffort):
-        Effort({"prefixItems": [{"allOf": [ME, ME]}]}).spend(value)
+        with pytest.raises(TooCostly):
+            ValidationCost({word: {"allOf": [ME, ME]}}).spend(value)
+    with pytest.raises(TooCostly):
+        ValidationCost({"prefixItems": [{"allOf": [ME, ME]}]}).spend(value)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import msgspec
 
 from ekiden.errors import InternalError, ProtocolError
 from ekiden.rounds.asks import Ask
-from ekiden.wire.json import UNSPEAKABLE, decode
+from ekiden.wire.json import ENCODE_ERRORS, decode
 from ekiden.wire.jsonrpc import RequestId
 from ekiden.wire.tasks import TaskView
 
@@ -50,7 +50,7 @@ class Complete(msgspec.Struct):
         """The response as `dialect` spells it; a result that JSON cannot represent is an error."""
         try:
             return dialect.complete(request_id, self.result)
-        except UNSPEAKABLE:
+        except ENCODE_ERRORS:
             _log.exception("A result cannot be sent")
             return dialect.error(request_id, InternalError("The result cannot be sent as JSON"))
 

@@ -71,7 +71,7 @@ async def serve_http(
     of 2025 whose session is in one of them.
     """
     if relay is not None:
-        application.handshaken.relay = relay
+        application.legacy.relay = relay
         application.endpoint.sessions.prefix = relay.prefix
     config = uvicorn.Config(
         application,

@@ -24,7 +24,7 @@ from ekiden.tasks.leg import TaskLeg
 from ekiden.tasks.moves import Ending
 from ekiden.tasks.store import Held
 from ekiden.tasks.work import Why, Work, Worker
-from ekiden.wire.json import UNSPEAKABLE, encode
+from ekiden.wire.json import ENCODE_ERRORS, encode
 
 __all__ = ["Run", "ending_of", "spell_error"]
 
@@ -348,7 +348,7 @@ def ending_of(outcome: Outcome) -> Ending:
     if isinstance(outcome, Complete):
         try:
             return Ending(result=encode(outcome.as_dict()))
-        except UNSPEAKABLE:
+        except ENCODE_ERRORS:
             _log.exception("A task's result cannot be kept")
             return Ending(error=spell_error(InternalError("The result cannot be sent as JSON")))
     if isinstance(outcome, Failed):

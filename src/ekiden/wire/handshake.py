@@ -51,7 +51,7 @@ Incoming: TypeAlias = Message | Response | EnvelopeError
 
 
 def read_incoming(data: bytes, version: str | None) -> tuple[list[Incoming], bool]:
-    """The messages in a body or a line, and whether they came as a batch; `ParseError` if it is no JSON."""
+    """The messages in a body or a line, and whether they came as a batch; `ParseError` if it is not JSON."""
     value = decode(data)
     if not is_array(value) or version not in versions.WITH_BATCHES:
         return [_read(value)], False
@@ -121,7 +121,7 @@ def usable_capabilities(version: str, declared: dict[str, Any]) -> dict[str, Any
 
 
 def is_modern(params: dict[str, Any]) -> bool:
-    """Whether a request says about itself what requests say since 2026."""
+    """Whether a request names its protocol version in `_meta`, as requests do since 2026."""
     fields = params.get("_meta")
     return is_object(fields) and PROTOCOL_VERSION in fields
 
@@ -133,7 +133,7 @@ def request_meta(
     client_info: dict[str, Any],
     log_level: str | None,
 ) -> RequestMeta:
-    """What a request of a session says: what the session says, and its own `_meta` on top of it."""
+    """The meta of a request in a session: that of the session, overridden by the request's own `_meta`."""
     fields: Any = params.get("_meta") or {}
     if not is_object(fields):
         raise InvalidParams("Invalid params: `_meta` must be an object")

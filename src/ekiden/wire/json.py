@@ -13,8 +13,8 @@ import msgspec
 from ekiden.errors import ParseError
 
 __all__ = [
+    "ENCODE_ERRORS",
     "MAX_DEPTH",
-    "UNSPEAKABLE",
     "JsonObject",
     "Raw",
     "canonical",
@@ -69,12 +69,12 @@ def decode(data: bytes) -> Any:
 
 
 def copied(value: Any) -> Any:
-    """A value that came as JSON once more: whoever gets it may do to it what he likes."""
+    """A deep copy of a value made of JSON types, which the receiver may change."""
     return _decode(encode(value))
 
 
-UNSPEAKABLE: Final = (TypeError, ValueError, OverflowError, RecursionError)
-"""What `encode` raises for a value that JSON has no words for."""
+ENCODE_ERRORS: Final = (TypeError, ValueError, OverflowError, RecursionError)
+"""What `encode` raises for a value that JSON cannot represent."""
 
 _deterministic = msgspec.json.Encoder(order="deterministic").encode
 _MAYBE_WHOLE: Final = re.compile(rb"[0-9](?:\.0(?![0-9])|[eE])")

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from ekiden.errors import EnvelopeError, InvalidRequest, ProtocolError
-from ekiden.wire.json import UNSPEAKABLE, Raw, decode, encode, is_array, is_object
+from ekiden.wire.json import ENCODE_ERRORS, Raw, decode, encode, is_array, is_object
 
 __all__ = [
     "Message",
@@ -44,7 +44,7 @@ def parse(data: bytes) -> Message:
 def read(value: Any) -> Message:
     """Read one message out of a decoded value."""
     if value.__class__ is not dict:
-        what = "a batch" if is_array(value) else "no JSON object"
+        what = "a batch" if is_array(value) else "not a JSON object"
         raise EnvelopeError(f"Invalid request: the body is {what}; send one JSON-RPC message", None)
     request_id: Any = value.get("id", _EMPTY)
     if type(request_id) is not int and type(request_id) is not str:
@@ -73,7 +73,7 @@ def parse_from_server(data: bytes) -> dict[str, Any]:
     """Read one message of a server: a response, a notification or, before 2026, a request."""
     value = decode(data)
     if not is_object(value) or value.get("jsonrpc") != "2.0":
-        raise InvalidRequest("this is no JSON-RPC message")
+        raise InvalidRequest("this is not a JSON-RPC message")
     message_id = value.get("id")
     if message_id is not None and type(message_id) is not int and type(message_id) is not str:
         raise InvalidRequest("a message's id must be a string or an integer")
@@ -106,8 +106,8 @@ def error_response(request_id: RequestId | None, error: ProtocolError) -> bytes:
     body: dict[str, Any] = {"code": error.code, "message": error.message}
     try:
         return encode({**envelope, "error": body if error.data is None else {**body, "data": error.data}})
-    except UNSPEAKABLE:
-        # Data that JSON has no words for, or a message that is no text, must not keep the error back.
+    except ENCODE_ERRORS:
+        # The error is sent even if its data cannot be JSON, or its message is not valid text.
         body["message"] = error.message.encode(errors="replace").decode()
         return encode({**envelope, "error": body})
 

@@ -1,4 +1,4 @@
-"""The dialects of 2025-11-25, 2025-06-18 and 2025-03-26: today's outcomes in yesterday's words.
+"""The dialects of 2025-11-25, 2025-06-18 and 2025-03-26: today's outcomes as those versions spell them.
 
 `Legacy` takes results as 2026-07-28 has them and leaves out what its version does not know: the tags
 and hints of 2026, and the fields that came in between. It also spells what a server asks of a client,
@@ -35,7 +35,7 @@ _LISTS: Final = ("tools", "prompts", "resources", "resourceTemplates")
 _MODERN_ONLY: Final = frozenset({-32020, -32021, -32022})
 _NOT_FOUND: Final = -32002
 _MOST_READY: Final = 64
-"""Lists that lie ready; each is one page of one list."""
+"""Respelled lists that are kept; each is one page of one list."""
 
 
 class Legacy:
@@ -48,7 +48,8 @@ class Legacy:
         self.version = version
         self._unknown = frozenset(name for name, since in _SINCE.items() if version not in since)
         self._ready: dict[int, tuple[bytes, bytes]] = {}
-        """By the identity of the bytes they were made of: equal ones may be of tools with other tasks."""
+        """Respelled lists, by the identity of the bytes they were made of. Equality would not do: two servers
+        may list the same tools with other task support."""
         self.task_support: Callable[[str], str | None] | None = None
         """Whether a tool can be called as a task; the lists of 2026 do not say."""
 
@@ -143,7 +144,7 @@ class Legacy:
         return result_response(request_id, encode(result))
 
     def input_required(self, request_id: RequestId, requests: Mapping[str, Any], state: str | None) -> bytes:
-        """There were no interim results: whoever ends a request with one has made a mistake."""
+        """An error: this version has no interim results, so that no request may end with one."""
         return self.error(request_id, InternalError(f"{self.version} has no interim results"))
 
     def task(self, request_id: RequestId, task: TaskView) -> bytes:
@@ -165,7 +166,7 @@ class Legacy:
     # Questions
 
     def question(self, method: str, params: Mapping[str, Any] | None, elicitation_id: str) -> dict[str, Any]:
-        """The parameters of a question to the client; `Unsayable` if the version has no words for it."""
+        """The parameters of a question to the client; `Unsayable` if the version cannot express it."""
         spell = _QUESTIONS.get(method)
         asked = dict(params or {})
         return asked if spell is None else spell(self.version, asked, elicitation_id)

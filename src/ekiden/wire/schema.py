@@ -1,19 +1,19 @@
 """JSON Schemas as validators: 2020-12 unless `$schema` says otherwise.
 
-No `$ref` is ever fetched: one that leaves its document makes the schema unusable. A schema of a stranger
-is besides held to a budget (`wire.effort`), for a few lines of it can mean years of checking.
+No `$ref` is ever fetched: one that leaves its document makes the schema unusable. A schema
+from a peer also has a budget (`wire.validation_cost`), because a few lines of it can mean years of checking.
 """
 
 from collections.abc import Callable
 from typing import Any, Final
 
-from ekiden.errors import TooMuchEffort, UnusableSchema
-from ekiden.wire.effort import Effort
+from ekiden.errors import TooCostly, UnusableSchema
+from ekiden.wire.validation_cost import ValidationCost
 
 __all__ = ["MAX_REPORTED", "json_validator", "path_text"]
 
 MAX_REPORTED: Final = 10
-"""Errors that are named; enough to mend a value, short enough for a model's context."""
+"""Errors that are listed: enough to correct a value, short enough for a model's context."""
 
 
 def json_validator(
@@ -24,15 +24,15 @@ def json_validator(
 
     try:
         validator = jsonschema_rs.validator_for(schema, retriever=_never_fetch, validate_formats=formats)
-        effort = None if trusted else Effort(schema)
+        cost = None if trusted else ValidationCost(schema)
     except (ValueError, TypeError, RecursionError, jsonschema_rs.ReferencingError) as error:
         raise UnusableSchema(str(error)) from error
 
     def problems(value: Any) -> str | None:
-        if effort is not None:
+        if cost is not None:
             try:
-                effort.spend(value)
-            except TooMuchEffort as refusal:
+                cost.spend(value)
+            except TooCostly as refusal:
                 return str(refusal)
         found: list[str] = []
         for problem in validator.iter_errors(value):

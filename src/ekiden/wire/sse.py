@@ -14,7 +14,7 @@ KEEP_ALIVE: Final = b": keep-alive\n\n"
 """A comment: proxies see traffic, clients see nothing."""
 
 _NOTHING: Final = re.compile(rb"(?:(?::[^\r\n]*+)?[\r\n])++")
-"""Comments and empty lines in a row: a server that sends nothing else costs next to nothing."""
+"""Comments and empty lines in a row, skipped together: a server that sends only those costs little."""
 
 
 def event(message: bytes) -> bytes:
@@ -72,7 +72,7 @@ class Decoder:
             if (complete := self._line(line)) is not None:
                 yield complete
         del self._buffer[:start]
-        self._searched = len(self._buffer)  # None of these ends a line: they are not looked at again.
+        self._searched = len(self._buffer)  # No line ends in these: the next search begins after them.
         if len(self._buffer) + self._size > self._limit:
             raise TooMuch(f"The server sent an event of more than {self._limit} bytes")
 

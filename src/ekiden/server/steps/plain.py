@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from types import NoneType
 from typing import Any, Final, cast
 
-from ekiden.wire.json import UNSPEAKABLE, canonical
+from ekiden.wire.json import ENCODE_ERRORS, canonical
 
 __all__ = ["is_context", "kind_of", "plain_spelling"]
 
@@ -29,7 +29,7 @@ def plain_spelling(values: Iterable[object]) -> bytes | None:
         kept.append(value)
     try:
         return canonical(kept)
-    except UNSPEAKABLE:
+    except ENCODE_ERRORS:
         return None
 
 

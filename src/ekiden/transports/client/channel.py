@@ -31,7 +31,7 @@ class ChannelLink:
         self._write = write
         self._waiting: dict[RequestId, _Waiting] = {}
         self.listener: Listener | None = None
-        """Who hears what belongs to no request."""
+        """Takes what does not belong to a request."""
         self._lost: TransportError | None = None
         self._answering: set[asyncio.Task[None]] = set()
 
@@ -67,7 +67,7 @@ class ChannelLink:
         try:
             message = jsonrpc.parse_from_server(data)
         except ProtocolError as error:
-            _log.warning("The server sent a line that is no message: %s", error)
+            _log.warning("The server sent a line that is not a message: %s", error)
             return False
         if "method" not in message:
             self._response(message)
@@ -83,7 +83,7 @@ class ChannelLink:
         elif message["method"] == "ping":
             self._answer(self._pong(message["id"]))
         else:
-            # Only servers before 2026 may ask so, and this one is none: what else it says counts for nothing.
+            # Only servers before 2026 send requests, and this one is newer: nothing it says can be trusted.
             self._fail(TransportError(f"The server must not send requests, but sent {message['method']}"))
 
     def _answer(self, answering: Coroutine[Any, Any, None]) -> None:
@@ -104,7 +104,7 @@ class ChannelLink:
         try:
             listener.on_notification(message)
         except Exception as error:
-            # A callback of the user's failed: that is for whoever made the call, not for the channel.
+            # A callback of the user failed: the call raises that, and the channel goes on.
             if waiting is None:
                 _log.exception("A callback failed to take %s", message["method"])
             elif not waiting.response.done():
@@ -132,7 +132,7 @@ class ChannelLink:
         return None
 
     def lost(self, error: TransportError) -> None:
-        """The channel is gone: nobody gets a response any more."""
+        """The channel is gone: all requests that wait fail with `error`."""
         self._lost = error
         self._fail(error)
 

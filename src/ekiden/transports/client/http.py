@@ -22,7 +22,7 @@ _MOST_IDLE: Final = 32
 """Connections that are kept for reuse; each is a socket at the server too."""
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _SAME_REQUEST: Final = frozenset({307, 308})
-"""Redirects that are followed: the others turn a POST into a GET, which is no message."""
+"""Redirects that are followed: the others turn a POST into a GET, which carries no message."""
 _MOST_REDIRECTS: Final = 5
 _MOST_HEADS: Final = 256
 """Heads that are remembered."""
@@ -46,12 +46,12 @@ class HttpClient:
         self._target = _target(parts)
         self._host = _host(parts)
         self._heads: dict[tuple[object, ...], bytes] = {}
-        """Heads that were sent before: those of one tool are the same in every call."""
+        """Heads by what they are made of: those of one tool are the same in every call."""
         self._idle: list[HttpConnection] = []
         self._open: set[HttpConnection] = set()
 
     async def send(self, method: str, headers: Mapping[str, str], body: bytes) -> HttpExchange:
-        """Send a request; one that is no stream is complete when this returns."""
+        """Send a request. Unless the response is a stream, it is complete when this returns."""
         target = self._target
         for _ in range(_MOST_REDIRECTS + 1):
             exchange = await self._send(self._spell(method, target, headers, body))
@@ -71,7 +71,7 @@ class HttpClient:
             if same and exchange.status in _SAME_REQUEST:
                 return _target(parts)
         except (ValueError, UsageError):
-            pass  # It is no address at all.
+            pass  # It is not an address at all.
         raise not_followed(place, exchange.status)
 
     async def _send(self, request: bytes) -> HttpExchange:
@@ -156,7 +156,7 @@ def split_url(url: str) -> SplitResult:
         parts = urlsplit(url)
         if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
             return parts
-    raise UsageError(f"{url!r} is no http(s) URL")
+    raise UsageError(f"{url!r} is not an http(s) URL")
 
 
 def _target(parts: SplitResult) -> str:

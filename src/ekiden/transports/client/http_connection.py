@@ -21,7 +21,7 @@ _MOST_AROUND: Final = 128 * 1024
 
 
 class Pool(Protocol):
-    """Who keeps connections."""
+    """What a connection needs of the client that keeps it."""
 
     def give_back(self, connection: "HttpConnection") -> None:
         """Keep a connection for the next request."""
@@ -101,7 +101,7 @@ class HttpExchange:
     # Called by the reader.
 
     async def read(self) -> bytes:
-        """The whole body. One that is no stream is complete by the time its head is handed out."""
+        """The whole body. Unless it is a stream, it is complete by the time its head is handed out."""
         if self.complete:
             body = b"".join(self._body)
             await self.close()
@@ -168,7 +168,7 @@ class HttpConnection(asyncio.Protocol):
             self.abort()
 
     def pause(self) -> None:
-        """Read no more: nobody takes what there is."""
+        """Stop reading until what has come is taken."""
         if not self._paused and self._transport is not None and not self.closed:
             self._paused = True
             self._transport.pause_reading()
@@ -202,7 +202,7 @@ class HttpConnection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            exchange.on_error(TransportError(f"The server's response is no HTTP: {error}"))
+            exchange.on_error(TransportError(f"The server's response is not HTTP: {error}"))
             self.abort()
             return
         if self._around > _MOST_AROUND and not exchange.complete:

@@ -21,7 +21,7 @@ _GRACE_SECONDS: Final = 5.0
 _LAST_WORD_SECONDS: Final = 1.0
 """How long a server that has closed its output may take to end, so that its exit code can be told."""
 _MOST_RUBBISH: Final = 1000
-"""Lines in a row that are no messages. A few are a stray print; so many are no server."""
+"""Lines in a row that are not messages. A few may be stray prints; so many are not a server's."""
 
 
 class ProcessLink(ChannelLink):

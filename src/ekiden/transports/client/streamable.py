@@ -150,7 +150,7 @@ class StreamableLink:
                     await response.close()
             except TransportError as error:
                 _log.debug("The server's stream was lost: %s", error)
-            except Exception:  # Of the caller's own; there is no call to fail with it.
+            except Exception:  # A callback of the user failed, and there is no call that could raise it.
                 _log.exception("A callback failed to take what the server told")
             await asyncio.sleep(place.wait_seconds)
 
@@ -198,7 +198,7 @@ class _Place:
 
 
 def _plain(status: int, kind: str, body: bytes, request_id: RequestId) -> dict[str, Any]:
-    """The message of a response that is no stream."""
+    """The message of a response that is not a stream."""
     message: dict[str, Any] | None = None
     problem = f"its content type is {kind[:100]!r}"
     if status >= 400 or kind in ("", "application/json"):
@@ -218,7 +218,7 @@ def _plain(status: int, kind: str, body: bytes, request_id: RequestId) -> dict[s
     if message is None:
         raise TransportError(f"The server's response (HTTP status {status}) cannot be read: {problem}")
     if message.get("id") != request_id or "method" in message:
-        raise TransportError(f"The server's response (HTTP status {status}) is no answer to the request")
+        raise TransportError(f"The server's response (HTTP status {status}) does not answer the request")
     return message
 
 
@@ -226,4 +226,4 @@ def _message(data: bytes) -> dict[str, Any]:
     try:
         return jsonrpc.parse_from_server(data)
     except ProtocolError as error:
-        raise TransportError(f"The server sent an event that is no message: {error}") from None
+        raise TransportError(f"The server sent an event that is not a message: {error}") from None

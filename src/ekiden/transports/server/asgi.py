@@ -1,7 +1,7 @@
 """Streamable HTTP, server side, as an ASGI application (basic/transports: Streamable HTTP).
 
-Every message is a POST of its own. A request is answered with plain JSON if nothing else was to
-be said, with an SSE stream if the handler notified or has been silent for some seconds. When the
+Every message is a POST of its own. A request is answered with plain JSON, or with an SSE
+stream if the handler sends notifications or takes more than some seconds. When the
 client goes away, the request is cancelled.
 """
 
@@ -14,7 +14,7 @@ from ekiden.errors import EnvelopeError, ProtocolError, UsageError
 from ekiden.rounds.outcome import Outcome
 from ekiden.transports.server.eager import Started
 from ekiden.transports.server.guard import Guard, sent_twice
-from ekiden.transports.server.legacy.streamable import SessionHTTP
+from ekiden.transports.server.legacy.session_http import SessionHTTP
 from ekiden.transports.server.port import Endpoint, Ready
 from ekiden.transports.server.reply import (
     Attendant,
@@ -50,7 +50,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StreamableHTTP:
-    """The ASGI application. `path` None answers at every path: whoever mounts it has matched already."""
+    """The ASGI application. With `path` None it answers at every path: a router has chosen it already."""
 
     def __init__(
         self, endpoint: Endpoint, *, path: str | None = "/mcp", guard: Guard, limits: Limits
@@ -61,7 +61,7 @@ class StreamableHTTP:
         self._guard = guard
         self.limits = limits
         self._digits = len(str(limits.body))
-        self.handshaken = SessionHTTP(
+        self.legacy = SessionHTTP(
             endpoint.sessions, silence_seconds=limits.silence_seconds, stall_seconds=limits.stall_seconds
         )
         """Serves the clients of 2025."""
@@ -95,13 +95,11 @@ class StreamableHTTP:
         if incoming.repeating is not None and (name := sent_twice(incoming.repeating)) is not None:
             incoming.refusal = 400, f"Bad request: {name} is sent more than once"
         reply = Reply(send, headers, self.limits.stall_seconds, respond)
-        if incoming.refusal is not None and not self.handshaken.allows(incoming):
+        if incoming.refusal is not None and not self.legacy.allows(incoming):
             await reply.refuse(*incoming.refusal)
             return
-        if incoming.refusal is not None or (
-            headers.get(VERSION) != MODERN and self.handshaken.takes(incoming)
-        ):
-            await self.handshaken.serve(incoming, receive, send)
+        if incoming.refusal is not None or (headers.get(VERSION) != MODERN and self.legacy.takes(incoming)):
+            await self.legacy.serve(incoming, receive, send)
             return
         request_id: RequestId | None = None
         try:
@@ -157,7 +155,7 @@ class StreamableHTTP:
                 await send({"type": "lifespan.startup.complete"})
             else:
                 await self.endpoint.stop()
-                await self.handshaken.close()
+                await self.legacy.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 

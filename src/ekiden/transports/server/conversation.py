@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ekiden.errors import EnvelopeError, InternalError, InvalidRequest, ProtocolError
 from ekiden.rounds.outcome import Complete
-from ekiden.transports.server.legacy.dialogue import SHUTTING_DOWN, Dialogue
+from ekiden.transports.server.legacy.channel_session import SHUTTING_DOWN, ChannelSession
 from ekiden.transports.server.port import Endpoint
 from ekiden.wire import jsonrpc
 from ekiden.wire.handshake import is_modern
@@ -37,13 +37,13 @@ class Conversation:
         self._running: dict[RequestId, tuple[asyncio.Task[None], _Stream]] = {}
         self._room = asyncio.Semaphore(MAX_IN_FLIGHT)
         self._closing = False
-        self._dialogue: Dialogue | None = None
-        """Who goes on with it, if the client has shaken hands as clients did in 2025."""
+        self._session: ChannelSession | None = None
+        """The session that takes all further messages, if the client began with `initialize` as in 2025."""
 
     async def receive(self, data: bytes) -> None:
         """Take one message; its answer goes out when it is ready."""
-        if self._dialogue is not None:
-            await self._dialogue.receive(data)
+        if self._session is not None:
+            await self._session.receive(data)
             return
         message: Message | None = None
         try:
@@ -54,7 +54,7 @@ class Conversation:
             if self._closing:
                 raise InternalError(SHUTTING_DOWN)
             if message.method == "initialize" and not is_modern(message.params):
-                self._dialogue = await Dialogue.begin(self._endpoint.sessions, message, self._send)
+                self._session = await ChannelSession.begin(self._endpoint.sessions, message, self._send)
                 return
             if message.id in self._running:
                 raise InvalidRequest(f"Invalid request: id {message.id!r} is in use by a running request")
@@ -82,8 +82,8 @@ class Conversation:
         try:
             outcome = await self._endpoint.answer(request, stream)
             if not stream.open:
-                return  # Cancelled, and ended nevertheless: nobody wants to hear of it.
-            # With its answer an id is free again, and what the handler left behind is not heard any more.
+                return  # It was cancelled, and ended all the same: no response is sent.
+            # With its answer the id is free again, and late notifications of the handler are dropped.
             stream.open = False
             self._running.pop(request.id, None)
             await self._send(outcome.render(self._endpoint.dialect, request.id))
@@ -106,8 +106,8 @@ class Conversation:
     async def close(self, grace: float) -> None:
         """Let running requests finish within `grace` seconds, then cancel them; no new one is taken."""
         self._closing = True
-        if self._dialogue is not None:
-            await self._dialogue.close(grace)
+        if self._session is not None:
+            await self._session.close(grace)
         if running := list(self._running.values()):
             _, late = await asyncio.wait([task for task, _ in running], timeout=grace)
             for task, stream in running:
@@ -134,7 +134,7 @@ class _Stream:
         if self.open:
             await self._send(jsonrpc.notification(method, params))
         else:
-            await asyncio.sleep(0)  # A handler that does nothing but tell must hear that it is cancelled.
+            await asyncio.sleep(0)  # Without a wait a handler that only notifies could not be cancelled.
 
 
 def _cancel(task: asyncio.Task[None], stream: _Stream) -> None:

@@ -1,4 +1,4 @@
-"""The HTTP response to one request, and who stands by while it is made.
+"""The HTTP response to one request, and what happens while it is being made.
 
 `Reply` is JSON if the request ends before it streams, else SSE. `Attendant` notices that the client
 left, and keeps the proxies in between awake.
@@ -41,10 +41,10 @@ Event: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Event]]
 Send: TypeAlias = Callable[[Event], Awaitable[None]]
 Respond: TypeAlias = Callable[[int, bytes], None]
-"""Sends status and body of a response that is JSON and no stream."""
+"""Sends a whole JSON response, given its status and body."""
 
 _LATE_SECONDS: Final = 0.02
-"""A call that ends sooner is not worth attending: most that wait at all wait for a few passes of the loop."""
+"""Shorter calls are not looked after: most that wait at all wait only for a few passes of the loop."""
 
 JSON: Final = (b"content-type", b"application/json")
 SSE: Final = (
@@ -68,7 +68,7 @@ class Incoming(msgspec.Struct, gc=False):
 
 
 class Attendant:
-    """Stands by a call that waits: notices that the client left, and keeps its proxies awake."""
+    """Looks after a call that waits: cancels it if the client leaves, and sends keep-alive comments."""
 
     def __init__(self, receive: Receive, reply: "Reply", silence: float) -> None:
         self._receive = receive
@@ -100,7 +100,7 @@ class Attendant:
                     standing_by.cancel()
 
     def _begin(self) -> None:
-        """The call takes long enough to look after the client."""
+        """The call takes long: watch for its client, and keep the connection alive."""
         self._watching = self._loop.create_task(self._watch())
         self._timer = self._loop.call_later(self._silence, self._tick)
 
@@ -110,7 +110,7 @@ class Attendant:
         self._leave()
 
     def _leave(self) -> None:
-        """The client is gone: nobody wants the outcome any more."""
+        """The client is gone: cancel the call."""
         self._gone = True
         self._reply.end()
         if self._task is not None:
@@ -138,14 +138,14 @@ def takes_stream(accept: bytes | None) -> bool:
 
 
 async def respond(send: Send, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
-    """Send a response that is no stream."""
+    """Send a whole response."""
     length = (b"content-length", b"%d" % len(body))
     await send({"type": "http.response.start", "status": status, "headers": [length, *headers]})
     await send({"type": "http.response.body", "body": body})
 
 
 async def respond_json(send: Send, status: int, body: bytes) -> None:
-    """Send a response that is JSON and no stream."""
+    """Send a whole JSON response."""
     await respond(send, status, body, JSON)
 
 
@@ -178,7 +178,7 @@ class Reply(Opaque):
             await asyncio.sleep(0)
 
     async def keep_alive(self) -> None:
-        """Say nothing, audibly. A client that is gone is noticed, and no news to anybody here."""
+        """Send a keep-alive comment. A disconnected client is ignored; `_watch` deals with it."""
         if self.can_notify:
             with contextlib.suppress(TransportError):
                 await self._stream(sse.KEEP_ALIVE)
@@ -196,12 +196,12 @@ class Reply(Opaque):
             self.on_stalled()
             raise TransportError("The client stopped reading its stream") from None
         self.spoke_at = asyncio.get_running_loop().time()
-        # A client that takes everything at once never makes us wait, and one that is gone even less:
-        # a handler that does nothing but tell must still let others run, and hear that it is cancelled.
+        # Always one pass of the loop: a handler that only notifies must let others run, and be cancellable,
+        # even if its client reads so fast that nothing ever has to wait.
         await asyncio.sleep(0)
 
     def end(self) -> None:
-        """Nothing more is said: the answer goes out, or nobody is there to hear it."""
+        """Send nothing more besides the answer."""
         self._ended = True
 
     async def finish(self, outcome: Outcome, dialect: Dialect, request_id: RequestId) -> None:

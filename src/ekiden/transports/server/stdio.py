@@ -3,8 +3,8 @@
 The protocol owns the real stdin and stdout. While it is served, descriptor 0 is empty, and descriptor
 1 and `sys.stdout` point to stderr, so that neither a `print` in a handler nor a chatty child process
 can break a line.
-Reading and writing happen in two threads of their own: pipes, files and terminals all block
-politely there, and none of them has to be switched to non-blocking mode behind its other users.
+Reading and writing happen in two threads of their own, so that pipes, files and terminals can all block
+there, and none of them has to be switched to non-blocking mode for other processes that use it.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _AHEAD: Final = 64
 async def serve_stdio(endpoint: Endpoint, *, grace: float = 10.0) -> None:
     """Serve until stdin ends, or until cancelled; running requests then finish within `grace` seconds.
 
-    While they do, what their client says about them is still heard: that one is cancelled, or an answer.
+    Meanwhile messages are still read: the client may cancel a request, or answer a question.
     """
     with _owned_pipes() as (stdin, stdout), ThreadPoolExecutor(1, "ekiden-stdout") as writer:
         lock = asyncio.Lock()
@@ -50,7 +50,7 @@ async def serve_stdio(endpoint: Endpoint, *, grace: float = 10.0) -> None:
         try:
             await asyncio.wait({reading})
             if isinstance(reading.exception(), BrokenPipeError):
-                grace = 0.0  # Nobody reads what running requests would say.
+                grace = 0.0  # The client reads no more answers.
         finally:
             endpoint.drain()
             await conversation.close(grace)
@@ -89,7 +89,7 @@ def _owned_pipes() -> Generator[tuple[int, int], None, None]:
     finally:
         for stream in (python_stdout, sys.__stdout__):
             if stream is not None and not stream.closed:
-                stream.flush()  # What was kept in its buffer is no message either.
+                stream.flush()  # What is left in its buffer must not reach the client.
         sys.stdout = python_stdout
         os.dup2(stdin, 0)
         os.dup2(stdout, 1)

@@ -90,11 +90,11 @@ class Connection(asyncio.Protocol):
         self._closing = False
         self._lingering = False
         self._expecting = False
-        """Whether the client waits for leave to send a body, while another request is answered."""
+        """Whether the client waits for `100 Continue` while another request is answered."""
         self._pairs: list[tuple[bytes, bytes]] = []
         self._size = 0
         self._unread = 0
-        """Bytes of a request that the parser keeps to itself: a header that has not ended yet."""
+        """Bytes that the parser has taken without calling us back: a header that has not ended yet."""
         self._common_list: list[tuple[bytes, bytes]] | None = None
         self._common = b""
         self._unsent = 0
@@ -112,7 +112,7 @@ class Connection(asyncio.Protocol):
         self._sweeper.add(self, self.loop)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client is gone: nobody wants the answers any more."""
+        """The client is gone: nothing more is answered."""
         self.state.connections.discard(self)
         self._sweeper.discard(self)
         self._closing = True
@@ -136,7 +136,7 @@ class Connection(asyncio.Protocol):
                 self.loop.call_soon(self._go_on)
 
     def shutdown(self) -> None:
-        """The server ends: what runs is answered, and nothing more."""
+        """The server ends: the running request is answered, and no other."""
         self._closing = True
         if self._exchange is None:
             self.transport.close()
@@ -147,7 +147,7 @@ class Connection(asyncio.Protocol):
         if unsent != self._unsent:
             self._unsent, self._moved = unsent, now
         elif unsent and now - self._moved > self._limits.stall_seconds:
-            self.transport.abort()  # To close would wait for the client to take the rest.
+            self.transport.abort()  # `close` would wait until the client has read the rest.
         elif self._lingering:
             if now - self._since > _LINGER_SECONDS:
                 self.transport.close()
@@ -185,7 +185,7 @@ class Connection(asyncio.Protocol):
             self._refuse(400, "Not HTTP/1.1")
 
     def _decline(self, rest: bytes) -> None:
-        """Nobody has to upgrade (Java's client offers it always): read the request as if it had not asked.
+        """Read the request as if it had not offered an upgrade, as Java's client always does.
 
         The parser has stopped before the body, so a new one gets the head again, without the offer.
         """
@@ -226,7 +226,7 @@ class Connection(asyncio.Protocol):
             raise HttpRequestRefused(414, "The request's target is too long")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header; what comes after the body is none, and nobody asked for it."""
+        """One header. Trailers, which come after the body, are counted and ignored."""
         self._size += len(name) + len(value)
         if self._trailing:
             if self._size > self._body_limit:
@@ -237,7 +237,7 @@ class Connection(asyncio.Protocol):
         self._pairs.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        """All that is known before the body; what is refused for it need not be sent at all."""
+        """The head is whole. A request that is refused for its head is refused before its body is sent."""
         if self._parser.should_upgrade():
             return
         self._size = 0
@@ -331,7 +331,7 @@ class Connection(asyncio.Protocol):
             break
 
     def _refuse(self, status: int, reason: str) -> None:
-        """Give up on what comes in: say why, unless an answer is under way, and close."""
+        """Refuse what comes in and close; the reason is sent unless another response is under way."""
         was_closing, self._closing = self._closing, True
         self._reading = False
         self._waiting.clear()
@@ -341,7 +341,7 @@ class Connection(asyncio.Protocol):
             self._linger()
 
     def _linger(self) -> None:
-        """Say no more, but take what is still under way: to close now would destroy the answer."""
+        """Send nothing more, but go on reading for a while: to close now could destroy the response."""
         self._since = self.loop.time()
         self._lingering = True
         if self.transport.can_write_eof():

@@ -14,7 +14,7 @@ from ekiden.errors import TransportError
 from ekiden.transports.server.reply import Receive, Send
 from ekiden.wire import sse
 
-__all__ = ["Connection", "EventStream"]
+__all__ = ["EventStream", "StreamResponse"]
 
 _MOST_EVENTS: Final = 256
 _MOST_BYTES: Final = 256 * 1024
@@ -26,7 +26,7 @@ _RETRY_MS: Final = 500
 
 
 class EventStream:
-    """The events of one stream; `number` None is one that nobody can come back to.
+    """The events of one stream; `number` None means that it cannot be resumed.
 
     `primed` begins it with an empty event, so that it can be resumed before anything was said.
     """
@@ -35,7 +35,7 @@ class EventStream:
         self.number = number
         self.ended = False
         self.on_end: Callable[[], None] | None = None
-        self.connection: Connection | None = None
+        self.connection: StreamResponse | None = None
         self.can_be_resumed = primed
         self._kept: deque[tuple[int, bytes]] = deque()
         self._bytes = 0
@@ -87,7 +87,7 @@ class EventStream:
             self.wake()
 
     def wake(self) -> None:
-        """Have the reader look again."""
+        """Make the response look for news again."""
         self._changed.set()
 
     async def has_room(self) -> None:
@@ -121,7 +121,7 @@ class EventStream:
             return False
         return True
 
-    def attach(self, connection: "Connection | None", read_to: int) -> None:
+    def attach(self, connection: "StreamResponse | None", read_to: int) -> None:
         """One reader at a time: a new one takes the place of the old."""
         if self.connection is not None and connection is not None:
             self.connection.leave()
@@ -137,7 +137,7 @@ class EventStream:
         self._read.set()
 
 
-class Connection:
+class StreamResponse:
     """One HTTP response that carries a stream, from one event on."""
 
     def __init__(
@@ -163,7 +163,7 @@ class Connection:
         stream.attach(self, self._after)
         leaving = asyncio.get_running_loop().create_task(self._watch(receive))
         try:
-            with contextlib.suppress(TransportError, OSError):  # Some servers say so that a client has left.
+            with contextlib.suppress(TransportError, OSError):  # Raised if the client has left.
                 await self._carry()
         finally:
             leaving.cancel()

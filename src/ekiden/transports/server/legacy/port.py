@@ -97,7 +97,7 @@ class SessionKeeper(Protocol):
         ...
 
     def find(self, session_id: str, headers: Headers) -> ClientSession | None:
-        """The session of that id, if it lives, and belongs to whoever asks."""
+        """The session of that id, if it is open and belongs to the principal of the request."""
         ...
 
     def passing(self, version: str) -> ClientSession:

@@ -1,4 +1,4 @@
-"""What it takes to hold a value to a schema, found out without doing it.
+"""An estimate of the work of a validation, made before it.
 
 References make schemas short, and let a hostile one double its work with every line. So the walk that
 a validator would take is counted first, keyword by keyword, and given up when it is out of all proportion
@@ -8,10 +8,10 @@ to the value. A schema that is short even with its references written out is not
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from ekiden.errors import TooMuchEffort
+from ekiden.errors import TooCostly
 from ekiden.wire.json import is_array, is_object
 
-__all__ = ["Effort"]
+__all__ = ["ValidationCost"]
 
 _PER_NODE: Final = 500
 """Checks for each part of a value. Schemas that people write need a handful; large unions some dozens."""
@@ -26,11 +26,11 @@ _OF_EACH_MEMBER: Final = ("additionalProperties", "unevaluatedProperties", "prop
 _OF_EACH_ITEM: Final = ("items", "additionalItems", "unevaluatedItems", "contains")
 
 
-class Effort:
-    """Counts the checks that a schema means."""
+class ValidationCost:
+    """Counts the checks that a schema asks for."""
 
     def __init__(self, schema: Any) -> None:
-        """`ValueError` if it refers to what cannot be found in it."""
+        """`ValueError` if a reference in the schema leads to nothing."""
         self._root = schema
         self._targets: dict[str, Any] = {}
         anchors: dict[str, Any] = {}
@@ -53,7 +53,7 @@ class Effort:
         if not is_object(schema) and not is_array(schema):
             return 0
         if id(schema) not in sizes:
-            sizes[id(schema)] = _AT_MOST  # What comes by here again while this is open is a circle.
+            sizes[id(schema)] = _AT_MOST  # If it is met again before its size is known, it contains itself.
             inner = list(_inner(schema))
             if is_object(schema):
                 inner.extend(
@@ -73,12 +73,12 @@ class Effort:
             schema, part = waiting.pop()
             left -= 1
             if left < 0:
-                raise TooMuchEffort("the schema means more checks than such a value is worth")
+                raise TooCostly("the schema asks for too many checks of a value of this size")
             if is_object(schema):
                 waiting.extend(self._steps(schema, part))
 
     def _steps(self, schema: dict[str, Any], value: Any) -> Iterator[tuple[Any, Any]]:
-        """Which schemas are held against what next."""
+        """The next pairs of a schema and the part of the value that it applies to."""
         for word in _REFERENCES:
             if isinstance(schema.get(word), str):
                 yield self._targets[schema[word]], value
@@ -137,7 +137,7 @@ def _pointed_at(schema: Any, reference: str) -> Any:
 
 
 def _parts(schema: Any) -> Iterator[dict[str, Any]]:
-    """Every object in a schema; those that are data do no harm."""
+    """Every object in a schema, also those that are only data."""
     return (node for node in _nodes(schema) if is_object(node))
 
 

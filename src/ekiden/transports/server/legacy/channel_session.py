@@ -14,12 +14,12 @@ from ekiden.wire import jsonrpc
 from ekiden.wire.handshake import Response, read_incoming
 from ekiden.wire.jsonrpc import Message
 
-__all__ = ["SHUTTING_DOWN", "Dialogue"]
+__all__ = ["SHUTTING_DOWN", "ChannelSession"]
 
 SHUTTING_DOWN: Final = "The server is shutting down"
 
 
-class Dialogue:
+class ChannelSession:
     """Carries the messages of one session. Implements `ekiden.transports.server.legacy.port.Line`."""
 
     can_stream = True
@@ -34,7 +34,7 @@ class Dialogue:
     @classmethod
     async def begin(
         cls, keeper: SessionKeeper, message: Message, write: Callable[[bytes], Awaitable[None]]
-    ) -> "Dialogue | None":
+    ) -> "ChannelSession | None":
         """Answer an `initialize`; None if it was refused."""
         try:
             session, response = keeper.open(message, None)
@@ -88,7 +88,7 @@ class Dialogue:
                 await self._write(b"[" + b",".join(responses) + b"]" if batch else responses[0])
 
     async def _tell(self) -> None:
-        """Tell what changes."""
+        """Send notifications of changes."""
         with contextlib.suppress(OSError, SessionsFull):
             async for message in self._session.changes():
                 await self._write(message)

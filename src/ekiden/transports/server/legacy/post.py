@@ -1,7 +1,7 @@
 """The requests of one POST of a client of 2025, on their way to their responses.
 
-They run apart from their connection: in 2025 a lost connection cancels nothing. As long as nothing but
-responses has been sent, the answer can be plain JSON; the first message besides makes it a stream.
+They run apart from their connection: in 2025 a lost connection cancels nothing. The
+responses are plain JSON, unless another message is sent first: that makes it a stream.
 """
 
 import asyncio
@@ -10,10 +10,10 @@ from typing import Any
 
 from ekiden.transports.server.legacy.events import EventStream
 
-__all__ = ["Exchange"]
+__all__ = ["Post"]
 
 
-class Exchange:
+class Post:
     """Implements `ekiden.transports.server.legacy.port.Line` for all requests of one POST."""
 
     def __init__(self, open_stream: Callable[[], EventStream], *, can_stream: bool) -> None:
@@ -39,7 +39,7 @@ class Exchange:
         return task
 
     def cancel(self) -> None:
-        """Nobody waits for the responses any more."""
+        """Cancel all requests: their client cannot get the responses any more."""
         for task in self._tasks:
             task.cancel()
 
@@ -51,7 +51,7 @@ class Exchange:
             else:
                 self.stream.append(response)
         except asyncio.CancelledError:
-            pass  # By its client, or with its session: nobody waits for a response.
+            pass  # Cancelled by its client, or with its session: there is no response.
         finally:
             self._waiting -= 1
             if self.done and self.stream is not None:

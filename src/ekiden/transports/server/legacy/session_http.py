@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from ekiden.errors import EnvelopeError, InvalidRequest, ProtocolError, SessionsFull
-from ekiden.transports.server.legacy.events import Connection, EventStream
+from ekiden.transports.server.legacy.events import EventStream, StreamResponse
 from ekiden.transports.server.legacy.port import ClientSession, SessionKeeper
-from ekiden.transports.server.legacy.posted import Exchange
+from ekiden.transports.server.legacy.post import Post
 from ekiden.transports.server.legacy.streams import SessionStreams
 from ekiden.transports.server.reply import JSON, SSE, Incoming, Receive, Send, respond, takes_stream
-from ekiden.wire import jsonrpc, versions
+from ekiden.wire import jsonrpc
 from ekiden.wire.handshake import Response, is_modern, read_incoming
-from ekiden.wire.headers import Headers
+from ekiden.wire.headers import MODERN, VERSION, Headers
 from ekiden.wire.json import decode, is_array
 from ekiden.wire.jsonrpc import Message
 from ekiden.wire.meta import PROTOCOL_VERSION
@@ -26,14 +26,12 @@ from ekiden.wire.meta import PROTOCOL_VERSION
 __all__ = ["Relay", "SessionHTTP"]
 
 _SESSION: Final = b"mcp-session-id"
-_VERSION: Final = b"mcp-protocol-version"
-_MODERN: Final = versions.MODERN.encode()
 _META: Final = PROTOCOL_VERSION.encode()
 _EVENT_ID: Final = re.compile(rb"(\d{1,9})_(\d{1,12})")
 
 
 class Relay(Protocol):
-    """Hands requests on to the worker that has their session."""
+    """Passes requests on to the worker that has their session."""
 
     def owner(self, session_id: str) -> str | None:
         """The other worker that a session id names, if any."""
@@ -55,13 +53,13 @@ class SessionHTTP:
         self._running: set[asyncio.Task[None]] = set()
         self.relay: Relay | None = None
 
-    # Which requests are ours
+    # Which requests are of 2025
 
     def takes(self, incoming: Incoming) -> bool:
         """Whether a POST is of a client of 2025. One that names its version in `_meta` is of 2026."""
         headers, body = incoming.headers, incoming.body
-        version = headers.get(_VERSION, b"").strip()
-        if version == _MODERN:
+        version = headers.get(VERSION, b"").strip()
+        if version == MODERN:
             return False
         if _SESSION in headers:
             return True
@@ -72,7 +70,7 @@ class SessionHTTP:
         return b'"initialize"' in body and _is_handshake(incoming)
 
     def allows(self, incoming: Incoming) -> bool:
-        """Whether what is refused for its method means something: GET and DELETE do, in a session."""
+        """GET and DELETE are 405 for modern clients but valid in a session of 2025."""
         is_method = incoming.refusal is not None and incoming.refusal[0] == 405
         return (
             is_method
@@ -87,13 +85,13 @@ class SessionHTTP:
         """Answer one HTTP request."""
         try:
             await self._serve(incoming, receive, send)
-        except ProtocolError as error:  # Whoever says whose request it is has refused it.
+        except ProtocolError as error:  # The author's `principal` function has refused it.
             await respond(send, 400, jsonrpc.error_response(None, error), JSON)
 
     async def _serve(self, incoming: Incoming, receive: Receive, send: Send) -> None:
         headers = incoming.headers
         session_id = headers.get(_SESSION, b"").decode("latin-1").strip()
-        version = headers.get(_VERSION, b"").strip().decode("latin-1")
+        version = headers.get(VERSION, b"").strip().decode("latin-1")
         if self.relay is not None and (owner := self.relay.owner(session_id)) is not None:
             if not await self.relay.forward(owner, incoming, receive, send):
                 await _refuse(send, 404, _GONE)
@@ -170,44 +168,44 @@ class SessionHTTP:
         except ProtocolError as error:
             await respond(send, 400, jsonrpc.error_response(None, error), JSON)
             return
-        exchange = Exchange(
+        post = Post(
             _passing_stream if streams is None else streams.new,
             can_stream=takes_stream(headers.get(b"accept")),
         )
-        broken = self._take(session, messages, exchange, headers)
+        broken = self._take(session, messages, post, headers)
         if broken is not None and not batch:
             await respond(send, 400, jsonrpc.error_response(broken.request_id, broken), JSON)
-        elif exchange.done and not exchange.responses:
+        elif post.done and not post.responses:
             await respond(send, 202, b"")
         else:
-            await self._answer(exchange, streams, headers, batch, receive, send)
+            await self._answer(post, streams, headers, batch, receive, send)
 
     def _take(
         self,
         session: ClientSession,
         messages: Sequence[Message | Response | EnvelopeError],
-        exchange: Exchange,
+        post: Post,
         headers: Headers,
     ) -> EnvelopeError | None:
-        """Begin to answer what is a request, and take notice of all else."""
+        """Begin to answer requests, and hand on responses and notifications."""
         broken: EnvelopeError | None = None
         for message in messages:
             if isinstance(message, EnvelopeError):
                 broken = message
-                exchange.responses.append(jsonrpc.error_response(message.request_id, message))
+                post.responses.append(jsonrpc.error_response(message.request_id, message))
             elif isinstance(message, Response):
                 session.responded(message)
             elif message.id is None:
                 session.notified(message)
             else:
-                task = exchange.run(session.answer(message, headers, exchange))
+                task = post.run(session.answer(message, headers, post))
                 self._running.add(task)
                 task.add_done_callback(self._running.discard)
         return broken
 
     async def _answer(
         self,
-        exchange: Exchange,
+        post: Post,
         streams: SessionStreams | None,
         headers: Headers,
         batch: bool,
@@ -215,28 +213,28 @@ class SessionHTTP:
         send: Send,
     ) -> None:
         try:
-            await self._send_answer(exchange, headers, batch, receive, send)
+            await self._send_answer(post, headers, batch, receive, send)
         finally:
             if streams is None:
-                exchange.cancel()  # Without a session nobody can come back for the rest.
+                post.cancel()  # Without a session the client cannot come back for the rest.
 
     async def _send_answer(
-        self, exchange: Exchange, headers: Headers, batch: bool, receive: Receive, send: Send
+        self, post: Post, headers: Headers, batch: bool, receive: Receive, send: Send
     ) -> None:
-        if exchange.can_stream and _prefers_stream(headers):
-            exchange.begin()
-        await exchange.settled(self._silence_seconds)
-        if exchange.stream is None and exchange.responses:
-            body = b"[" + b",".join(exchange.responses) + b"]" if batch else exchange.responses[0]
+        if post.can_stream and _prefers_stream(headers):
+            post.begin()
+        await post.settled(self._silence_seconds)
+        if post.stream is None and post.responses:
+            body = b"[" + b",".join(post.responses) + b"]" if batch else post.responses[0]
             await respond(send, 200, body, JSON)
             return
-        stream = exchange.begin()  # Also for a request that was cancelled: a stream without a response.
+        stream = post.begin()  # Also for a request that was cancelled: a stream without a response.
         await self._carry(stream, 0, receive, send)
 
     async def _carry(self, stream: EventStream, after: int, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": list(SSE)})
         await send({"type": "http.response.body", "body": b"", "more_body": True})  # The head goes now.
-        connection = Connection(
+        connection = StreamResponse(
             stream,
             send,
             after=after,
@@ -292,7 +290,7 @@ class SessionHTTP:
             await asyncio.wait({feeding})
 
     async def close(self) -> None:
-        """Let nothing run on."""
+        """Cancel what still runs."""
         for task in tuple(self._running):
             task.cancel()
         if self._running:
@@ -303,7 +301,7 @@ _GONE: Final = "Session not found: begin anew with `initialize`"
 
 
 def _passing_stream() -> EventStream:
-    """The stream of a client without a session: nobody can come back for it."""
+    """The stream of a client without a session: it cannot be resumed."""
     return EventStream(None, primed=False)
 
 
