@@ -100,11 +100,11 @@ async def test_a_pending_call_is_all_there_is_to_a_call() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{}", "no pending call"),
-        ("[]", "no pending call"),
+        ("{}", "not a pending call"),
+        ("[]", "not a pending call"),
         ('{"format": 99}', "another version of ekiden"),
-        ('{"format": 1, "method": 5}', "no pending call"),
-        ("nonsense", "no pending call"),
+        ('{"format": 1, "method": 5}', "not a pending call"),
+        ("nonsense", "not a pending call"),
     ],
 )
 def test_what_is_no_pending_call_is_told(text: str, words: str) -> None:

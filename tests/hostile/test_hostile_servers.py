@@ -172,8 +172,8 @@ DEEDS: dict[str, tuple[Deed, type[Exception], str]] = {
         "method must",
     ),
     # No result
-    "a result that is a list": (answers([1]), InvalidResult, "no object"),
-    "a result that is null": (answers(None), InvalidResult, "no object"),
+    "a result that is a list": (answers([1]), InvalidResult, "not an object"),
+    "a result that is null": (answers(None), InvalidResult, "not an object"),
     "an unknown kind of result": (answers({"resultType": "maybe"}), InvalidResult, "unknown type: 'maybe'"),
     "a kind that is an object": (answers({"resultType": {"a": 1}}), InvalidResult, "unknown type"),
     "content that is none": (
@@ -209,7 +209,7 @@ DEEDS: dict[str, tuple[Deed, type[Exception], str]] = {
     "a question whose words are a list": (
         interim(inputRequests={"a": {"method": "elicitation/create", "params": ["?"]}}),
         InvalidResult,
-        "params are no object",
+        "params are not an object",
     ),
     "an unknown question": (
         interim(inputRequests={"a": {"method": "secrets/get"}}),
@@ -462,8 +462,8 @@ async def test_state_without_end_is_capped_and_paced() -> None:
 @pytest.mark.parametrize(
     ("page", "words"),
     [
-        ({"tools": [], "nextCursor": "again"}, "cursor is no new one"),
-        ({"tools": [], "nextCursor": 5}, "cursor is no new one"),
+        ({"tools": [], "nextCursor": "again"}, "cursor is not a new one"),
+        ({"tools": [], "nextCursor": 5}, "cursor is not a new one"),
         ({"tools": {}}, "no list of tools"),
         ({"tools": [{"name": 5, "inputSchema": {}}]}, "Tool is malformed: name"),
         ({"resultType": "input_required", "requestState": "x"}, "must not answer tools/list with an interim"),

@@ -230,7 +230,7 @@ async def test_a_server_that_tells_too_much_does_not_fill_the_memory() -> None:
 
 @pytest.mark.parametrize("handle", ["{", "{}", '{"tool": "refund"}', "{]"])
 async def test_what_is_no_handle_is_told(handle: str) -> None:
-    with pytest.raises(UsageError, match="no task handle"):
+    with pytest.raises(UsageError, match="not a task handle"):
         Client("http://127.0.0.1:1/mcp").task(handle)
 
 

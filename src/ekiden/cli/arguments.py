@@ -1,4 +1,4 @@
-"""Words of a command line as values: `name=value` is typed by a JSON Schema, `name:=json` is JSON."""
+"""Words of a command line as values: `name=value` gets its type from a JSON Schema, `name:=json` is JSON."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -29,7 +29,7 @@ def split_pair(word: str) -> tuple[str, str, bool]:
 
 
 def parse_arguments(words: Iterable[str], schema: Mapping[str, Any]) -> JsonObject:
-    """The arguments of a call, typed by the tool's input schema."""
+    """The arguments of a call, with types from the tool's input schema."""
     arguments: JsonObject = {}
     for word in words:
         name, text, raw = split_pair(word)
@@ -59,15 +59,15 @@ def _typed_argument(name: str, text: str, schema: Mapping[str, Any]) -> Any:
 
 
 def read_json(text: str) -> Any:
-    """The value that a JSON text spells."""
+    """The value of a JSON text, or `Mistyped`."""
     try:
         return decode(text.encode())
     except ParseError as error:
-        raise Mistyped(f"is no JSON: {text!r} ({error.message.removeprefix('Parse error: ')})") from None
+        raise Mistyped(f"is not JSON: {text!r} ({error.message.removeprefix('Parse error: ')})") from None
 
 
 def typed(text: str, schema: Any, root: Mapping[str, Any] | None = None) -> Any:
-    """The value that a word stands for where `schema` says what is wanted."""
+    """The value of a word that must fit `schema`, or `Mistyped`."""
     root = {} if root is None else root
     kinds = _kinds(schema, root, 0)
     if kinds == {"string"}:
@@ -86,7 +86,7 @@ def typed(text: str, schema: Any, root: Mapping[str, Any] | None = None) -> Any:
 
 
 def _read_as(kind: str, text: str, *, guess: bool) -> tuple[bool, Any]:
-    """Whether a word can be read as this kind, and its value."""
+    """Whether a word can be read as this JSON type, and its value."""
     if kind == "boolean" and not guess and text.lower() in (*_WORDS, "1", "0"):
         return True, _WORDS.get(text.lower(), text == "1")
     try:
@@ -107,9 +107,9 @@ def _read_as(kind: str, text: str, *, guess: bool) -> tuple[bool, Any]:
 
 
 def _kinds(schema: Any, root: Mapping[str, Any], depth: int) -> set[str]:
-    """The JSON types that a schema allows; none if it does not say."""
+    """The JSON types that a schema allows; empty if it does not say."""
     schema = _resolved(schema, root)
-    if depth > 20:  # A schema that refers to itself says nothing here.
+    if depth > 20:  # A schema that refers to itself.
         return set()
     named = schema.get("type")
     if named is not None:

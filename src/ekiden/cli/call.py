@@ -1,4 +1,4 @@
-"""`ekiden call`: one tool, called to its end, round by round."""
+"""`ekiden call`: call one tool, round by round, and show its result."""
 
 import asyncio
 import difflib
@@ -101,7 +101,7 @@ async def _find_tool(client: "Client", name: str) -> "Tool":
 
 
 class _Rounds:
-    """Drives one call, and tells of each round where the user wants that."""
+    """Makes the rounds of one call, and shows each with `--verbose`."""
 
     def __init__(self, client: "Client", responder: Responder, screen: Screen, options: CallOptions) -> None:
         self._client = client
@@ -117,7 +117,7 @@ class _Rounds:
         progress = self._screen.progress
         ended = await self._client.start_tool(tool, arguments, progress=progress)
         while isinstance(ended, PendingCall):
-            self._tell(ended.rounds, ended)
+            self._show_round(ended.rounds, ended)
             if ended.rounds > self._options.max_rounds:
                 raise TooManyRounds(
                     f"the call did not end within {self._options.max_rounds} rounds (--max-rounds)"
@@ -128,13 +128,13 @@ class _Rounds:
             rounds, self._began = ended.rounds, time.perf_counter()
             ended = await self._client.resume(ended, responses, progress=progress)
             if not isinstance(ended, PendingCall):
-                self._tell(rounds + 1, None)
+                self._show_round(rounds + 1, None)
                 return await self._finish(ended)
-        self._tell(1, None)
+        self._show_round(1, None)
         return await self._finish(ended)
 
     async def _finish(self, ended: "CallToolResult | TaskHandle") -> "CallToolResult":
-        """Look after the task that the call has become, if it has; who interrupts it cancels the task."""
+        """If the call has become a task, wait for it; Ctrl-C cancels the task."""
         from ekiden.client.tasks.handle import TaskHandle
 
         if not isinstance(ended, TaskHandle):
@@ -145,11 +145,11 @@ class _Rounds:
         try:
             return await ended.wait(on_status=shown.show, answer=self._responder.respond_all)
         except (asyncio.CancelledError, UsageError):
-            await asyncio.shield(ended.leave())
+            await asyncio.shield(ended.try_cancel())
             raise
 
-    def _tell(self, number: int, pending: "PendingCall | None") -> None:
-        """One round in a line, and one for each of its questions."""
+    def _show_round(self, number: int, pending: "PendingCall | None") -> None:
+        """One line for a round, and one for each of its questions."""
         if not self._options.verbose:
             return
         self._screen.clear()

@@ -1,4 +1,4 @@
-"""The commands and their options. What they do is imported when they run."""
+"""The commands and their options. A command imports what it needs when it runs."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -7,7 +7,7 @@ import typer
 
 __all__ = ["app"]
 
-# rich_markup_mode=None: rich would take longer to load than the whole help takes to show.
+# rich_markup_mode=None: loading rich takes longer than showing the whole help.
 app = typer.Typer(
     help="Serve, call and look into MCP servers.",
     no_args_is_help=True,
@@ -28,7 +28,7 @@ Era = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 KeysFile = Annotated[
-    Path | None, typer.Option(help="A file with one key in a line; the first seals, all open.")
+    Path | None, typer.Option(help="A file with one key per line; the first one seals, all of them open.")
 ]
 LogLevel = Literal["debug", "info", "warning", "error", "critical"]
 
@@ -62,15 +62,20 @@ def run(
         str | None, typer.Option(help="sqlite:///FILE or postgresql://..., if the server names none.")
     ] = None,
     tasks: Annotated[
-        bool, typer.Option("--tasks/--no-tasks", help="Run tasks here, or leave them to `ekiden worker`.")
+        bool, typer.Option("--tasks/--no-tasks", help="Run tasks here, or only in `ekiden worker`.")
     ] = True,
-    reload: Annotated[bool, typer.Option("--reload", help="Start anew when a Python file changes.")] = False,
+    reload: Annotated[bool, typer.Option("--reload", help="Restart when a Python file changes.")] = False,
     keys_file: KeysFile = None,
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="A name besides localhost that clients may call; '*' is any.")
+        list[str] | None,
+        typer.Option(help="A host name besides localhost that clients may use; '*' allows any."),
     ] = None,
-    allow_origin: Annotated[list[str] | None, typer.Option(help="A web origin whose pages may call.")] = None,
-    grace: Annotated[float, typer.Option(help="Seconds that running calls have at the end.", min=0)] = 10.0,
+    allow_origin: Annotated[
+        list[str] | None, typer.Option(help="A web origin whose pages may call the server.")
+    ] = None,
+    grace: Annotated[
+        float, typer.Option(help="Seconds that running calls have to finish at the end.", min=0)
+    ] = 10.0,
     log_level: Annotated[LogLevel, typer.Option(help="What is logged to stderr.")] = "warning",
     stateless_2025: Annotated[
         bool, typer.Option("--stateless-2025", help="Keep no sessions for clients of 2025.")
@@ -119,14 +124,16 @@ def call(
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="One answer; the value may be @accept, @decline or @cancel."),
     ] = None,
-    root: Annotated[list[str] | None, typer.Option(help="A folder or URI to tell the server of.")] = None,
+    root: Annotated[
+        list[str] | None, typer.Option(help="A folder or URI that the server may ask for.")
+    ] = None,
     header: Header = None,
     era: Era = "auto",
     timeout: Annotated[float | None, typer.Option(help="Seconds for the whole call.", min=0)] = None,
     max_rounds: Annotated[int, typer.Option(help="How often the server may ask.", min=0)] = 100,
-    save_to: Annotated[Path, typer.Option(help="Where images and sounds go.")] = Path(),
+    save_to: Annotated[Path, typer.Option(help="The folder for images and sounds.")] = Path(),
     json: Json = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tell of every round.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every round.")] = False,
 ) -> None:
     """Call a tool. What it asks is asked at the terminal."""
     from ekiden.cli.call import CallOptions
@@ -188,11 +195,13 @@ def worker(
     keys_file: KeysFile = None,
     grace: Annotated[
         float | None,
-        typer.Option(help="Seconds that running steps have at the end; else as the server says.", min=0),
+        typer.Option(
+            help="Seconds that running steps have to finish at the end; by default as the server says.", min=0
+        ),
     ] = None,
     log_level: Annotated[LogLevel, typer.Option(help="What is logged to stderr.")] = "warning",
 ) -> None:
-    """Run the tasks of a server, and serve nobody."""
+    """Run the tasks of a server, without serving clients."""
     from ekiden.cli.task_worker import work
 
     work(server, store, keys_file, grace, log_level)
@@ -201,10 +210,11 @@ def worker(
 @app.command()
 def tasks(
     words: Annotated[
-        list[str], typer.Argument(metavar="[TARGET] list|get|cancel [ID]", help="Which server, what, whose.")
+        list[str],
+        typer.Argument(metavar="[TARGET] list|get|cancel [ID]", help="Which server, what to do, which task."),
     ],
     store: Annotated[
-        str | None, typer.Option(help="Look into a store instead of asking a server; this alone can list.")
+        str | None, typer.Option(help="Read this store instead of asking a server; needed for list.")
     ] = None,
     state: Annotated[str | None, typer.Option(help="List only tasks in this state.")] = None,
     limit: Annotated[int, typer.Option(help="How many to list at most.", min=1)] = 100,
@@ -222,7 +232,7 @@ def tasks(
 
 @stores.command("migrate")
 def migrate(url: Annotated[str, typer.Argument(help="sqlite:///FILE or postgresql://...")]) -> None:
-    """Make the tables of a store, or bring them up to date."""
+    """Create the tables of a store, or bring them up to date."""
     from ekiden.cli.tasks import migrate as migrate_store
 
     migrate_store(url)
@@ -235,7 +245,7 @@ def _stores() -> None:
 
 @keys.command("new")
 def new() -> None:
-    """Make a key, fit for EKIDEN_KEYS and key files."""
+    """Make a key for EKIDEN_KEYS or a key file."""
     from ekiden.server.sealing.keys import new_key
 
     typer.echo(new_key())
@@ -251,11 +261,11 @@ def token(
     source: Annotated[str, typer.Argument(metavar="FILE_OR_-", help="Where the token is; - is stdin.")],
     keys_file: KeysFile = None,
     show_values: Annotated[
-        bool, typer.Option("--show-values", help="Show answers and what steps returned, too.")
+        bool, typer.Option("--show-values", help="Show answers and step results too.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Open a requestState with the keys of its server, and show what it says."""
+    """Open a requestState with the keys of its server, and show its content."""
     from ekiden.cli.token import show_token
 
     show_token(source, keys_file, show_values=show_values, as_json=json)

@@ -7,7 +7,7 @@ __all__ = ["check_keys", "has_keys", "provide_key", "use_keys_file"]
 
 
 def use_keys_file(path: Path | None) -> None:
-    """Keys from the file and from nowhere else."""
+    """Take keys from this file only."""
     if path is not None:
         os.environ.pop("EKIDEN_KEYS", None)
         os.environ["EKIDEN_KEYS_FILE"] = str(path)
@@ -19,7 +19,7 @@ def has_keys() -> bool:
 
 
 def check_keys() -> None:
-    """Find out now, not at the first question, that a key cannot be used."""
+    """Raise now, not at the first question, if a key cannot be used."""
     if has_keys():
         from ekiden.server.sealing.keys import find_keys
 
@@ -27,7 +27,10 @@ def check_keys() -> None:
 
 
 def provide_key() -> bool:
-    """Have a key in the environment, for this process and all that it starts; whether one was made."""
+    """Put a new key in the environment unless there are keys; True if one was made.
+
+    All processes that this one starts get the same key.
+    """
     if has_keys():
         return False
     from ekiden.server.sealing.keys import new_key

@@ -1,4 +1,4 @@
-"""`ekiden tools`, `prompts` and `resources`: what a server has, as a table or as JSON."""
+"""`ekiden tools`, `prompts` and `resources`: lists of a server, as a table or as JSON."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -19,7 +19,7 @@ What = Literal["tools", "prompts", "resources"]
 
 
 def show_list(what: What, connection: TargetOptions, *, as_json: bool) -> None:
-    """List one kind of thing."""
+    """Show one of the lists."""
     screen = Screen()
     found = asyncio.run(_fetch(what, connection))
     if as_json:
@@ -49,7 +49,7 @@ async def _fetch_resources(client: "Client") -> dict[str, list[JsonObject]]:
 
 
 async def _dumped(fetch: Callable[[], Awaitable[list[Any]]]) -> list[JsonObject]:
-    """A list as the wire spells it; a server that does not know the method has none."""
+    """A list as JSON objects; empty if the server does not know the method."""
     try:
         listed = await fetch()
     except ProtocolError as error:

@@ -1,4 +1,4 @@
-"""The server in a user's Python file."""
+"""Loads the server of a Python file."""
 
 import contextlib
 import importlib
@@ -19,7 +19,7 @@ __all__ = ["load_server", "split_spec"]
 
 
 def split_spec(spec: str) -> tuple[Path, str | None]:
-    """`FILE` or `FILE:NAME` as its two halves."""
+    """`FILE` or `FILE:NAME` as path and name."""
     file, colon, name = spec.rpartition(":")
     if colon and name.isidentifier() and not Path(spec).exists():
         return Path(file), name
@@ -27,7 +27,7 @@ def split_spec(spec: str) -> tuple[Path, str | None]:
 
 
 def load_server(spec: str) -> "Server":
-    """The server that `FILE[:NAME]` stands for: the one of that name, or the only one."""
+    """The server of `FILE[:NAME]`: the one with that name, or else the only one in the file."""
     path, name = split_spec(spec)
     if not path.is_file():
         raise UsageError(f"there is no file {path}")
@@ -54,7 +54,7 @@ def load_server(spec: str) -> "Server":
 
 @contextlib.contextmanager
 def _no_running(kind: "type[Server]") -> Generator[None, None, None]:
-    """A file that calls `server.run()` while it is loaded would serve before it is known what it serves."""
+    """Refuse `server.run()` while a file is loaded: it would serve before this command does."""
 
     def refuse(*_: object, **__: object) -> None:
         raise UsageError("it calls server.run() when it is loaded; put that under if __name__ == '__main__':")
@@ -74,7 +74,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _import(path: Path) -> ModuleType:
-    """Import a file as `python FILE` would find its neighbours, or as a part of its package."""
+    """Import a file with its folder on the path, as `python FILE` does, or as a module of its package."""
     path = path.resolve()
     parts, root = [path.stem], path.parent
     while (root / "__init__.py").is_file():
@@ -87,13 +87,13 @@ def _import(path: Path) -> ModuleType:
             return importlib.import_module(".".join(parts))
         return _import_alone(path)
     except Exception as error:
-        raise UsageError(f"{path.name} cannot be loaded: {_told(error, path)}") from error
+        raise UsageError(f"{path.name} cannot be loaded: {_in_one_line(error, path)}") from error
     except SystemExit as error:
         raise UsageError(f"{path.name} cannot be loaded: it exits with {error.code!r}") from error
 
 
 def _import_alone(path: Path) -> ModuleType:
-    # A file may be named like a module that is loaded: `http.py`, `token.py`.
+    # A file may have the name of a module that is loaded already: `http.py`, `token.py`.
     name = path.stem if path.stem not in sys.modules else f"ekiden_file_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -108,8 +108,8 @@ def _import_alone(path: Path) -> ModuleType:
     return module
 
 
-def _told(error: Exception, path: Path) -> str:
-    """The user's own error in one line, with the line of the user's file that led to it."""
+def _in_one_line(error: Exception, path: Path) -> str:
+    """An error of the user's file in one line, with the number of the line that raised it."""
     if isinstance(error, SyntaxError):
         where = f"line {error.lineno} of {Path(error.filename or path).name}"
         return f"{type(error).__name__}: {error.msg} ({where})"

@@ -1,4 +1,4 @@
-"""The door of the command line: how every command ends.
+"""Runs a command, and turns what it raises into a line and an exit code.
 
 | exit code | meaning |
 |---|---|
@@ -7,7 +7,7 @@
 | 2 | the command cannot work as it was given: an option, a file, an answer is missing or wrong |
 | 130 | Ctrl-C |
 
-Whatever ekiden raises on purpose is one line on stderr; a traceback means a bug.
+An error of ekiden's own is one line on stderr; a traceback means a bug.
 """
 
 import os
@@ -24,11 +24,11 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     finally:
-        # From here on only threads and exit handlers are waited for; Ctrl-C is not to be a traceback there.
-        signal.signal(signal.SIGINT, _leave)
+        # Only threads and exit handlers are left: Ctrl-C must not print a traceback while they end.
+        signal.signal(signal.SIGINT, _exit_at_once)
 
 
-def _leave(_signal: int, _frame: object) -> None:
+def _exit_at_once(_signal: int, _frame: object) -> None:
     os._exit(130)
 
 

@@ -66,9 +66,7 @@ def _check(options: RunOptions) -> None:
     if options.stdio and (options.workers > 1 or options.reload):
         raise UsageError("--stdio serves one client in one process: leave --workers and --reload out")
     if (options.workers > 1 or options.reload) and sys.platform == "win32":
-        raise UsageError(
-            "--workers and --reload hand a socket on, which Windows cannot: serve in one process"
-        )
+        raise UsageError("--workers and --reload do not work on Windows: serve in one process")
 
 
 def _check_store(options: RunOptions) -> None:
@@ -76,17 +74,17 @@ def _check_store(options: RunOptions) -> None:
 
     open_store(options.store or "")
     if options.store == "memory:" and options.workers > 1:
-        raise UsageError("--store memory: is of one process: workers need sqlite:///path")
+        raise UsageError("--store memory: belongs to one process: workers need sqlite:///path")
 
 
 # Serving
 
 
 def listen(host: str, port: int, count: int) -> list[socket.socket]:
-    """Sockets that listen, before anything is loaded: a port that is taken is told at once.
+    """Listening sockets. Called before anything is loaded, so that a taken port is reported at once.
 
-    Where the kernel spreads connections over several sockets of one port, each worker has its own. A
-    single one would be served by whichever worker is first to wake, which is nearly always the same.
+    On Linux each worker gets a socket of its own, and the kernel spreads connections over them. With a
+    single one, nearly all connections would go to the worker that wakes up first.
     """
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -94,7 +92,7 @@ def listen(host: str, port: int, count: int) -> list[socket.socket]:
         if count == 1 or not sys.platform.startswith("linux"):
             return [_listening(first)]
         address = first.getsockname()
-        first.close()  # It was bound alone, so nobody else listens here.
+        first.close()  # It was bound without sharing, so no other program listens here.
         return [_listening(_bound(family, address, shared=True)) for _ in range(count)]
     except OSError as error:
         if error.errno == errno.EADDRINUSE:

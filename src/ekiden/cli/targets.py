@@ -1,4 +1,4 @@
-"""What a command can be pointed at: a URL, a Python file, or a command that serves stdio."""
+"""Clients for the TARGET of a command: a URL, a Python file, or a command that serves stdio."""
 
 import asyncio
 import contextlib
@@ -26,13 +26,13 @@ __all__ = ["TargetOptions", "opened"]
 
 
 class TargetOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What to speak to, and how."""
+    """Which server to talk to, and how."""
 
     target: str
     headers: Sequence[str] = ()
     era: str = "auto"
     timeout: float | None = None
-    """Seconds for all that is done with the server; a file is loaded before they begin."""
+    """Seconds for everything after the server's file was loaded."""
 
 
 @asynccontextmanager
@@ -73,7 +73,7 @@ def _resolve(target: str) -> "str | Path | list[str] | Server":
     if path.suffix == ".py" and (path.is_file() or len(shlex.split(target)) == 1):
         if not path.is_file():
             raise UsageError(f"there is no file {path}")
-        # A file of another SDK is a program: importing it could serve our own stdin.
+        # A file of another SDK is run as a program: importing it could start to serve our own stdin.
         if name is None and "ekiden" not in path.read_text(errors="replace"):
             return path
         provide_key()
@@ -91,5 +91,5 @@ def _http_client(headers: Sequence[str]) -> "httpx2.AsyncClient":
     if wrong := [header for header, (_, colon, _) in zip(headers, pairs, strict=True) if not colon]:
         raise UsageError(f"--header {wrong[0]!r} is not 'Name: value'")
     named = {name.strip(): value.strip() for name, _, value in pairs}
-    # A tool may be silent for long: only --timeout counts.
+    # A tool may take long: only --timeout limits it.
     return httpx2.AsyncClient(headers=named, timeout=httpx2.Timeout(30.0, read=None))

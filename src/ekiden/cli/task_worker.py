@@ -1,4 +1,4 @@
-"""`ekiden worker`: the tasks of a server, run apart from whoever serves its clients."""
+"""`ekiden worker`: runs the tasks of a server in a process that does not serve clients."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ __all__ = ["work"]
 
 
 def work(spec: str, store: str | None, keys_file: Path | None, grace: float | None, log_level: str) -> None:
-    """Run tasks until a signal; then hand over what runs."""
+    """Run tasks until a signal; then other workers go on with them."""
     use_keys_file(keys_file)
     if store is not None:
         os.environ["EKIDEN_STORE"] = store

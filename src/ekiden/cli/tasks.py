@@ -1,4 +1,4 @@
-"""`ekiden tasks` and `ekiden store`: what tasks there are, how they do, and how they are stopped."""
+"""`ekiden tasks` and `ekiden store`: list, show and cancel tasks; create the tables of a store."""
 
 import asyncio
 import time
@@ -60,7 +60,7 @@ async def _cancel(connection: TargetOptions, task_id: str) -> None:
     say(f"task {task_id} is {status.replace('_', ' ')}")
 
 
-# Straight in the store
+# In the store itself
 
 
 async def _in_store(options: TaskOptions, screen: Screen) -> None:
@@ -85,7 +85,7 @@ async def _in_store(options: TaskOptions, screen: Screen) -> None:
 
 
 def _existing(url: str) -> Any:
-    """A store to look into: a name that was mistyped must not make one."""
+    """Open a store that exists: a mistyped name must not create one."""
     from ekiden.stores import open_store
 
     path = Path(url.removeprefix("sqlite:///"))
@@ -133,7 +133,7 @@ def _when(seconds: float) -> str:
 
 
 def _spelled(record: "TaskRecord") -> JsonObject:
-    """What an operator may see: how a task is doing, not what it is about."""
+    """What an operator may see: the state of a task, not its arguments or results."""
     return {
         "taskId": record.id,
         "tool": record.tool,

@@ -1,7 +1,6 @@
-"""`ekiden keys` and `ekiden token`: keys, and what a `requestState` that they sealed says.
+"""`ekiden token`: opens a `requestState` with the server's keys, and shows its content.
 
-A token is opened for its server's operator, who has the key. What the user answered and what steps
-returned stays masked unless it is asked for.
+Answers of the user and results of steps are masked, unless `--show-values` is given.
 """
 
 import sys
@@ -35,7 +34,7 @@ def show_token(source: str, keys_file: Path | None, *, show_values: bool, as_jso
         return
     screen.out.print(rows_table([], [[name, value] for name, value in about.items()]))
     if claims.journal_id is not None:
-        screen.text(f"The journal was too large to travel: it is in the store as {claims.journal_id}.")
+        screen.text(f"The journal was too large for the token: it is in the store as {claims.journal_id}.")
     elif not journal:
         screen.text("The journal is empty.")
     else:
@@ -43,7 +42,7 @@ def show_token(source: str, keys_file: Path | None, *, show_values: bool, as_jso
 
 
 def _read(source: str) -> str:
-    """The token in a file or in stdin: alone, or in the JSON of a result or of a pending call."""
+    """The token from a file or stdin, which holds it alone, or the JSON of a result or pending call."""
     try:
         text = sys.stdin.read() if source == "-" else Path(source).read_text()
     except (OSError, UnicodeDecodeError) as error:
@@ -74,7 +73,7 @@ def _opened(token: str) -> "Claims":
     data = find_keys(None).open(token)
     if data is None:
         raise EkidenError(
-            f"{_origin(token)}, but none of these keys opens it: another key, or not the whole token"
+            f"{_origin(token)}, but these keys do not open it: it needs another key, or is not complete"
         )
     try:
         return decode_claims(data)
@@ -97,7 +96,7 @@ def _arguments(kept: bytes, *, show_values: bool) -> Any:
 
 
 def _claims(claims: "Claims", *, show_values: bool) -> JsonObject:
-    """The claims in words; those that are not set are left out."""
+    """The claims by name; those that are not set are left out."""
     now = datetime.now(UTC)
     expires = datetime.fromtimestamp(claims.expires, UTC)
     about = {

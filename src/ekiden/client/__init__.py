@@ -1,4 +1,7 @@
-"""The client: it speaks to every server, answers asks through callbacks, and drives rounds by itself.
+"""The client: calls servers of every protocol version, answers what they ask, and makes all rounds of a call.
+
+Read in this order: `client` (the public class), `calls` (one call over its rounds), `connection` (one server,
+with `sessions` for each era and `target` for how to reach it), `answering` (the callbacks), `tasks`.
 
 Knows: eras, rounds, who answers what, caching. Refuses to know: sockets and pipes, and how
 a server works inside.

@@ -1,7 +1,7 @@
-"""Who answers what a server asks: plain callbacks, which are also the declared capabilities.
+"""Callbacks answer what a server asks. Which callbacks there are decides which capabilities are declared.
 
-The asks of one round are answered concurrently. The first failure cancels the others and surfaces.
-An ask that no callback answers fails the round before anything is asked of the user.
+The questions of one round are answered concurrently. The first failure cancels the others and is raised.
+If a question has no callback, the round fails before the user is asked anything.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ Sample: TypeAlias = (
 Roots: TypeAlias = Union["Sequence[Root | str]", "Callable[[], Awaitable[Sequence[Root | str]]]"]
 
 MOST_ASKS: Final = 100
-"""Asks of one round, or open at once. A form is read by a person, and nobody reads more of them; a hostile
-server may send more."""
+"""Questions of one round, or open at once. A person reads each form and would not read more; only a hostile
+server sends more."""
 
 
 class Answerer:
-    """Answers input requests with the callbacks that there are."""
+    """Answers input requests with the callbacks that were given."""
 
     def __init__(
         self,
@@ -73,12 +73,12 @@ class Answerer:
         return declared
 
     async def answer_all(self, requests: Mapping[str, Any]) -> JsonObject:
-        """The responses to the asks of one round."""
+        """The responses to the questions of one round, by key."""
         check_count(requests)
         calls = {key: self._call(key, request) for key, request in requests.items()}
         if unanswered := {key: kind for key, (kind, call) in calls.items() if call is None}:
             raise CannotAnswer(unanswered)
-        if len(calls) == 1:  # The most common round, and no group is needed for one.
+        if len(calls) == 1:  # The most common round; it needs no task group.
             ((key, (_, call)),) = calls.items()
             assert call is not None
             return {key: await _response(call)}
@@ -94,20 +94,20 @@ class Answerer:
         return {key: task.result() for key, task in tasks.items()}
 
     async def answer(self, key: str, request: object) -> JsonObject:
-        """The response to one ask, as servers before 2026 send them."""
+        """The response to one question; servers before 2026 send them one by one."""
         kind, call = self._call(key, request)
         if call is None:
             raise CannotAnswer({key: kind})
         return await _response(call)
 
     def _call(self, key: str, request: object) -> tuple[str, Callable[[], Awaitable[Any]] | None]:
-        """What kind of ask it is, and the call that answers it, if there is one."""
+        """The kind of a question, and the call that answers it; None if no callback does."""
         import mcp_types
 
         method = request.get("method") if is_object(request) else None
         params: Any = (request.get("params") or {}) if is_object(request) else {}
         if not is_object(params):
-            raise InvalidResult(f"The server's ask {key[:100]!r} is malformed: its params are no object")
+            raise InvalidResult(f"The server's ask {key[:100]!r} is malformed: its params are not an object")
         try:
             if method == ELICIT and params.get("mode", "form") == "url":
                 return "elicitation by url", _bind(
@@ -137,7 +137,7 @@ class Answerer:
 
 
 def check_count(requests: Mapping[str, Any]) -> None:
-    """Refuse a round that asks more than anybody would answer."""
+    """Refuse a round with more than `MOST_ASKS` questions."""
     if len(requests) > MOST_ASKS:
         raise InvalidResult(
             f"The server asks {len(requests)} things at once; at most {MOST_ASKS} are allowed"

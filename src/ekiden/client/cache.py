@@ -1,8 +1,7 @@
-"""Results that a server allowed to be kept (server/utilities: Caching).
+"""The cache of results that a server allows to keep (server/utilities: Caching).
 
-Kept by method and parameters, for as long as `ttlMs` says, in memory of one client, so of one
-principal. The results of retries are never kept. A change that the server notifies of ends what is
-kept at once.
+Kept by method and parameters, for as long as `ttlMs` says, in the memory of one client, so of one
+principal. The results of retries are never kept. A notification of a change drops what it is about.
 """
 
 import time
@@ -15,11 +14,11 @@ from ekiden.wire.json import JsonObject, canonical, decode, encode
 __all__ = ["ResultCache"]
 
 _MOST: Final = 256
-"""Results that are kept; the one that was used longest ago goes first."""
+"""The most results that are kept; the least recently used is dropped first."""
 _MOST_BYTES: Final = 64 * 1024 * 1024
-"""Their size, all together."""
+"""The most bytes of all results together."""
 _LONGEST_SECONDS: Final = 24 * 3600.0
-"""A server that says a longer time is taken to mean a day: it may not be there to say that it was wrong."""
+"""Longer times are cut to a day: a client that runs for weeks must notice a change at some time."""
 
 _CACHEABLE: Final = frozenset(
     {
@@ -45,11 +44,11 @@ class ResultCache:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._kept: OrderedDict[tuple[str, bytes], tuple[float, bytes]] = OrderedDict()
-        """When they end, and the results as text: so their size is known, and nobody can change them."""
+        """When each ends, and its JSON: so its size is known, and no caller can change it."""
         self._size = 0
 
     def get(self, method: str, params: Mapping[str, Any]) -> JsonObject | None:
-        """A result that is still fresh."""
+        """The kept result of a request, if it is still fresh."""
         if method not in _CACHEABLE:
             return None
         key = (method, canonical(params))
@@ -80,7 +79,7 @@ class ResultCache:
         self._size -= len(self._kept.pop(key)[1])
 
     def notified(self, message: Mapping[str, Any]) -> None:
-        """The server told of a change."""
+        """Drop the results that a notification is about."""
         method = str(message.get("method"))
         ended = _ENDS.get(method, ())
         params: Mapping[str, Any] = message.get("params") or {}

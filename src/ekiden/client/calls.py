@@ -1,7 +1,7 @@
-"""Calls of several rounds: sent, answered, sent again, until they end or a cap is reached.
+"""Calls of several rounds: sent, answered, sent again, until they end or a limit is reached.
 
-A call has one way here, whether the client drives it or its user does by hand: the arguments that
-the server wants mirrored become headers, and a tool's result is held to the tool's own output schema.
+Every call goes through `CallDriver.round`, whether the client makes all rounds or its user each one by hand:
+arguments that the server wants mirrored become headers, and the result must fit the tool's output schema.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -40,7 +40,7 @@ class ClientCall(msgspec.Struct):
 
 
 class CallDriver:
-    """Drives calls over one connection."""
+    """Makes the rounds of calls over one connection."""
 
     def __init__(
         self,
@@ -57,19 +57,19 @@ class CallDriver:
         self._learn_tools = learn_tools
         self._most_state = limits.state_bytes
         self._looked_for: set[str] = set()
-        """Tools that were looked for at a server of 2025 with tasks."""
+        """Unknown tools for which the list was fetched already, to learn whether they can be tasks."""
         self._client = TaskClient(
             connection.request, answerer, self.finish, limits.stuck_seconds, connection.watchers
         )
 
     def handle(self, task_id: str, tool: str | None) -> TaskHandle:
-        """A task of the server, as its era has them."""
+        """A handle for a task of the server, of the server's era."""
         if self._connection.session.era == "legacy":
             return LegacyTaskHandle(self._client, task_id, tool)
         return TaskHandle(self._client, task_id, tool)
 
     async def drive(self, call: ClientCall, max_rounds: int) -> JsonObject | TaskHandle:
-        """The final result, or the task that it will come from; what is asked is answered by callbacks."""
+        """The final result, or the task that will give it. The callbacks answer what is asked."""
         ended = await self.round(call, None, {})
         while isinstance(ended, PendingCall):
             responses = await respond(ended, self._answerer, max_rounds)
@@ -84,13 +84,13 @@ class CallDriver:
         *,
         as_task: bool = False,
     ) -> JsonObject | PendingCall | TaskHandle:
-        """One round: the final result, checked, what the call waits for, or the task it has become.
+        """One round: the checked final result, a call that waits for answers, or the task it has become.
 
-        `as_task` asks for a task where that is the client's to decide.
+        `as_task` asks for a task where the client may decide that.
         """
         params = call.params if before is None else before.retry(responses)
         if call.method == "tools/call" and offers_tasks(self._connection.session):
-            result = await self._send_with_wish(call, params, optional=as_task)
+            result = await self._send_maybe_as_task(call, params, optional=as_task)
             if is_object(task := result.get("task")) and "content" not in result:
                 return self.handle(read_legacy_snapshot(task).task_id, call.name)
         else:
@@ -104,15 +104,17 @@ class CallDriver:
         return result
 
     def finish(self, name: str | None, result: JsonObject) -> "CallToolResult":
-        """The result of a task, checked as that of a call."""
+        """The result of a task, checked like that of a call."""
         from mcp_types import CallToolResult
 
         if name is not None:
             self._tools.check(name, result)
         return typed(CallToolResult, result)
 
-    async def _send_with_wish(self, call: ClientCall, params: JsonObject, *, optional: bool) -> JsonObject:
-        """Send a call to a server of 2025 with tasks: for tools that must be, or may be, as a task."""
+    async def _send_maybe_as_task(
+        self, call: ClientCall, params: JsonObject, *, optional: bool
+    ) -> JsonObject:
+        """Send a call to a server of 2025 that has tasks: as a task if the tool requires it, or if wanted."""
         if not self._tools.knows(call.name) and call.name not in self._looked_for:
             self._looked_for.add(call.name)
             await self._learn_tools()
@@ -122,7 +124,7 @@ class CallDriver:
         except ServerError as error:
             if error.code != MethodNotFound.default_code:
                 raise
-            # The tool has another opinion of tasks than it had: look, and try once more.
+            # The tool's `taskSupport` has changed: list the tools again, and try once more.
             await self._learn_tools()
             if wants_task(self._tools, call.name, optional=optional) == wanted:
                 raise
@@ -141,20 +143,20 @@ class CallDriver:
         except ServerError as error:
             if error.code != HeaderMismatch.default_code:
                 raise
-        # The server mirrors arguments that we did not know of: look at its tools, and try once more.
+        # The server wants headers that we did not know of: list the tools again, and try once more.
         await self._learn_tools()
         headers = self._tools.headers(call.name, params["arguments"])
         return await self._connection.request(ClientRequest(call.method, params, call.name, headers, hooks))
 
 
 def _progress_hook(progress: Progress) -> Callable[[JsonObject], None]:
-    def tell(params: JsonObject) -> None:
+    def report(params: JsonObject) -> None:
         done, total, message = params.get("progress"), params.get("total"), params.get("message")
-        if isinstance(done, int | float):  # What a server may say beyond that is nobody's business.
+        if isinstance(done, int | float):  # Anything else is malformed, and dropped.
             progress(
                 done,
                 total if isinstance(total, int | float) else None,
                 message if isinstance(message, str) else None,
             )
 
-    return tell
+    return report

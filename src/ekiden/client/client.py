@@ -1,7 +1,7 @@
-"""`Client`: speaks to every server, answers what it asks, and drives calls of several rounds.
+"""`Client`: calls tools, prompts and resources of any server, and answers what they ask.
 
 `async with Client(target) as client`, where the target is a URL, a command, a file, or a server in
-this process. What a server asks is answered by the callbacks, and only what has a callback is declared.
+this process. The callbacks answer what a server asks; only what has a callback is declared as a capability.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ T = TypeVar("T")
 class Client:
     """A client of one server.
 
-    `max_rounds` caps the interim results of a call, `timeout` the seconds of whatever is done; both can be
+    `max_rounds` limits the interim results of a call, `timeout` the seconds of every method; both can be
     set for each call. `mode` is `"auto"` (find out), `"modern"` or `"legacy"`; `auth` any `httpx2.Auth`.
-    `experimental_protocol_version="2026-06-XX"` speaks that draft to servers which speak it too.
+    `experimental_protocol_version="2026-06-XX"` offers that draft to the server first.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Client:
     ) -> None:
         await self._connection.close()
 
-    # What the server is
+    # About the server
 
     @property
     def session(self) -> ClientSession:
@@ -121,7 +121,7 @@ class Client:
         return self._connection.session
 
     async def discover(self) -> DiscoverResult:
-        """Who the server is and what it can do. For servers of 2025, as they said in the handshake."""
+        """The server's versions, capabilities and instructions. Those of 2025 told them in the handshake."""
         from mcp_types import DiscoverResult
 
         if self.session.era == "modern":
@@ -206,7 +206,7 @@ class Client:
         """Call a tool to its end, answering what it asks; also where it becomes a task.
 
         `result_type` reads `structuredContent` into that type; a tool that failed is then an exception.
-        `on_status` is told how a task is doing. If the caller leaves, the task is cancelled.
+        `on_status` is called with every new state of a task. If this call is cancelled, so is the task.
         """
         from mcp_types import CallToolResult
 
@@ -254,7 +254,7 @@ class Client:
             if not isinstance(ended, TaskHandle):
                 return ended
             if timeout is None:
-                deadline.reschedule(None)  # It is a task because it takes longer than a request.
+                deadline.reschedule(None)  # It became a task because it takes longer than a request.
             result = await ended.drive(on_status)
             self._tools.check(call.name, result)
             return result
@@ -300,7 +300,7 @@ class Client:
         return await self._round(call, None, {}, timeout, as_task=True)
 
     def task(self, handle: str) -> TaskHandle:
-        """Take up a task again: by its id, or by what `TaskHandle.to_json` wrote."""
+        """A handle for a task that exists already: by its id, or by what `TaskHandle.to_json` wrote."""
         return self._driver.handle(*read_handle(handle))
 
     async def resume(
@@ -314,7 +314,7 @@ class Client:
     ) -> CallToolResult | PendingCall | TaskHandle:
         """One more round of a pending call, with the given responses, or those of the callbacks.
 
-        The caps of a call hold here too; the time that callbacks take does not count.
+        `max_rounds` and `timeout` hold here too; the time that callbacks take does not count.
         """
         if pending.method != "tools/call":
             raise UsageError(f"only calls of tools can be resumed, and this is {pending.method}")
@@ -350,7 +350,7 @@ class Client:
         uris: tuple[str, ...] = (),
         reconnect: bool = True,
     ) -> AsyncGenerator[JsonObject, None]:
-        """The changes that the server tells of, as they come. A stream that is lost is opened again."""
+        """Notifications of changes, as they come. With `reconnect`, a lost stream is opened again."""
         from ekiden.client.listening import changes
 
         wanted = {"toolsListChanged": tools, "promptsListChanged": prompts, "resourcesListChanged": resources}

@@ -1,8 +1,8 @@
-"""A connection to one server: the link, the session in the era that it speaks, and what it allowed to keep.
+"""A connection to one server: the link, the session in the server's era, and the cache of results.
 
-Knows: when a request is sent again (the server speaks another era than before; a connection dropped
-under a request that changes nothing), and when it is not sent at all (its result is kept). Refuses to know:
-what requests mean.
+Knows: when a request is sent again (the server has changed its era; the link dropped during a request that
+changes nothing), and when it is not sent at all (its result is in the cache). Refuses to know: what requests
+mean.
 """
 
 import asyncio
@@ -36,14 +36,14 @@ _SAFE: Final = frozenset(
         "tasks/get",
     }
 )
-"""Requests that change nothing, whatever the server does: they are sent again when a connection drops."""
+"""Requests that change nothing at the server: they are sent again when the connection drops."""
 
 _OF_ROUNDS: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 """Requests that may be answered with `input_required`."""
 
 
 class ServerConnection:
-    """The way to one server, from the first message to the last."""
+    """One server, from the first message to the last."""
 
     def __init__(
         self,
@@ -70,10 +70,10 @@ class ServerConnection:
         self._finding = asyncio.Lock()
         self._cache = ResultCache()
         self.watchers: set[Callable[[JsonObject], None]] = set()
-        """Who is told of every notification."""
+        """Called with every notification."""
 
     async def open(self) -> None:
-        """Connect, and find out how the server speaks."""
+        """Connect, and find out which era the server speaks."""
         self._link = await connect(self._target, self._options)
         try:
             self._session = await self._find_session(self._link)
@@ -101,7 +101,7 @@ class ServerConnection:
         )
 
     async def close(self) -> None:
-        """Say goodbye, and disconnect."""
+        """End the session, and disconnect."""
         session, link = self._session, self._link
         self._session = self._link = None
         try:
@@ -119,7 +119,7 @@ class ServerConnection:
         return self._session
 
     async def request(self, request: ClientRequest) -> JsonObject:
-        """The result of a request: a kept one, or the server's."""
+        """The result of a request: from the cache, or from the server."""
         retried = "inputResponses" in request.params or "requestState" in request.params
         if not retried and (kept := self._cache.get(request.method, request.params)) is not None:
             return kept
@@ -145,7 +145,7 @@ class ServerConnection:
         try:
             return await session.request(request)
         except EraChanged as changed:
-            if not await self._is_other(session) and not changed.was_lost:
+            if not await self._has_changed_era(session) and not changed.was_lost:
                 raise changed.refusal from None
         except TransportError as error:
             if request.method not in _SAFE or isinstance(error, HttpRefused):
@@ -156,17 +156,17 @@ class ServerConnection:
         except EraChanged as changed:
             raise changed.refusal from None
 
-    async def _is_other(self, session: ClientSession) -> bool:
-        """Find out anew how the server speaks, once for all callers; whether it is not as before."""
+    async def _has_changed_era(self, session: ClientSession) -> bool:
+        """Find the era again, once for all waiting callers; True if it is not that of `session`."""
         async with self._finding:
             if self._session is session and self._link is not None:
                 eras.forget(origin_of(self._target))
-                await session.leave()
+                await session.abandon()
                 self._session = await self._find_session(self._link)
             return self.session.era != session.era
 
     def notified(self, message: JsonObject) -> None:
-        """A notification came, on whichever stream."""
+        """Take a notification, from whichever stream."""
         self._cache.notified(message)
         if message.get("method") == "notifications/message" and self._on_log is not None:
             self._on_log(message.get("params") or {})

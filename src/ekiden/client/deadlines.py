@@ -1,4 +1,4 @@
-"""The cap on the wall clock: what does not end in time is cancelled, at the server too."""
+"""Time limits: what does not end in time is cancelled, at the server too."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -11,9 +11,9 @@ __all__ = ["within"]
 
 @asynccontextmanager
 async def within(seconds: float | None, what: str) -> AsyncGenerator[asyncio.Timeout, None]:
-    """Allow the body so many seconds; `what` is named in the `CallTimeout`.
+    """Cancel the body after so many seconds and raise a `CallTimeout` that names `what`.
 
-    The body gets the deadline, which it may move.
+    The body gets the `asyncio.Timeout`, and may reschedule it.
     """
     deadline = asyncio.timeout(seconds)
     try:

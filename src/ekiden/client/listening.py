@@ -1,4 +1,4 @@
-"""Changes of a server, as an async iterator: `subscriptions/listen`, or what 2025 had for it."""
+"""Notifications of changes as an async iterator: by `subscriptions/listen`, or as 2025 sends them."""
 
 import asyncio
 import contextlib
@@ -24,11 +24,11 @@ _METHODS: Final = {
 _UPDATED: Final = "notifications/resources/updated"
 _FIRST_DELAY: Final = 0.5
 _LONGEST_DELAY: Final = 30.0
-"""Seconds before a lost subscription is opened again: soon at first, then rarely."""
-_GOODBYE_SECONDS: Final = 2.0
-"""How long the end of a subscription may take."""
+"""Seconds before a lost subscription is opened again: doubled with every attempt."""
+_LAST_MESSAGE_SECONDS: Final = 2.0
+"""How long to wait for the server when a subscription is ended."""
 _PENDING: Final = 1000
-"""Changes that may wait for their reader. Beyond it the oldest go: all they say is that something changed."""
+"""Notifications that may wait to be read. Beyond it the oldest is dropped: it only says what changed."""
 
 
 async def changes(
@@ -38,16 +38,16 @@ async def changes(
     queue: asyncio.Queue[JsonObject] = asyncio.Queue(_PENDING)
     methods = {_METHODS[name] for name, want in wanted.items() if want} | ({_UPDATED} if uris else set[str]())
 
-    def hear(message: JsonObject) -> None:
+    def receive(message: JsonObject) -> None:
         if message.get("method") in methods:
             if queue.full():
                 queue.get_nowait()
             queue.put_nowait(message)
 
     if connection.session.era == "legacy":
-        stream = _legacy(connection, uris, hear, queue)
+        stream = _legacy(connection, uris, receive, queue)
     else:
-        stream = _modern(connection, wanted, uris, hear, queue, reconnect=reconnect)
+        stream = _modern(connection, wanted, uris, receive, queue, reconnect=reconnect)
     async with contextlib.aclosing(stream):
         async for change in stream:
             yield change
@@ -57,7 +57,7 @@ async def _modern(
     connection: ServerConnection,
     wanted: Mapping[str, bool],
     uris: tuple[str, ...],
-    hear: Callable[[JsonObject], None],
+    receive: Callable[[JsonObject], None],
     queue: "asyncio.Queue[JsonObject]",
     *,
     reconnect: bool,
@@ -68,22 +68,22 @@ async def _modern(
 
     delay = _FIRST_DELAY
 
-    def both(message: JsonObject) -> None:
+    def notified(message: JsonObject) -> None:
         nonlocal delay
-        delay = _FIRST_DELAY  # It works again.
+        delay = _FIRST_DELAY  # The server is reachable again.
         if message.get("method") != _ACKNOWLEDGED:
             connection.notified(message)
-            hear(message)
+            receive(message)
 
-    async def hold() -> None:
+    async def subscribe() -> None:
         nonlocal delay
         params = {"notifications": notifications}
         while True:
             try:
                 await connection.request(
-                    ClientRequest("subscriptions/listen", params, hooks=Hooks(notification=both))
+                    ClientRequest("subscriptions/listen", params, hooks=Hooks(notification=notified))
                 )
-                return  # The server ended it gracefully.
+                return  # The server has ended it.
             except TransportError as error:
                 if not reconnect:
                     raise
@@ -91,50 +91,50 @@ async def _modern(
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, _LONGEST_DELAY)
 
-    holding = asyncio.get_running_loop().create_task(hold())
+    subscription = asyncio.get_running_loop().create_task(subscribe())
     try:
-        async for change in _drain(queue, holding):
+        async for change in _drain(queue, subscription):
             yield change
     finally:
-        holding.cancel()
+        subscription.cancel()
         with contextlib.suppress(asyncio.CancelledError, EkidenError):
-            await holding
+            await subscription
 
 
 async def _legacy(
     connection: ServerConnection,
     uris: tuple[str, ...],
-    hear: Callable[[JsonObject], None],
+    receive: Callable[[JsonObject], None],
     queue: "asyncio.Queue[JsonObject]",
 ) -> AsyncGenerator[JsonObject, None]:
-    connection.watchers.add(hear)
+    connection.watchers.add(receive)
     try:
         for uri in uris:
             await connection.request(ClientRequest("resources/subscribe", {"uri": uri}))
         while True:
             yield await queue.get()
     finally:
-        connection.watchers.discard(hear)
+        connection.watchers.discard(receive)
         with contextlib.suppress(EkidenError, TimeoutError):
-            async with asyncio.timeout(_GOODBYE_SECONDS):
+            async with asyncio.timeout(_LAST_MESSAGE_SECONDS):
                 for uri in uris:
                     await connection.request(ClientRequest("resources/unsubscribe", {"uri": uri}))
 
 
 async def _drain(
-    queue: "asyncio.Queue[JsonObject]", holding: "asyncio.Task[None]"
+    queue: "asyncio.Queue[JsonObject]", subscription: "asyncio.Task[None]"
 ) -> AsyncGenerator[JsonObject, None]:
-    """What arrives while `holding` runs, and what is left when it has ended."""
+    """What arrives while `subscription` runs, and what still waits when it has ended."""
     while True:
         getting = asyncio.ensure_future(queue.get())
         try:
-            await asyncio.wait({getting, holding}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({getting, subscription}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            is_here = not getting.cancel()  # A caller that is cancelled leaves nobody waiting.
+            is_here = not getting.cancel()  # Also if the caller is cancelled: no task may stay behind.
         if is_here:
             yield getting.result()
             continue
         while not queue.empty():
             yield queue.get_nowait()
-        holding.result()
+        subscription.result()
         return

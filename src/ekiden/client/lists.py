@@ -1,4 +1,4 @@
-"""Lists of many pages, whole."""
+"""Lists of many pages, read to the end."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -26,6 +26,6 @@ async def read_list(
         if following is None:
             return items
         if not isinstance(following, str) or following == cursor:
-            raise InvalidResult(f"The server's {method} does not go on: its cursor is no new one")
+            raise InvalidResult(f"The server's {method} does not go on: its cursor is not a new one")
         cursor = following
     raise InvalidResult(f"The server's {method} does not end within {most_pages} pages")

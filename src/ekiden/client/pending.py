@@ -1,4 +1,4 @@
-"""Calls of several rounds: driven to their end, or let go of so that another process can end them."""
+"""Calls that wait for answers: plain data, so that another process can go on with them."""
 
 import asyncio
 from collections.abc import Mapping
@@ -16,19 +16,19 @@ _FORMAT: Final = 1
 
 
 class PendingCall(msgspec.Struct):
-    """A call that waits for answers. It is plain data: store it, carry it away, resume it elsewhere."""
+    """A call that waits for answers. Store it with `to_json`, and resume it in any process."""
 
     method: str
     params: JsonObject
     """The original parameters."""
     requests: dict[str, JsonObject]
-    """What the server asks, by key; empty where it only wants to be called again."""
+    """What the server asks, by key. Empty if it only wants to be called again."""
     state: str | None
-    """The server's state: sent back exactly as it came, never looked into."""
+    """The server's `requestState`: sent back exactly as it came, never read."""
     rounds: int = 1
     """Interim results so far."""
     idle_rounds: int = 0
-    """How many of them in a row asked nothing."""
+    """How many of the last ones in a row asked nothing."""
 
     def retry(self, responses: Mapping[str, Any]) -> JsonObject:
         """The parameters of the next round."""
@@ -40,7 +40,7 @@ class PendingCall(msgspec.Struct):
         return params
 
     def to_json(self) -> str:
-        """The call as text. It holds the arguments and the server's state: keep it as you keep those."""
+        """The call as text, with its arguments and the server's state: protect it as you protect those."""
         fields = {"format": _FORMAT, **msgspec.to_builtins(self)}
         return encode(fields).decode()
 
@@ -50,12 +50,12 @@ class PendingCall(msgspec.Struct):
         try:
             fields = decode(text.encode())
             if not is_object(fields) or "format" not in fields:
-                raise UsageError("this is no pending call")
+                raise UsageError("this is not a pending call")
             if fields.pop("format") != _FORMAT:
                 raise UsageError("this pending call was written by another version of ekiden")
             return msgspec.convert(fields, cls)
         except (ParseError, msgspec.ValidationError) as error:
-            raise UsageError(f"this is no pending call: {error}") from None
+            raise UsageError(f"this is not a pending call: {error}") from None
 
 
 def read_pending(
@@ -65,7 +65,7 @@ def read_pending(
     before: PendingCall | None,
     most_state: int,
 ) -> PendingCall:
-    """The pending call that an interim result stands for."""
+    """The pending call after an interim result."""
     requests, state = result.get("inputRequests", {}), result.get("requestState")
     if not is_object(requests) or not (state is None or isinstance(state, str)):
         raise InvalidResult("The server's interim result is malformed")
@@ -81,7 +81,7 @@ def read_pending(
 
 
 async def respond(pending: PendingCall, answerer: Answerer, max_rounds: int) -> JsonObject:
-    """The answers of one round, by callbacks; the caps are checked before anybody is asked."""
+    """The answers of one round, from the callbacks; limits are checked before the user is asked."""
     if pending.rounds > max_rounds:
         raise TooManyRounds(f"The call did not end within {max_rounds} rounds")
     if not pending.requests:
@@ -91,5 +91,5 @@ async def respond(pending: PendingCall, answerer: Answerer, max_rounds: int) -> 
 
 
 def pace(idle_rounds: int) -> float:
-    """Seconds to wait before a round that only calls again: a busy server is not helped by haste."""
+    """Seconds to wait before a round without questions; longer each time, to spare a busy server."""
     return float(min(1.0, 0.02 * 2 ** (idle_rounds - 1)))

@@ -1,4 +1,4 @@
-"""Results as typed values: the official models, and what a caller wants of `structuredContent`."""
+"""Results as typed values: as the official models, and `structuredContent` as a type of the caller's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def typed(model: type[Model], value: object) -> Model:
-    """A value of the server's as one of the official models."""
+    """A value from the server as one of the official models."""
     try:
         return model.model_validate(value, by_name=False)
     except ValidationError as error:
@@ -28,11 +28,11 @@ def typed(model: type[Model], value: object) -> Model:
 
 
 def read_structured(result: CallToolResult, result_type: type[T], name: str) -> T:
-    """The structured content of a tool's result as the type that its caller wants."""
+    """The structured content of a tool's result as `result_type`."""
     if result.is_error:
         text = " ".join(block.text for block in result.content if block.type == "text")
         raise InvalidResult(f"Tool {name!r} failed: {text}")
     try:
         return TypeAdapter(result_type).validate_python(result.structured_content)
     except ValidationError as error:
-        raise InvalidResult(f"Tool {name!r} gave something else than {result_type}: {error}") from None
+        raise InvalidResult(f"Tool {name!r} did not return {result_type}: {error}") from None

@@ -44,19 +44,19 @@ Target: TypeAlias = str | Path | Sequence[str] | HasEndpoint
 
 
 class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client takes of a server."""
+    """What a client accepts from a server; beyond a limit the call fails."""
 
     message_bytes: int = 32 * 1024 * 1024
-    """The size of one message, be it a body, an event or a line. Images travel as text."""
+    """The size of one message, be it a body, an event or a line. Images are part of it, as base64."""
     stream_bytes: int = 256 * 1024 * 1024
-    """All that one request brings on its stream: its progress, its log, its keep-alive comments, its
-    response. A subscription may bring any amount."""
+    """The size of one request's whole stream: progress, log, keep-alive comments and response.
+    Subscriptions are not limited."""
     state_bytes: int = 4 * 1024 * 1024
-    """The state of a pending call: it goes back with every round. Ekiden's own servers stay below 64 KiB."""
+    """The size of `requestState`, which is sent back in every round. Ekiden's servers stay below 64 KiB."""
     pages: int = 1000
-    """Pages of one list."""
+    """The number of pages of one list."""
     stuck_seconds: float = 60.0
-    """How long a task may go on asking for what was answered, or outlive its time, before it is stuck."""
+    """How long a task may repeat an answered question, or exceed its `ttl`, before it counts as stuck."""
 
 
 class MemoryLink(ChannelLink):
@@ -73,7 +73,7 @@ class MemoryLink(ChannelLink):
             self.received(await self._channel.receive_bytes())
 
     async def close(self) -> None:
-        """Leave; the server ends with its last user."""
+        """Disconnect; the server stops with its last client."""
         await super().close()
         self._reading.cancel()
         await self._end.aclose()
@@ -131,7 +131,7 @@ def command_for(target: Target) -> list[str]:
 
 
 def origin_of(target: object) -> str | None:
-    """What eras are remembered by: the whole address, for one origin may host several servers."""
+    """The address by which an era is remembered; with its path, as one host may have several servers."""
     if not is_url(target):
         return None
     parts = urlsplit(target)

@@ -1,4 +1,4 @@
-"""What a client knows of a server's tools: mirrored arguments, what results must fit, and tasks."""
+"""What a client has learned of a server's tools: mirrored arguments, output schemas, task support."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -17,18 +17,18 @@ _MOST_TOOLS: Final = 10_000
 
 
 class KnownTools:
-    """The tools that were listed."""
+    """The tools that were listed so far."""
 
     def __init__(self, *, mirrors: bool) -> None:
         self._mirrors = mirrors
-        """Whether the transport has headers, and invalid annotations make a tool unusable."""
+        """Whether the transport has headers. If so, a tool with invalid annotations cannot be used."""
         self._mirrored: dict[str, tuple[MirroredParam, ...]] = {}
         self._schemas: JsonObject = {}
         self._validators: dict[str, Callable[[Any], str | None]] = {}
         self._support: dict[str, str | None] = {}
 
     def learn(self, tools: list[Any]) -> list[JsonObject]:
-        """The tools of one page that can be used; the others are dropped, with a warning each."""
+        """The tools that can be used; each other one is left out with a warning."""
         return [tool for tool in tools if is_object(tool) and self._is_usable(tool)]
 
     def _is_usable(self, tool: JsonObject) -> bool:
@@ -44,7 +44,7 @@ class KnownTools:
         execution = tool.get("execution")
         if len(self._support) < _MOST_TOOLS:
             support = execution.get("taskSupport") if is_object(execution) else None
-            self._support[name] = support if isinstance(support, str) else None
+            self._support[name] = support if support in ("required", "optional") else None
         if "outputSchema" in tool and len(self._schemas) < _MOST_TOOLS:
             self._schemas[name] = tool["outputSchema"]
             self._validators.pop(name, None)
@@ -55,11 +55,11 @@ class KnownTools:
         return name in self._support
 
     def task_support(self, name: str) -> str | None:
-        """What a tool of 2025-11-25 says of tasks: `required`, `optional`, or no word that counts."""
+        """The tool's `taskSupport` (2025-11-25): "required", "optional" or None."""
         return self._support.get(name)
 
     def headers(self, name: str, arguments: Mapping[str, Any]) -> dict[str, str]:
-        """The headers that mirror a call's arguments, as far as the tool is known."""
+        """The headers that mirror a call's arguments; none if the tool was not listed."""
         return mirrored_headers(self._mirrored.get(name, ()), arguments)
 
     def check(self, name: str, result: Mapping[str, Any]) -> None:

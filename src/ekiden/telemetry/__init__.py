@@ -1,5 +1,5 @@
-"""OpenTelemetry: a span and a duration for every request, if the process has a tracer at all.
+"""OpenTelemetry: a span and a duration for every request, if the process has set up a tracer.
 
 Knows: the semantic conventions for MCP. Refuses to know: exporters, samplers, and how requests
-are answered. Costs one dictionary lookup where nobody has set tracing up.
+are answered. Without a tracer it costs one dictionary lookup.
 """

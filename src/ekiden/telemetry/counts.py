@@ -1,4 +1,4 @@
-"""Counters and durations, if the process has a meter provider at all."""
+"""Counters and durations, if the process has imported OpenTelemetry's metrics."""
 
 import sys
 from collections.abc import Mapping

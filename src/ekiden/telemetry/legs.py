@@ -1,7 +1,7 @@
 """One span per leg of a task, linked to the request that became the task.
 
-A task may run for days, and on other machines: its legs are traces of their own, and the link leads
-from each of them to where it began.
+A task may run for days, and on other machines: each leg is a trace of its own, with a link to the trace
+in which the task began.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ __all__ = ["traced_leg"]
 async def traced_leg(
     record: TaskRecord, run: Callable[[], Awaitable[Outcome | Suspended]]
 ) -> Outcome | Suspended:
-    """Run a leg within a span, and record how long it took and how it ended."""
+    """Run a leg in a span; record its duration and how it ended."""
     from opentelemetry import trace
     from opentelemetry.context import Context
     from opentelemetry.trace import SpanKind
@@ -70,7 +70,7 @@ def _how(ended: Outcome | Suspended) -> str:
 
 
 def _links(record: TaskRecord) -> list[Any]:
-    """To the span of the request that became the task; where that was not traced here, to its client's."""
+    """A link to the span of the request that became the task, or else to that of its client."""
     from opentelemetry import propagate, trace
 
     parent = record.trace or record.meta.get("traceparent")

@@ -1,7 +1,7 @@
 """One server span per request, a child of the trace that the client sent in `_meta`.
 
-Attributes follow the OpenTelemetry semantic conventions for MCP. OpenTelemetry is imported by
-whoever configures it; a process that never did so is never made to.
+Attributes follow the OpenTelemetry semantic conventions for MCP. OpenTelemetry is never
+imported here unless the process has configured it.
 """
 
 import sys
@@ -51,7 +51,7 @@ def current_trace() -> str | None:
 async def traced(request: Request, answer: Callable[[], Awaitable[Outcome]], *, known: bool) -> Outcome:
     """Answer within a span, and record how long it took.
 
-    `known` says whether there is what the request addresses: names that clients make up are no series.
+    `known`: the tool, prompt or resource exists. Names that clients make up must not become metric series.
     """
     from opentelemetry import metrics, propagate, trace
     from opentelemetry.trace import SpanKind
@@ -88,14 +88,14 @@ async def traced(request: Request, answer: Callable[[], Awaitable[Outcome]], *, 
 
 
 def _span_name(request: Request) -> str:
-    """The method and what it addresses; URIs are too many to be names."""
+    """The method and the tool or prompt. Not the URI: there are too many for names of spans."""
     if request.name is None or request.method == "resources/read":
         return request.method
     return f"{request.method} {request.name}"
 
 
 def mark_failed(span: Any, outcome: Outcome, error: str) -> None:
-    """Say in a span that it failed, and why."""
+    """Mark a span as failed, with the reason."""
     from opentelemetry.trace import Status, StatusCode
 
     span.set_attribute("error.type", error)
@@ -106,7 +106,7 @@ def mark_failed(span: Any, outcome: Outcome, error: str) -> None:
 
 
 def error_type(outcome: Outcome) -> str | None:
-    """What kind of failure an outcome is, if it is one."""
+    """The `error.type` of an outcome; None if it is not a failure."""
     if isinstance(outcome, Failed):
         return str(outcome.error.code)
     result = outcome.result if isinstance(outcome, Complete) else None

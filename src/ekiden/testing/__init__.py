@@ -1,10 +1,10 @@
-"""For the tests of people who write tools that ask; ekiden's own tests use the same.
+"""For tests of tools that ask; ekiden's own tests use it too.
 
 - `ScriptedClient` answers by question: one call, however many rounds it has.
 - `Replicas` runs every round of a call in another instance of the server.
 - `LedgerContract` is what every ledger of rounds must do, `TaskStoreContract` what every store of tasks must
   do, as tests to inherit.
-- `crash_at` lets a process die right before or right after it commits something of a task.
+- `crash_at` kills a process right before or right after it commits a change of a task.
 - `check_replay` runs a call round by round and then replays it as a whole, and reports the first
   difference.
 

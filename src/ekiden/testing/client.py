@@ -1,4 +1,4 @@
-"""A client that follows a script: it drives a call through its rounds and keeps what it saw."""
+"""A client that follows a script: it makes all rounds of a call and records them."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -21,7 +21,7 @@ EVERYTHING: Final[JsonObject] = {
     "sampling": {"tools": {}},
     "roots": {},
 }
-"""What a scripted client declares unless told otherwise: it can be asked for anything."""
+"""The default capabilities of a scripted client: it can be asked for anything."""
 
 
 class Round(msgspec.Struct):
@@ -35,7 +35,7 @@ class Round(msgspec.Struct):
 
 
 class ScriptedClient:
-    """Drives calls against a server in memory; `server` may be chosen anew for every round."""
+    """Calls a server in memory. If `server` is a function, it is called for the server of each round."""
 
     def __init__(
         self,
@@ -60,19 +60,19 @@ class ScriptedClient:
         """The rounds of the last call."""
 
     async def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> JsonObject:
-        """Call a tool to its end; the final result."""
+        """Call a tool through all its rounds; the final result."""
         return await self.call("tools/call", {"name": name, "arguments": dict(arguments or {})})
 
     async def get_prompt(self, name: str, arguments: Mapping[str, Any] | None = None) -> JsonObject:
-        """Get a prompt to its end."""
+        """Get a prompt through all its rounds."""
         return await self.call("prompts/get", {"name": name, "arguments": dict(arguments or {})})
 
     async def read_resource(self, uri: str) -> JsonObject:
-        """Read a resource to its end."""
+        """Read a resource through all its rounds."""
         return await self.call("resources/read", {"uri": uri})
 
     async def call(self, method: str, params: Mapping[str, Any]) -> JsonObject:
-        """Drive one request through its rounds."""
+        """Send a request through all its rounds; the final result."""
         self.rounds = []
         retry: JsonObject = {}
         while len(self.rounds) < self._max_rounds:
@@ -83,7 +83,7 @@ class ScriptedClient:
         raise CallFailed(f"The call did not end within {self._max_rounds} rounds")
 
     def answer(self, asked: Round) -> JsonObject:
-        """What the retry carries: the scripted answers, and the state if there was one."""
+        """The parameters of the retry: the scripted answers, and the state if there was one."""
         retry: JsonObject = {}
         if asked.requests:
             retry["inputResponses"] = {
@@ -94,7 +94,7 @@ class ScriptedClient:
         return retry
 
     async def round(self, method: str, params: Mapping[str, Any]) -> Round:
-        """Send one request and take its response; an error is raised as `CallFailed`."""
+        """Send one request and read its response; raises `CallFailed` if it is an error."""
         self._next_id += 1
         server = self._server if isinstance(self._server, Server) else self._server()
         async with _channel(server) as channel:
@@ -113,7 +113,7 @@ class ScriptedClient:
 
 @asynccontextmanager
 async def _channel(server: Server) -> AsyncGenerator[MemoryChannel, None]:
-    """A channel of its own for every round: nothing but the token connects one with the next."""
+    """A new channel for every round: only the token connects it with the next."""
     await server.endpoint.start()
     channel = MemoryChannel(server.endpoint)
     try:

@@ -1,11 +1,11 @@
-"""Crash points: let a process die, as by `kill -9`, right before or right after it commits something.
+"""Crash points: kill a process, as by `kill -9`, right before or right after it commits something.
 
     crash_at(store.tasks, "before commit 2")
 
 kills the process when it is about to commit something for the second time. "after" is when the commit is
-durable, and nobody has been told yet. The moves: `create`, `claim`, `commit` (a step, or the deadline of a
-sleep), `publish`, `suspend`, `answer`, `finish`, `cancel`, `stop`, `tidied`, `release`. Who creates a task
-may begin it without a `claim`.
+durable, and no watcher knows of it yet. The moves: `create`, `claim`, `commit` (a step, or the deadline of a
+sleep), `publish`, `suspend`, `answer`, `finish`, `cancel`, `stop`, `tidied`, `release`. The creator of a
+task may begin it without a `claim`.
 """
 
 import functools
@@ -37,14 +37,14 @@ CRASH_POINTS: Final = (
 
 
 def crash_at(store: TaskStore, point: str) -> None:
-    """Have this process die at a point: `before` or `after`, one of the moves, and which time."""
+    """Kill this process at a point: `before` or `after`, one of the moves, and at which time."""
     match point.split():
         case ["before" | "after" as when, move] if move in CRASH_POINTS:
             number = 1
         case ["before" | "after" as when, move, count] if move in CRASH_POINTS and count.isdigit():
             number = int(count)
         case _:
-            raise UsageError(f"{point!r} is no crash point: say `before commit` or `after suspend 2`")
+            raise UsageError(f"{point!r} is not a crash point: write `before commit` or `after suspend 2`")
     name = _METHODS.get(move, move)
     setattr(store, name, _deadly(getattr(store, name), when, number))
 

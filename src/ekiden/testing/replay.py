@@ -1,8 +1,8 @@
-"""Does a handler take the same way when it is replayed?
+"""Checks that a handler does the same when it is replayed.
 
-`check_replay` calls a tool as it is called in the field: round by round, from the top in every round. Every
-round must do again what the round before did. Then the handler is run once more, over all that it did in
-the whole call: it must do just that again, and nothing else, and return the same.
+`check_replay` calls a tool as clients do: round by round, and the handler starts from the top in every round.
+Every round must repeat what the round before did. Then the handler is run once more over the journal of
+the whole call: it must do exactly the same effects again, and return the same result.
 """
 
 from collections import Counter
@@ -21,13 +21,13 @@ from ekiden.wire.json import JsonObject
 __all__ = ["check_replay"]
 
 _MOST_ROUNDS = 50
-"""A call with more rounds asks something else in every one of them."""
+"""A call with more rounds probably asks something new in each of them."""
 
 
 async def check_replay(
     make: Callable[[], Server], tool: str, arguments: Mapping[str, Any], answers: Script
 ) -> JsonObject:
-    """Call a tool, and replay it as a whole; its result if all runs agree, else `ReplayDiffers`."""
+    """Call a tool, and replay it as a whole; its result. Raises `ReplayDiffers` if two runs differ."""
     legs: list[Leg] = []
 
     def watch(leg: Leg) -> None:
@@ -54,7 +54,7 @@ async def check_replay(
 
 
 class _Replayed:
-    """A run over what an earlier one did."""
+    """A run over the journal of an earlier one."""
 
     def __init__(self, entries: Mapping[str, Entry]) -> None:
         self._entries = entries
@@ -87,7 +87,7 @@ def _compare_all(legs: Sequence[Leg]) -> None:
 
 
 def _compare(straight: Sequence[str], replayed: Sequence[str], *, whole: bool) -> None:
-    """Every effect of one run must be in the other. Branches may come to theirs in another order."""
+    """Every effect of one run must be in the other; concurrent branches may change their order."""
     missing, extra = Counter(straight) - Counter(replayed), Counter(replayed) - Counter(straight)
     for position, effect in enumerate(straight):
         if effect in missing:

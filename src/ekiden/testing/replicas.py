@@ -1,4 +1,4 @@
-"""Several instances of one server, with only their keys in common."""
+"""Several instances of one server, which share only their keys."""
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -14,8 +14,8 @@ __all__ = ["Replicas"]
 class Replicas:
     """Runs every round of a call in another instance than the round before.
 
-    `make` builds one instance; it must give all of them the same keys. `order` says which instance
-    serves which round, by default each in turn.
+    `make` builds one instance, and must give all of them the same keys. `order` is which instance
+    serves which round; by default they take turns.
     """
 
     def __init__(

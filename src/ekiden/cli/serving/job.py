@@ -29,7 +29,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     log_level: str = "warning"
     stateless_2025: bool = False
     tasks: bool = True
-    """Whether whoever serves also runs tasks."""
+    """Whether the serving process also runs tasks."""
 
 
 def serve(
@@ -39,7 +39,7 @@ def serve(
     on_ready: "Callable[[], None]",
     relay: "UnixRelay | None" = None,
 ) -> None:
-    """Serve over HTTP until a signal. `relay` leads to the other workers, if there are any."""
+    """Serve over HTTP until a signal. `relay` passes requests of 2025 sessions to other workers."""
     from ekiden.server.serve import new_event_loop, serve_http
     from ekiden.transports.server.guard import LOCALHOST
 
@@ -67,10 +67,10 @@ def serve(
         )
         try:
             runner.run(serving)
-        except SystemExit:  # How uvicorn says that the lifespan failed; the reason is in the log.
+        except SystemExit:  # uvicorn exits so if the lifespan fails; the reason is in the log.
             raise EkidenError(f"{server.name} could not start: its lifespan failed") from None
 
 
 def set_up_logging(level: str) -> None:
-    """What ekiden and the user's code log goes to stderr; what they print does not change."""
+    """Send the log of ekiden and of the user's code to stderr."""
     logging.basicConfig(level=level.upper(), format="%(levelname)s %(name)s: %(message)s")

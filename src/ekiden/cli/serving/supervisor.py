@@ -1,8 +1,8 @@
-"""Several workers behind one port, and the process that watches over them.
+"""Starts several worker processes behind one port, and replaces those that end.
 
-The parent listens and never accepts; the workers inherit its sockets. So no connection is refused while a
-worker is replaced: it waits for the next one. Each worker has a line to the parent: on it the worker says
-that it is ready, and by its end the worker learns that the parent is gone.
+The parent listens but never accepts; the workers inherit its sockets. So no connection is refused while a
+worker is replaced: it waits for the next one. A socket pair joins each worker to the parent: on it the worker
+reports that it is ready, and when it closes the worker knows that the parent is gone.
 """
 
 import asyncio
@@ -30,41 +30,41 @@ from ekiden.errors import EkidenError, UsageError, WorkerNotStarted
 __all__ = ["Report", "Supervisor", "WorkerArguments"]
 
 _STEADY_SECONDS: Final = 10.0
-"""A worker that lived this long was well: its end says nothing about the next one."""
+"""After a worker that ran this long, the next one starts without a longer delay."""
 _FIRST_DELAY: Final = 0.1
 _LONGEST_DELAY: Final = 5.0
-"""Restarts begin soon and become rare: a worker that cannot live must not eat a core. Connections wait."""
+"""Seconds before a restart: doubled each time, so that a worker which always fails does not use up a core."""
 _LONGEST_FOLDER: Final = 80
-"""Of the 104 or 108 bytes that the path of a unix socket may have."""
+"""Bytes; the path of a Unix socket in it may have 104 or 108."""
 _AFTER_GRACE: Final = 3.0
-"""What a worker may take beyond its grace before it is killed."""
+"""Seconds beyond its grace after which a worker is killed."""
 
 
 class WorkerArguments(msgspec.Struct):
-    """What a worker is told."""
+    """The argument of a worker process, as JSON."""
 
     job: Job
     listener: int
-    """The descriptor of the socket."""
+    """The file descriptor of the listening socket."""
     line: int
-    """The descriptor of its line to the parent."""
+    """The file descriptor of its end of the socket pair."""
     folder: str
-    """Where the workers find each other."""
+    """The folder of the sockets by which workers reach each other."""
     name: str
-    """What the others call it."""
+    """The name of this worker in that folder."""
 
 
 class Report(msgspec.Struct):
-    """What a worker says: that it serves, or why it cannot."""
+    """What a worker reports first: that it serves, or why it cannot."""
 
     name: str = ""
     failure: str | None = None
     usage: bool = False
-    """Whether it is for the user to change something."""
+    """Whether the failure is a `UsageError`."""
 
 
 class Worker:
-    """One process and the line to it."""
+    """One worker process, and our end of the socket pair."""
 
     def __init__(self, process: asyncio.subprocess.Process, line: socket.socket) -> None:
         self._process = process
@@ -74,10 +74,10 @@ class Worker:
 
     @classmethod
     async def start(cls, job: Job, listener: socket.socket, folder: str) -> "Worker":
-        """Start a process. It is of a group of its own: Ctrl-C reaches it through the parent only."""
+        """Start a process, in a group of its own: Ctrl-C reaches it through the parent only."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        name = secrets.token_hex(4)  # A new one for every process: sessions end with theirs.
+        name = secrets.token_hex(4)  # New for every process: a session ends with the process that held it.
         told = WorkerArguments(job, listener.fileno(), theirs.fileno(), folder, name)
         task = msgspec.json.encode(told).decode()
         with theirs:
@@ -90,7 +90,7 @@ class Worker:
         return cls(process, ours)
 
     async def report(self) -> Report:
-        """What the worker says first; if it ends without a word, that."""
+        """The worker's report, or that it ended without one."""
         said = b""
         while not said.endswith(b"\n"):
             chunk = await asyncio.get_running_loop().sock_recv(self._line, 65536)
@@ -100,13 +100,13 @@ class Worker:
         return msgspec.json.decode(said, type=Report)
 
     async def ended(self) -> str:
-        """Wait for the end, and tell it."""
+        """Wait until it has ended; how, in words."""
         code = await self._process.wait()
         return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
     async def stop(self, grace: float) -> None:
-        """End the process in order, or else by force."""
-        # Running calls have their grace, and after them the steps of running tasks.
+        """Ask the process to end, and kill it if it does not."""
+        # Running calls have the grace period, and after them the steps of running tasks.
         for number, seconds in ((signal.SIGTERM, 2 * grace + _AFTER_GRACE), (signal.SIGKILL, None)):
             self.send(number)
             with contextlib.suppress(TimeoutError):
@@ -118,14 +118,14 @@ class Worker:
     def send(self, number: signal.Signals) -> None:
         """Send a signal, if it still runs."""
         if self._process.returncode is None:
-            # Not by the process object, which would look for its end first, and take it from asyncio.
+            # Not `Process.send_signal`: it polls for the exit code first, and takes it from asyncio.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
 
 @contextlib.contextmanager
-def _meeting_place() -> Generator[str, None, None]:
-    """A folder for the workers' sockets that nobody else can enter. The name of a socket must be short."""
+def _socket_folder() -> Generator[str, None, None]:
+    """A private folder for the workers' sockets, with a short path as those of sockets must be."""
     folder = tempfile.mkdtemp(prefix="ekiden-")
     if len(folder) > _LONGEST_FOLDER:
         Path(folder).rmdir()
@@ -157,12 +157,12 @@ class Supervisor:
         self._alive: set[Worker] = set()
         self._signals: list[signal.Signals] = []
         self._stop = asyncio.Event()
-        self._proven = asyncio.Event()
-        """Set when the first worker serves: then the others are worth starting."""
+        self._first_serves = asyncio.Event()
+        """Set when the first worker serves; the others start then."""
 
     def run(self) -> None:
-        """Serve until SIGINT or SIGTERM; then end as that signal ends a process."""
-        with _meeting_place() as self._folder, asyncio.Runner() as runner:
+        """Serve until SIGINT or SIGTERM; then end as a process ends by that signal."""
+        with _socket_folder() as self._folder, asyncio.Runner() as runner:
             runner.run(self._run())
         if self._signals[0] is signal.SIGINT:
             raise KeyboardInterrupt
@@ -180,10 +180,10 @@ class Supervisor:
                 if self._watch is None:
                     raise error.reason from None
                 say(f"{error}; waiting for a change")
-                await self._news()
+                await self._signal_or_change()
 
     def _signalled(self, number: signal.Signals) -> None:
-        """The first signal ends all in order, the next one at once."""
+        """Stop all workers; at the second signal, at once."""
         self._signals.append(number)
         self._stop.set()
         if len(self._signals) > 1:
@@ -192,11 +192,11 @@ class Supervisor:
 
     async def _until_stopped(self) -> None:
         """Keep all workers until a signal, or with `reload` until a file changes."""
-        self._proven.clear()
+        self._first_serves.clear()
         if self._watch is not None:
             self._watch.look()
-        keeping = [asyncio.ensure_future(self._keep(number)) for number in range(self._count)]
-        news = asyncio.ensure_future(self._news())
+        keeping = [asyncio.ensure_future(self._keep_running(number)) for number in range(self._count)]
+        news = asyncio.ensure_future(self._signal_or_change())
         await asyncio.wait({news, *keeping}, return_when=asyncio.FIRST_COMPLETED)
         for task in (news, *keeping):
             task.cancel()
@@ -205,7 +205,7 @@ class Supervisor:
             if isinstance(end, Exception):
                 raise end
 
-    async def _news(self) -> None:
+    async def _signal_or_change(self) -> None:
         """Wait for a signal or a change."""
         waits: list[asyncio.Task[Any]] = [asyncio.ensure_future(self._stop.wait())]
         if self._watch is not None:
@@ -219,28 +219,28 @@ class Supervisor:
     async def _change(self, watch: FileWatch) -> None:
         say(f"{(await watch.changed()).name} changed; the workers are replaced")
 
-    async def _keep(self, number: int) -> None:
-        """Keep one worker running, whatever happens to it."""
+    async def _keep_running(self, number: int) -> None:
+        """Keep one worker running: start another when it ends."""
         if number > 0:
-            await self._proven.wait()
+            await self._first_serves.wait()
         listener = self._listeners[number % len(self._listeners)]
         deaths = 0
         while True:
             worker = await self._started(listener)
             try:
-                end = await self._life_of(worker)
+                end = await self._until_ended(worker)
             finally:
                 await worker.stop(self._job.grace)
                 self._alive.discard(worker)
             if self._stop.is_set():
-                return  # A signal may reach a worker first, while it is not yet of its own group.
+                return  # The signal may have reached the worker before it had a group of its own.
             deaths = 1 if time.monotonic() - worker.born > _STEADY_SECONDS else deaths + 1
             delay = min(_LONGEST_DELAY, _FIRST_DELAY * 2 ** (deaths - 1))
             say(f"worker {worker.pid} {end}; another one starts in {delay:g} s")
             await asyncio.sleep(delay)
 
     async def _started(self, listener: socket.socket) -> Worker:
-        """A new worker. One that is half started is not left alone: it starts, then it is stopped."""
+        """A new worker. If this is cancelled meanwhile, the worker is stopped once it has started."""
         starting = asyncio.ensure_future(Worker.start(self._job, listener, self._folder))
         try:
             worker = await asyncio.shield(starting)
@@ -250,12 +250,12 @@ class Supervisor:
         self._alive.add(worker)
         return worker
 
-    async def _life_of(self, worker: Worker) -> str:
-        """FileWatch a worker to its end, and tell it."""
+    async def _until_ended(self, worker: Worker) -> str:
+        """Wait until a worker has ended; how, in words."""
         report = await worker.report()
-        if report.failure is None and not self._proven.is_set():
-            self._proven.set()
+        if report.failure is None and not self._first_serves.is_set():
+            self._first_serves.set()
             self._on_ready(report.name)
-        elif report.failure is not None and not self._proven.is_set():
+        elif report.failure is not None and not self._first_serves.is_set():
             raise WorkerNotStarted((UsageError if report.usage else EkidenError)(report.failure))
         return await worker.ended()

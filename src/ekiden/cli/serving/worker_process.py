@@ -19,34 +19,34 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Load, serve, and end with the parent."""
+    """Load the server, serve, and end when the parent ends."""
     task = msgspec.json.decode(sys.argv[1], type=WorkerArguments)
     set_up_logging(task.job.log_level)
-    line = _own(task.line)
+    line = _inherited(task.line)
     threading.Thread(target=_end_with_parent, args=(line,), name="ekiden-parent", daemon=True).start()
     try:
-        with _own(task.listener) as listener:
+        with _inherited(task.listener) as listener:
             server = load_server(task.job.spec)
             relay = UnixRelay(task.folder, task.name)
-            serve(server, task.job, listener, lambda: _tell(line, Report(name=server.name)), relay)
+            serve(server, task.job, listener, lambda: _report(line, Report(name=server.name)), relay)
     except EkidenError as error:
-        _tell(line, Report(failure=str(error), usage=isinstance(error, UsageError)))
+        _report(line, Report(failure=str(error), usage=isinstance(error, UsageError)))
         sys.exit(2)
 
 
-def _own(descriptor: int) -> socket.socket:
-    """A socket that was handed down, and goes to nobody else: not to the server's own child processes."""
+def _inherited(descriptor: int) -> socket.socket:
+    """An inherited socket, which child processes of the server do not inherit in turn."""
     os.set_inheritable(descriptor, False)
     return socket.socket(fileno=descriptor)
 
 
-def _tell(line: socket.socket, report: Report) -> None:
-    with contextlib.suppress(OSError):  # The parent is gone; that is noticed elsewhere.
+def _report(line: socket.socket, report: Report) -> None:
+    with contextlib.suppress(OSError):  # The parent is gone: `_end_with_parent` ends this process.
         line.sendall(msgspec.json.encode(report) + b"\n")
 
 
 def _end_with_parent(line: socket.socket) -> None:
-    """The parent says nothing on the line: whatever is read is its end."""
+    """The parent never writes: when `recv` returns, the parent has ended."""
     line.recv(1)
     os.kill(os.getpid(), signal.SIGTERM)
 

@@ -25,13 +25,13 @@ _ACTIONS: Final = {"@accept": "accept", "@decline": "decline", "@cancel": "cance
 
 
 class _Word(str):
-    """A value from the command line, whose type the form knows."""
+    """A value from the command line; the form says which type it gets."""
 
     __slots__ = ()
 
 
 def read_script(file: Path | None, words: Iterable[str]) -> "Script":
-    """The answers of a file and of the command line; the latter win."""
+    """The answers of a file and of the command line; those of the command line win."""
     entries: JsonObject = {}
     if file is not None:
         try:

@@ -1,7 +1,7 @@
-"""Who answers what a server asks: the answers given beforehand, then the user, else nobody.
+"""Answers what a server asks: with the answers given beforehand, else by asking the user.
 
-Questions of one round are put to the user one after another. Where nobody can answer, the call fails with
-the question, its key, and how to give the answer.
+The user gets the questions of one round one after another. Without a terminal, the call fails with the
+question, its key, and how to give the answer.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 __all__ = ["Responder"]
 
 _ATTEMPT: Final = re.compile(r"\.[1-9][0-9]*$")
-"""In a task, ekiden adds to a question's key which attempt at it this is."""
+"""In a task, a question's key ends with the number of the attempt."""
 
 
 class Responder:
-    """Answers for one call."""
+    """Answers the questions of one call."""
 
     def __init__(self, script: Script, screen: Screen, roots: Sequence[str]) -> None:
         self._script = script
@@ -47,13 +47,13 @@ class Responder:
         self._forms = Forms(screen, self._terminal)
         self._one_at_a_time = asyncio.Lock()
         self.server = "The server"
-        """Who asks, in words."""
+        """The server's name, as the user reads it."""
         self.call: asyncio.Task[Any] | None = None
-        """The task of the call, which ends when an answer is lacking."""
+        """The asyncio task of the call: cancelled if a pushed question has no answer."""
         self.failure: UsageError | None = None
 
     async def respond_all(self, requests: Mapping[str, Any]) -> JsonObject:
-        """The responses of one round; what cannot be answered is found before anybody is asked."""
+        """The responses of one round; fails before the user is asked if one cannot be answered."""
         _check(requests)
         given = {key: self._given(key, request) for key, request in requests.items()}
         lacking = {key: requests[key] for key, response in given.items() if response is None}
@@ -83,7 +83,7 @@ class Responder:
             text = await self._forms.write(self.server, question_text(request))
             return model_reply(text, MODEL)
 
-    # For servers before 2026, which ask while they answer
+    # Callbacks for servers before 2026, which send questions as requests
 
     async def elicit(self, params: ElicitRequestFormParams | ElicitRequestURLParams) -> ElicitResult:
         """Answer a pushed form or page."""
@@ -116,7 +116,7 @@ class Responder:
             self.failure = error
             assert self.call is not None
             self.call.cancel()
-            await asyncio.Event().wait()  # Until the call takes this with it.
+            await asyncio.Event().wait()  # Until the call's cancellation reaches this.
             raise
 
 

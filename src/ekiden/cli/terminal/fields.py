@@ -1,4 +1,4 @@
-"""The fields of a form: what each wants, and what is wrong with a value."""
+"""The fields of a form: how each is filled in, and what is wrong with a value."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -31,7 +31,7 @@ def fields_of(schema: Mapping[str, Any]) -> "list[Field]":
 
 
 class Field:
-    """One field, as a server described it."""
+    """One field of a requested schema."""
 
     def __init__(self, name: str, schema: JsonObject, required: bool) -> None:
         self.name = name
@@ -66,12 +66,12 @@ class Field:
 
     @property
     def default(self) -> Any:
-        """What the server suggests, if that is a value at all."""
+        """The server's default, if it is valid."""
         suggested = self.schema.get("default")
         return None if suggested is None or self.problem(suggested) is not None else suggested
 
     def read(self, text: str) -> Any:
-        """The value of what was typed, or `Mistyped`."""
+        """The value of the typed text, or `Mistyped`."""
         is_text = self.schema.get("type", "string") == "string"
         value = text if is_text else typed(text.strip(), self.schema)
         if (problem := self.problem(value)) is not None:
@@ -79,7 +79,7 @@ class Field:
         return value
 
     def problem(self, value: Any) -> str | None:
-        """What the form has against a value, in words that follow its name."""
+        """What is wrong with a value, in words that follow the field's name; None if it is valid."""
         error = next(iter(self._validator.iter_errors(value)), None)
         if error is None:
             return None
@@ -92,12 +92,12 @@ class Field:
 
     @cached_property
     def _validator(self) -> Any:
-        import jsonschema_rs  # 20 ms that only a form needs.
+        import jsonschema_rs  # It takes 20 ms to load, and only forms need it.
 
         try:
             return jsonschema_rs.validator_for(self.schema, validate_formats=True, retriever=_never_fetch)
         except (ValueError, jsonschema_rs.ReferencingError):
-            return jsonschema_rs.validator_for({})  # The server's own check is what counts.
+            return jsonschema_rs.validator_for({})  # The server checks the answer anyway.
 
 
 def _listed(value: Any) -> list[Any]:

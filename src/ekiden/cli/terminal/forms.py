@@ -1,6 +1,6 @@
-"""Forms at the terminal (client: Elicitation): who asks, field by field, a look at all of it, then send.
+"""Forms at the terminal (client: Elicitation): field by field, then a review, then send.
 
-Esc leads to a menu from every field: go on, decline, or cancel. Nothing is sent before the user says so.
+Esc opens a menu in every field: go on, decline, or cancel. Nothing is sent before the user agrees.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _NO: Final[list[Choice]] = [
 
 
 class Forms:
-    """Shows what a server asks of the user, and brings back the answer."""
+    """Shows the user what a server asks, and returns the answer."""
 
     def __init__(self, screen: Screen, terminal: Terminal) -> None:
         self._screen = screen
@@ -32,7 +32,7 @@ class Forms:
     # Forms
 
     async def fill_in(self, server: str, params: Mapping[str, Any]) -> JsonObject:
-        """An `ElicitResult` for a form."""
+        """Have the user fill in a form; an `ElicitResult`."""
         self._headline(server, params, "Esc: decline or cancel")
         fields = fields_of(params.get("requestedSchema") or {})
         content: JsonObject = {}
@@ -44,7 +44,7 @@ class Forms:
                     at += 1
                 action = await self._review(server, fields, content)
             except QuestionLeft:
-                action = await self._leave()
+                action = await self._how_to_end()
             if action == "accept":
                 return {"action": "accept", "content": content}
             if action in ("decline", "cancel"):
@@ -67,7 +67,7 @@ class Forms:
         )
         return picked
 
-    async def _leave(self) -> str:
+    async def _how_to_end(self) -> str:
         try:
             picked: str = await self._terminal.pick("What now?", [("go on", "Go on with the form"), *_NO])
         except QuestionLeft:
@@ -75,7 +75,7 @@ class Forms:
         return picked
 
     async def _fill(self, field: Field, content: JsonObject) -> None:
-        """Ask for one field. What was given before, or the server's default, is suggested."""
+        """Ask for one field, suggesting the earlier value or the server's default."""
         suggested = content.get(field.name, field.default)
         value = await self._ask(field, suggested)
         content.pop(field.name, None)
@@ -102,7 +102,7 @@ class Forms:
                 return None
             if (problem := field.problem(chosen)) is None:
                 return chosen
-            # Not in questionary's own way: it is silent where the terminal does not tell its height.
+            # Not as questionary shows it: it shows nothing if the terminal's height is unknown.
             self._screen.note(f"{field.name} {problem}", style="red")
 
     async def _ask_text(self, field: Field, suggested: Any) -> Any:
@@ -123,14 +123,14 @@ class Forms:
     # Pages
 
     async def visit(self, server: str, params: Mapping[str, Any]) -> JsonObject:
-        """An `ElicitResult` for a page: nothing is opened unless the user says so."""
+        """Have the user visit a page, which is opened only if the user agrees; an `ElicitResult`."""
         import webbrowser
 
         url = str(params.get("url", ""))
         self._headline(server, params, f"It wants you to open a page of {_host(url)}:")
         self._screen.note(url)
         if not url.startswith(("http://", "https://")):
-            self._screen.note("This is not a web page; the answer is no.", style="red")
+            self._screen.note("This is not a web page, so it is declined.", style="red")
             return {"action": "decline"}
         choices: list[Choice] = [
             ("open", f"Open {_host(url)} in the browser"),
@@ -145,7 +145,7 @@ class Forms:
         return {"action": action}
 
     async def _choose(self, message: str, choices: list[Choice]) -> str:
-        """A choice in which Esc is a cancel."""
+        """One of the choices; Esc is `cancel`."""
         try:
             picked: str = await self._terminal.pick(message, choices)
         except QuestionLeft:
@@ -155,7 +155,7 @@ class Forms:
     # Models
 
     async def write(self, server: str, message: str) -> str:
-        """What the model would say: the user writes it."""
+        """Have the user write the model's reply."""
         self._headline(server, {"message": message}, "It asks your model; you write what the model says.")
         while True:
             try:
@@ -167,7 +167,7 @@ class Forms:
 
 
 def _host(url: str) -> str:
-    """Who a page belongs to, with letters that look like others spelled out."""
+    """The host of a page, in ASCII: letters that look like others are seen for what they are."""
     try:
         host = urlsplit(url).hostname or "nobody"
         return host.encode("idna").decode()

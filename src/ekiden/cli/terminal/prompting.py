@@ -23,11 +23,11 @@ Choice = tuple[Any, str]
 
 
 class Terminal:
-    """The user, at a keyboard."""
+    """Asks the user at the terminal."""
 
     @staticmethod
     def is_there() -> bool:
-        """Whether anybody can answer: a question that nobody sees is never asked."""
+        """Whether there is a terminal to ask at."""
         return sys.stdin.isatty() and (sys.stderr.isatty() or sys.stdout.isatty())
 
     async def text(self, message: str, default: str, validate: Callable[[str], str | None]) -> str:
@@ -38,7 +38,7 @@ class Terminal:
             message,
             default=default,
             validate=_as_verdict(validate),
-            validate_while_typing=False,  # Nobody wants to be told that half an address is none.
+            validate_while_typing=False,  # An address that is half typed is not an error yet.
             output=self._output(),
         )
         return str(await self._ask(question))
@@ -80,8 +80,8 @@ class Terminal:
         except EOFError:  # Ctrl-D
             raise QuestionLeft from None
         except KeyboardInterrupt:
-            # The terminal is raw while a question is open, so Ctrl-C came as a key. As a signal it
-            # cancels the call in good order.
+            # The terminal is in raw mode while a question is open, so Ctrl-C came as a key. Sent as a
+            # signal, it cancels the call as it does elsewhere.
             signal.raise_signal(signal.SIGINT)
             await asyncio.Event().wait()
 
@@ -93,14 +93,14 @@ class Terminal:
 
 
 def _bind(question: "Question") -> None:
-    """Add the keys that every question has."""
+    """Add the keys that work in every question."""
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent, merge_key_bindings
     from prompt_toolkit.keys import Keys
 
     keys = KeyBindings()
 
     @keys.add(Keys.Escape, eager=True)
-    def leave(event: KeyPressEvent) -> None:
+    def escape(event: KeyPressEvent) -> None:
         event.app.exit(exception=QuestionLeft())
 
     @keys.add(Keys.ControlC, eager=True)

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 __all__ = ["rows_table", "show_result"]
 
 _ENDINGS: Final = {"audio/wav": ".wav", "audio/x-wav": ".wav", "audio/mpeg": ".mp3", "image/webp": ".webp"}
-"""Where the system's table has none, or one that nobody uses."""
+"""For types that the system's table lacks, or has with an ending that is not in use."""
 _MOST_NAMES: Final = 10_000
 
 
 def show_result(screen: Screen, result: JsonObject, tool: str, folder: Path) -> None:
-    """Show a `CallToolResult` as the wire spells it."""
+    """Show a `CallToolResult`, given as JSON."""
     structured = result.get("structuredContent")
     shown = structured is not None and not result.get("isError")
     if result.get("isError"):
@@ -38,14 +38,14 @@ def show_result(screen: Screen, result: JsonObject, tool: str, folder: Path) -> 
 
 
 def _unwrapped(structured: Any) -> Any:
-    """The data: before 2026 it had to be an object, so servers wrap a list or a text in one."""
+    """The data itself: before 2026 it had to be an object, so servers wrap other values as `result`."""
     if is_object(structured) and list(structured) == ["result"]:
         return structured["result"]
     return structured
 
 
 def _repeats(block: JsonObject, structured: Any) -> bool:
-    """Whether a block is only the data once more, for clients that know text alone."""
+    """Whether a block only repeats the data, for clients that know no structured content."""
     text = block.get("text")
     if not isinstance(text, str):
         return False
@@ -87,7 +87,7 @@ def _show_data(screen: Screen, value: Any) -> None:
 
 
 def _rows(value: Any) -> list[JsonObject]:
-    """A list of objects, all with the same columns; else nothing."""
+    """The rows of a list of objects, all with the same columns; empty if it is something else."""
     if not is_array(value) or not value or not all(is_object(row) for row in value):
         return []
     columns = list(dict.fromkeys(column for row in value for column in row))
@@ -95,7 +95,7 @@ def _rows(value: Any) -> list[JsonObject]:
 
 
 def rows_table(columns: list[str], rows: Sequence[Sequence[object]]) -> "Table":
-    """A table for a terminal; without names of columns, just the rows."""
+    """A table for the screen; without a header if there are no column names."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -118,7 +118,7 @@ def _cell(value: object) -> str:
 
 
 def _save(screen: Screen, data: str, mime_type: str, tool: str, folder: Path) -> None:
-    """Save a picture or a sound under a name that is free, and tell the name."""
+    """Save a picture or a sound under a free name, and print the path."""
     try:
         content = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):

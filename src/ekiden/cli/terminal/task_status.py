@@ -1,4 +1,4 @@
-"""How a task is doing, while a call waits for it."""
+"""Shows the state of a task while a call waits for it."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ __all__ = ["TaskScreen"]
 
 
 class TaskScreen:
-    """Shows how a task is doing: live at a terminal, in lines where every round is told."""
+    """Shows each new state of a task: in the progress bar, or in lines with `--verbose`."""
 
     def __init__(self, screen: Screen, *, verbose: bool) -> None:
         self._screen = screen
@@ -19,7 +19,7 @@ class TaskScreen:
         self._last = ""
 
     def show(self, snapshot: "TaskSnapshot") -> None:
-        """Show a state, if it is a new one."""
+        """Show a state, unless it was the last one shown."""
         text = snapshot.status.replace("_", " ")
         if snapshot.status_message:
             text += f": {snapshot.status_message}"

@@ -1,9 +1,9 @@
-"""Which era does a server speak? (basic: Versioning, and the binding pages.)
+"""Finds out which era a server speaks (basic: Versioning, and the binding pages).
 
 On HTTP a modern request is tried first, and the body of a refusal is read before falling back. On
-stdio `server/discover` is the probe, and silence counts as a no. So does a result that names no
-version of ours: some servers of 2025 answer anything with an empty one. What was found is remembered
-for the origin, so that the next client of this process does not ask again.
+stdio `server/discover` is tried, and no answer means 2025. So does a result that names none of our
+versions: some servers of 2025 answer every method with an empty result. The era is remembered
+for the address, so that the next client of this process does not need to find out again.
 """
 
 import asyncio
@@ -25,16 +25,16 @@ _PROBE_SECONDS: Final = 5.0
 
 _MOST_KNOWN: Final = 1000
 _known: dict[str, Era] = {}
-"""Eras by origin, the oldest first: of a process that talks to ever new servers, the last ones are known."""
+"""Eras by address, the oldest first; beyond `_MOST_KNOWN` the oldest are dropped."""
 
 
 def known_era(origin: str | None) -> Era | None:
-    """What is remembered of an origin."""
+    """The remembered era of an address."""
     return None if origin is None else _known.get(origin)
 
 
 def forget(origin: str | None) -> None:
-    """The memory of an origin has proved wrong."""
+    """Forget the era of an address: it has proved wrong."""
     if origin is not None:
         _known.pop(origin, None)
 
@@ -48,36 +48,36 @@ async def find_session(
     patient: bool,
     draft: bool = False,
 ) -> ClientSession:
-    """A session in the era that the server speaks. `patient` waits for the probe however long it takes.
+    """A session in the server's era. With `patient`, the first request may take however long it takes.
 
-    With `draft`, a draft between the eras is offered first: it begins with the old handshake.
+    With `draft`, the draft between the eras is offered first: it begins with the handshake of 2025.
     """
     if draft and mode == "auto":
         with contextlib.suppress(ServerError, InvalidResult, HttpRefused):
-            return await _shaken(legacy(), None)
+            return await _after_handshake(legacy(), None)
     if mode == "auto" and known_era(origin) == "legacy":
         try:
-            return await _shaken(legacy(), origin)
+            return await _after_handshake(legacy(), origin)
         except (ServerError, InvalidResult, HttpRefused):
-            forget(origin)  # It was upgraded since, and no longer knows the handshake.
+            forget(origin)  # It was upgraded, and no longer knows the handshake.
     if mode != "legacy":
         session = modern()
         if await _is_modern(session, required=mode == "modern", patient=patient):
             _remember(origin, "modern")
             return session
-    # What was demanded says nothing about the server.
-    return await _shaken(legacy(), origin if mode == "auto" else None)
+    # An era that was demanded is not remembered: the server may speak the other as well.
+    return await _after_handshake(legacy(), origin if mode == "auto" else None)
 
 
-async def _shaken(session: LegacySession, origin: str | None) -> LegacySession:
-    """A session of 2025, after its handshake."""
+async def _after_handshake(session: LegacySession, origin: str | None) -> LegacySession:
+    """Make the handshake of 2025; the open session."""
     try:
         await session.open()
     except EraChanged as changed:
-        await session.leave()
+        await session.abandon()
         raise changed.refusal from None
     except (ServerError, InvalidResult):
-        await session.leave()
+        await session.abandon()
         raise
     _remember(origin, "legacy")
     return session

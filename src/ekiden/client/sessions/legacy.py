@@ -1,6 +1,6 @@
-"""Talking to a server of 2025: a handshake, a session, and a server that asks while it answers.
+"""Sessions with servers of 2025: a handshake first, and the server sends its questions as requests.
 
-The same callbacks answer what it asks. An interim result, which did not exist then, is refused.
+The same callbacks answer them. An interim result, which did not exist then, is refused.
 """
 
 import asyncio
@@ -40,9 +40,9 @@ _log = logging.getLogger(__name__)
 _URL_REQUIRED: Final = -32042
 _URL_ROUNDS: Final = 10
 _LOST: Final = frozenset({-32000, -32001, -32600})
-"""How a request is refused whose session is gone. Any other refusal may be that of a modern server."""
-_GOODBYE_SECONDS: Final = 2.0
-"""How long a word of parting may take: nobody waits for the answer to it."""
+"""Codes for a request whose session is gone. Any other refusal may come from a modern server."""
+_LAST_MESSAGE_SECONDS: Final = 2.0
+"""How long the last message to a server may take: its answer is not needed."""
 
 
 class LegacySession:
@@ -74,7 +74,7 @@ class LegacySession:
         self.instructions: str | None = None
 
     async def open(self) -> None:
-        """Shake hands."""
+        """Make the handshake."""
         result = await self._exchange(
             "initialize",
             {
@@ -104,7 +104,7 @@ class LegacySession:
             await self._exchange("logging/setLevel", {"level": self._log_level}, Hooks())
 
     async def request(self, request: ClientRequest) -> JsonObject:
-        """Send a request; if a page must be visited first (-32042), that is asked for, and it is repeated."""
+        """Send a request; if the user must visit a page first (-32042), ask for that and send it again."""
         for _ in range(_URL_ROUNDS):
             try:
                 result = await self._exchange(request.method, request.params, request.hooks)
@@ -142,19 +142,19 @@ class LegacySession:
             raise error
         result = message.get("result")
         if not is_object(result):
-            raise InvalidResult("The server's result is no object")
+            raise InvalidResult("The server's result is not an object")
         return result
 
     async def _cancel(self, link: StreamableLink, request_id: int) -> None:
-        """Tell the server: in 2025 the end of a stream said nothing about its request."""
+        """Tell the server: in 2025, closing a stream does not cancel its request."""
         try:
-            async with asyncio.timeout(_GOODBYE_SECONDS):
+            async with asyncio.timeout(_LAST_MESSAGE_SECONDS):
                 await link.send(jsonrpc.notification("notifications/cancelled", {"requestId": request_id}))
         except (TransportError, TimeoutError):
             _log.debug("The server could not be told that request %r is cancelled", request_id)
 
     async def _visit(self, error: ServerError) -> bool:
-        """Have the user open the pages that an error names; whether all were agreed to."""
+        """Ask the user to open the pages that an error names; True if the user agreed to all."""
         pages: Any = error.data.get("elicitations") if is_object(error.data) else None
         if not is_array(pages) or not pages:
             return False
@@ -164,16 +164,16 @@ class LegacySession:
                 return False
         return True
 
-    def hear(self, message: JsonObject) -> None:
-        """A notification that belongs to no request."""
+    def notified(self, message: JsonObject) -> None:
+        """Take a notification that belongs to no request."""
         if self._on_notification is not None:
             self._on_notification(message)
 
     def answer(self, message: JsonObject) -> None:
-        """Answer what the server asks, beside everything else."""
+        """Answer a request of the server in a task of its own."""
         request_id = message["id"]
         if request_id in self._answering:
-            return  # A stream that is resumed may say it twice.
+            return  # A resumed stream may repeat it.
         if len(self._answering) >= MOST_ASKS:
             _log.warning("The server asks more than %d things at once; %r is dropped", MOST_ASKS, request_id)
             return
@@ -182,7 +182,7 @@ class LegacySession:
         task.add_done_callback(lambda _: self._answering.pop(request_id, None))
 
     def drop(self, params: Mapping[str, Any]) -> None:
-        """The server no longer wants the answer to something that it asked."""
+        """Stop answering a request that the server has cancelled."""
         request_id = params.get("requestId")
         if isinstance(request_id, int | str) and request_id in self._answering:
             self._answering[request_id].cancel()
@@ -214,11 +214,11 @@ class LegacySession:
             task.cancel()
         if isinstance(self._link, StreamableLink):
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_GOODBYE_SECONDS):
+                async with asyncio.timeout(_LAST_MESSAGE_SECONDS):
                     await self._link.end_session()
 
-    async def leave(self) -> None:
-        """Let go of the session; what it asked is not answered any more."""
+    async def abandon(self) -> None:
+        """Forget the session, and stop answering its requests."""
         for task in self._answering.values():
             task.cancel()
         if isinstance(self._link, StreamableLink):
@@ -238,7 +238,7 @@ class _Listener:
         elif self._hooks.notification is not None:
             self._hooks.notification(message)
         else:
-            self._session.hear(message)
+            self._session.notified(message)
 
     async def on_request(self, message: JsonObject) -> None:
         self._session.answer(message)

@@ -1,4 +1,4 @@
-"""Talking to a server of 2026-07-28: every request says everything about itself."""
+"""Sessions with servers of 2026-07-28: every request carries version, client and capabilities itself."""
 
 import itertools
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ MODERN_ERRORS: Final = frozenset({-32020, -32021, -32022})
 """Error codes that only a modern server sends."""
 
 _OLD_ERRORS: Final = frozenset({-32000, -32001, -32600})
-"""How servers of 2025 refuse a request that comes without their session, or with a version that they lack."""
+"""Codes with which servers of 2025 refuse a request without a session, or of a version they do not speak."""
 
 
 class _Listener:
@@ -68,7 +68,7 @@ class ModernSession:
         if log_level is not None:
             self._meta[LOG_LEVEL] = log_level
         self._spelled = Raw(encode(self._meta))
-        """The same, as it stands in nearly every request."""
+        """`_meta` as JSON: it is the same in nearly every request."""
         self.server_info: JsonObject = {}
         self.capabilities: JsonObject = {}
         self.instructions: str | None = None
@@ -82,7 +82,7 @@ class ModernSession:
         return result
 
     async def request(self, request: ClientRequest) -> JsonObject:
-        """Send a request; a server that wants another version which we speak gets it."""
+        """Send a request; once more if the server refuses its version but supports it."""
         message = await self._send(request)
         if _wants_other_version(message):
             message = await self._send(request)
@@ -93,7 +93,7 @@ class ModernSession:
             raise error
         result = message.get("result")
         if not is_object(result):
-            raise InvalidResult("The server's result is no object")
+            raise InvalidResult("The server's result is not an object")
         answered = result.get("_meta")
         if is_object(answered) and is_object(info := answered.get(SERVER_INFO)):
             self.server_info = info
@@ -119,11 +119,11 @@ class ModernSession:
                 raise EraChanged(refused) from None
             raise
 
-    async def leave(self) -> None:
-        """There is nothing to let go of."""
+    async def abandon(self) -> None:
+        """Nothing to forget: there is no session."""
 
     async def close(self) -> None:
-        """There is nothing to end."""
+        """Nothing to end: there is no session."""
 
 
 def _wants_other_version(message: Mapping[str, Any]) -> bool:

@@ -14,7 +14,7 @@ Era: TypeAlias = Literal["modern", "legacy"]
 
 
 class Hooks(msgspec.Struct):
-    """Who is told of what a request brings besides its result."""
+    """Called with what a request brings besides its result."""
 
     progress: Callable[[JsonObject], None] | None = None
     notification: Callable[[JsonObject], None] | None = None
@@ -44,12 +44,12 @@ class ClientSession(Protocol):
         """Send a request; its result, or `ServerError`."""
         ...
 
-    async def leave(self) -> None:
-        """Let go of a session that the server no longer knows; the link stays."""
+    async def abandon(self) -> None:
+        """Forget a session that the server no longer knows; the link stays open."""
         ...
 
     async def close(self) -> None:
-        """Say goodbye, where the era has a word for it."""
+        """End the session at the server, if the era has sessions."""
         ...
 
 

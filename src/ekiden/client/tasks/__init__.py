@@ -1,1 +1,1 @@
-"""Tasks, from the client's side: `handle` for SEP-2663, `legacy` for those of 2025-11-25."""
+"""Handles for tasks of a server: `handle` for SEP-2663, `legacy` for 2025-11-25."""

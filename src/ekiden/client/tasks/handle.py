@@ -1,7 +1,7 @@
-"""Tasks, from the client's side: look after one until it ends, and answer what it asks (SEP-2663).
+"""Handles for tasks of a server: watch one until it ends, and answer what it asks (SEP-2663).
 
-A handle is its task's id and nothing more: written down, it can be taken up again after a restart, by
-`client.task(id)`. Each question is answered once, however often it is seen.
+A handle is only the id of its task (and the tool, if known): after a restart, `client.task(id)` gives it
+again. Each question is answered once, however often it is seen.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 _USUAL_POLL: Final = 1.0
-"""Seconds between two looks where the server does not say."""
+"""Seconds between two `tasks/get` if the server does not say."""
 _BACKSTOP: Final = 5.0
-"""Seconds between two looks where the server tells of changes: a subscription can die unseen."""
+"""Seconds between two `tasks/get` with a subscription: it can break without notice."""
 _UNREACHABLE_SECONDS: Final = 60.0
-"""How long a server may be away, for a restart, before waiting for it is given up."""
-_GOODBYE_SECONDS: Final = 5.0
-_MOST_TOLD: Final = 16
-"""States that wait for who looks after the task, while somebody is asked. The newest ones count."""
+"""How long a server may be unreachable, as in a restart, before the error is raised."""
+_CANCEL_SECONDS: Final = 5.0
+_MOST_WAITING: Final = 16
+"""Notified states that may wait while the user is asked. Beyond it the oldest is dropped."""
 
 
 class TaskSnapshot(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True):
@@ -74,12 +74,12 @@ class TaskSnapshot(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=T
 
     @property
     def ended(self) -> bool:
-        """Whether nothing will happen any more."""
+        """Whether the task has ended."""
         return self.status in ("completed", "failed", "cancelled")
 
 
 def read_snapshot(fields: Mapping[str, Any]) -> TaskSnapshot:
-    """A task out of a result or a notification."""
+    """The task in a result or a notification."""
     try:
         return msgspec.convert(fields, TaskSnapshot)
     except msgspec.ValidationError as error:
@@ -87,7 +87,7 @@ def read_snapshot(fields: Mapping[str, Any]) -> TaskSnapshot:
 
 
 def with_tasks(capabilities: Mapping[str, Any]) -> JsonObject:
-    """The capabilities of a client that can be given tasks."""
+    """These capabilities, and that tasks are understood."""
     return {**capabilities, "extensions": {EXTENSION: {}}}
 
 
@@ -97,16 +97,16 @@ AnswerAll: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[JsonObject]]
 
 
 class TaskClient(msgspec.Struct):
-    """What a handle needs of its client."""
+    """The parts of a client that a handle uses."""
 
     request: Callable[[ClientRequest], Awaitable[JsonObject]]
     answerer: Answerer
     finish: Callable[[str | None, JsonObject], CallToolResult]
     """Reads the final result of a tool."""
     stuck_seconds: float
-    """How long a task may go on asking for what was answered, or outlive its time."""
+    """See `ClientLimits.stuck_seconds`."""
     watchers: set[Callable[[JsonObject], None]]
-    """Who is told of every notification."""
+    """Called with every notification."""
 
 
 class TaskHandle:
@@ -115,7 +115,7 @@ class TaskHandle:
     def __init__(self, client: TaskClient, task_id: str, tool: str | None = None) -> None:
         self.id = task_id
         self.tool = tool
-        """The tool that became the task, where that is known."""
+        """The tool that became the task, if known."""
         self._client = client
         self._answered: set[str] = set()
 
@@ -129,7 +129,7 @@ class TaskHandle:
         await self._send("tasks/update", inputResponses=dict(responses))
 
     async def cancel(self) -> None:
-        """Ask the server to stop. It acknowledges that; `status` tells what came of it."""
+        """Ask the server to stop the task. Returns when that is acknowledged; `status` shows the result."""
         await self._send("tasks/cancel")
 
     def to_json(self) -> str:
@@ -143,11 +143,11 @@ class TaskHandle:
         on_status: OnStatus | None = None,
         answer: AnswerAll | None = None,
     ) -> CallToolResult:
-        """The final result, once it is there; meanwhile what the task asks is answered by the callbacks.
+        """Wait for the final result; meanwhile the callbacks answer what the task asks.
 
-        `answer` answers instead of the callbacks: it gets the new questions by key (servers of 2025 ask the
-        callbacks all the same). A task that fails is a `ServerError`, one that is cancelled a
-        `CallCancelled`. If this times out or is cancelled, the task goes on.
+        `answer` is called instead of the callbacks, with the new questions by key (with servers of 2025 it is
+        the callbacks all the same). Raises `ServerError` if the task fails and `CallCancelled` if it is
+        cancelled. If this times out or is cancelled, the task goes on.
         """
         deadline = asyncio.timeout(timeout)
         try:
@@ -160,20 +160,20 @@ class TaskHandle:
         return self._client.finish(self.tool, self._result_of(ended))
 
     async def drive(self, on_status: OnStatus | None) -> JsonObject:
-        """The result for a caller who knows of no task: if he leaves, so must the task."""
+        """The result for `call_tool`. Its caller has no handle: if this ends early, the task is cancelled."""
         try:
             ended = await self._until_ended(on_status, None)
         except CannotAnswer:
             raise  # It is cancelled already.
-        except (asyncio.CancelledError, Exception):  # A callback that fails leaves nobody to answer, too.
-            await asyncio.shield(self.leave())
+        except (asyncio.CancelledError, Exception):  # A failed callback, too: it would answer no more.
+            await asyncio.shield(self.try_cancel())
             raise
         return self._result_of(ended)
 
-    async def leave(self) -> None:
-        """Cancel the task if that can be done soon: nobody waits for it any more."""
+    async def try_cancel(self) -> None:
+        """Cancel the task, but give up after a few seconds: its caller is gone."""
         try:
-            async with asyncio.timeout(_GOODBYE_SECONDS):
+            async with asyncio.timeout(_CANCEL_SECONDS):
                 await self.cancel()
         except (TimeoutError, ServerError, TransportError) as error:
             _log.debug("Task %s could not be cancelled: %s", self.id, error)
@@ -198,23 +198,23 @@ class TaskHandle:
             watch.stop()
 
     async def _answer_new(self, snapshot: TaskSnapshot, answer: AnswerAll) -> bool:
-        """Answer what was not answered before; whether there was anything."""
+        """Answer new questions; True if there were any."""
         new = {key: ask for key, ask in snapshot.input_requests.items() if key not in self._answered}
         if not new:
             return False
         try:
             responses = await answer(new)
         except CannotAnswer:
-            await self.leave()  # Nobody else will answer it: it would wait for ever.
+            await self.try_cancel()  # It would wait for ever.
             raise
-        await self._patiently(lambda: self.answer(responses))  # To answer twice does no harm.
+        await self._patiently(lambda: self.answer(responses))  # Answering twice is harmless.
         return True
 
     async def _look(self) -> TaskSnapshot:
         return await self._patiently(self.status)
 
     async def _patiently(self, send: Callable[[], Awaitable[T]]) -> T:
-        """Send a request; a server that is away for a moment is waited for."""
+        """Send a request; while the server is unreachable, try again for a time."""
         pause, since = 0.1, time.monotonic()
         while True:
             try:
@@ -222,7 +222,7 @@ class TaskHandle:
             except TransportError as error:
                 if time.monotonic() - since > _UNREACHABLE_SECONDS:
                     raise
-                _log.debug("The server of task %s is away: %s", self.id, error)
+                _log.debug("The server of task %s is unreachable: %s", self.id, error)
             await asyncio.sleep(pause)
             pause = min(pause * 2, 5.0)
 
@@ -230,7 +230,7 @@ class TaskHandle:
         return await self._client.request(ClientRequest(method, {"taskId": self.id, **params}, self.id))
 
     def _result_of(self, ended: TaskSnapshot) -> JsonObject:
-        """What a caller gets of a task that has ended."""
+        """The result of a task that has ended, or the exception for it."""
         if ended.status == "failed":
             raise read_error({"error": ended.error})
         if ended.status == "cancelled":
@@ -243,13 +243,13 @@ class TaskHandle:
 
 
 def poll_seconds(snapshot: TaskSnapshot) -> float:
-    """How long to wait before the next look."""
+    """Seconds to wait before the next `tasks/get`."""
     poll = snapshot.poll_interval_ms
     return _USUAL_POLL if poll is None else max(poll / 1000, 0.01)
 
 
 class Overdue:
-    """Notices a task that will never end."""
+    """Raises if a task will never end."""
 
     def __init__(self, task_id: str, patience: float) -> None:
         self._task_id = task_id
@@ -258,10 +258,10 @@ class Overdue:
         self._stuck_since: float | None = None
 
     def check(self, snapshot: TaskSnapshot, answered: set[str]) -> None:
-        """Raise if the task should have ended, or moved on, long ago."""
+        """Raise if the task should have ended or changed long ago."""
         now = time.monotonic()
         if snapshot.ttl_ms is not None and now - self._began > snapshot.ttl_ms / 1000 + self._patience:
-            raise InvalidResult(f"Task {self._task_id} has not ended although its time is over")
+            raise InvalidResult(f"Task {self._task_id} has not ended although its ttl is over")
         asked = set(snapshot.input_requests)
         if not asked or not asked <= answered:
             self._stuck_since = None
@@ -269,57 +269,57 @@ class Overdue:
             self._stuck_since = now
         elif now - self._stuck_since > self._patience:
             raise InvalidResult(
-                f"Task {self._task_id} is stuck: it asks for what was answered ({', '.join(sorted(asked))})"
+                f"Task {self._task_id} is stuck: it asks again what was answered ({', '.join(sorted(asked))})"
             )
 
 
 class _Watch:
-    """Waits for the next state of a task: told by the server where it tells, else for the next look."""
+    """Waits for the next state of a task: notified by the server if it does that, else by the clock."""
 
     def __init__(self, client: TaskClient, task_id: str) -> None:
         self._client = client
         self._task_id = task_id
-        self._told: asyncio.Queue[TaskSnapshot] = asyncio.Queue(_MOST_TOLD)
+        self._received: asyncio.Queue[TaskSnapshot] = asyncio.Queue(_MOST_WAITING)
         self._granted = False
-        self._holding: asyncio.Task[None] | None = None
+        self._subscription: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        if self._holding is None:
-            self._holding = asyncio.create_task(self._hold())
+        if self._subscription is None:
+            self._subscription = asyncio.create_task(self._subscribe())
 
     def stop(self) -> None:
-        if self._holding is not None:
-            self._holding.cancel()
+        if self._subscription is not None:
+            self._subscription.cancel()
 
-    async def _hold(self) -> None:
+    async def _subscribe(self) -> None:
         request = ClientRequest(
             "subscriptions/listen",
             {"notifications": {"taskIds": [self._task_id]}},
-            hooks=Hooks(notification=self._hear),
+            hooks=Hooks(notification=self._receive),
         )
         try:
             await self._client.request(request)
         except (ServerError, TransportError, InvalidResult) as error:
-            _log.debug("Task %s is looked at, not listened to: %s", self._task_id, error)
+            _log.debug("Task %s is polled, there is no subscription: %s", self._task_id, error)
         finally:
             self._granted = False
 
-    def _hear(self, message: JsonObject) -> None:
+    def _receive(self, message: JsonObject) -> None:
         params: JsonObject = message.get("params") or {}
         if message.get("method") == NOTIFICATION and params.get("taskId") == self._task_id:
-            if self._told.full():
-                self._told.get_nowait()
-            self._told.put_nowait(read_snapshot(params))
+            if self._received.full():
+                self._received.get_nowait()
+            self._received.put_nowait(read_snapshot(params))
         elif message.get("method") == "notifications/subscriptions/acknowledged":
             granted: JsonObject = params.get("notifications") or {}
             self._granted = self._task_id in (granted.get("taskIds") or ())
 
     async def next(self, snapshot: TaskSnapshot) -> TaskSnapshot | None:
-        """The next state, if the server tells it before it is time to look."""
+        """The next notified state, or None when it is time for `tasks/get`."""
         seconds = poll_seconds(snapshot)
         try:
             async with asyncio.timeout(max(seconds, _BACKSTOP) if self._granted else seconds):
-                return await self._told.get()
+                return await self._received.get()
         except TimeoutError:
             return None
 
@@ -333,4 +333,4 @@ def read_handle(text: str) -> tuple[str, str | None]:
         tool = fields.get("tool")
         return str(fields["taskId"]), None if tool is None else str(tool)
     except (ParseError, KeyError) as error:
-        raise UsageError(f"this is no task handle: {error}") from None
+        raise UsageError(f"this is not a task handle: {error}") from None

@@ -1,8 +1,8 @@
-"""Tasks of servers of 2025-11-25: the client asks for one, looks after it, and fetches its result.
+"""Handles for tasks of servers of 2025-11-25: the client asks for a task, polls it, and fetches its result.
 
-`tasks/result` waits for the end of the task, and what the task asks comes while it waits: so it is sent
-at once, and repeated when it is lost. Looking with `tasks/get` goes on beside it, as the page on
-tasks wants it. What a task asks is answered by the client's callbacks, as in every call of 2025.
+`tasks/result` waits for the end of the task, and the server sends the task's questions while it waits. So
+it is sent at once, and again if its connection is lost; polling with `tasks/get` goes on beside it, as
+the spec wants. The client's callbacks answer the questions, as in every call of 2025.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def offers_tasks(session: ClientSession) -> bool:
 
 
 def wants_task(tools: KnownTools, name: str, *, optional: bool) -> bool:
-    """Whether a tool is called as a task; with `optional`, also where it need not be."""
+    """Whether to call a tool as a task: if it requires that, or with `optional` if it allows it."""
     support = tools.task_support(name)
     return support == "required" or (optional and support == "optional")
 
@@ -46,7 +46,7 @@ def wants_task(tools: KnownTools, name: str, *, optional: bool) -> bool:
 def read_legacy_snapshot(fields: object) -> TaskSnapshot:
     """A task as 2025-11-25 spells it."""
     if not is_object(fields):
-        raise InvalidResult("The server's task is malformed: it is no object")
+        raise InvalidResult("The server's task is malformed: it is not an object")
     names = {"ttl": "ttlMs", "pollInterval": "pollIntervalMs"}
     spelled = {names.get(name, name): value for name, value in fields.items() if name != "_meta"}
     try:
@@ -63,10 +63,8 @@ class LegacyTaskHandle(TaskHandle):
         return read_legacy_snapshot(await self._send("tasks/get"))
 
     async def answer(self, responses: Mapping[str, Any]) -> None:
-        """Not in 2025: its servers ask the client, whose callbacks answer."""
-        raise UsageError(
-            "a server of 2025 asks by itself: its questions are answered by the client's callbacks"
-        )
+        """Not possible with 2025: its servers ask the client, and the callbacks answer."""
+        raise UsageError("a server of 2025 sends its questions to the client: the callbacks answer them")
 
     async def cancel(self) -> None:
         """Ask the server to stop. A task that has ended stays as it is."""
@@ -77,12 +75,12 @@ class LegacyTaskHandle(TaskHandle):
                 raise
 
     async def fetch(self) -> JsonObject:
-        """The result of the task, when it has ended."""
+        """Wait for the result of the task."""
         return await self._send("tasks/result")
 
     async def _until_ended(self, on_status: OnStatus | None, answer: AnswerAll | None) -> TaskSnapshot:
-        news = _News(self.id)
-        self._client.watchers.add(news.hear)
+        notified = _Notified(self.id)
+        self._client.watchers.add(notified.receive)
         overdue = Overdue(self.id, self._client.stuck_seconds)
         fetch = _Fetch(self)
         try:
@@ -94,14 +92,14 @@ class LegacyTaskHandle(TaskHandle):
                     return await self._with_result(snapshot, fetch)
                 overdue.check(snapshot, self._answered)
                 fetch.start(snapshot)
-                told = await news.next(snapshot, fetch.waiting)
-                snapshot = told or await self._look()
+                state = await notified.next(snapshot, fetch.waiting)
+                snapshot = state or await self._look()
                 if not snapshot.ended and fetch.is_over:
-                    snapshot = fetch.explain(snapshot)
+                    snapshot = fetch.final_status(snapshot)
                     if not snapshot.ended:
                         await asyncio.sleep(poll_seconds(snapshot))
         finally:
-            self._client.watchers.discard(news.hear)
+            self._client.watchers.discard(notified.receive)
             fetch.stop()
 
     async def _with_result(self, snapshot: TaskSnapshot, fetch: _Fetch) -> TaskSnapshot:
@@ -126,7 +124,7 @@ class LegacyTaskHandle(TaskHandle):
             pause *= 2
 
     def _result_of(self, ended: TaskSnapshot) -> JsonObject:
-        """In 2025 a tool that says that it failed makes its task fail, and that is its result."""
+        """In 2025 a result with `isError` makes its task fail, but it is still the result."""
         result = ended.result or {}
         if ended.status == "failed" and "content" in result:
             return result
@@ -138,22 +136,22 @@ class LegacyTaskHandle(TaskHandle):
 
 
 class _Fetch:
-    """The request for the result, which waits for it."""
+    """The `tasks/result` request, which waits for the end of the task."""
 
     def __init__(self, handle: LegacyTaskHandle) -> None:
         self._handle = handle
         self._patient = True
-        """Whether the server lets the request wait, as it should."""
+        """Whether the server keeps the request waiting, as the spec wants."""
         self._request: asyncio.Task[JsonObject] | None = None
 
     def start(self, snapshot: TaskSnapshot) -> None:
-        """Send it, if it is not under way: at once, or with a server that lets nobody wait, when it must."""
+        """Send it if it is not under way. If the server does not let it wait, not while it is `working`."""
         if self._request is None and (self._patient or snapshot.status != "working"):
             self._request = asyncio.create_task(self._handle.fetch())
 
     @property
     def waiting(self) -> asyncio.Task[JsonObject] | None:
-        """The request while it waits."""
+        """The request that is under way."""
         return self._request
 
     @property
@@ -161,18 +159,18 @@ class _Fetch:
         """Whether it was answered."""
         return self._request is not None and self._request.done()
 
-    def explain(self, snapshot: TaskSnapshot) -> TaskSnapshot:
-        """It was answered although the task seems to go on: the task as it must be."""
+    def final_status(self, snapshot: TaskSnapshot) -> TaskSnapshot:
+        """`tasks/result` returned before `tasks/get` showed the end: derive the final status."""
         assert self._request is not None
         failure = self._request.exception()
         if failure is None:
-            return msgspec.structs.replace(snapshot, status="completed")  # Only then is there a result.
+            return msgspec.structs.replace(snapshot, status="completed")  # There is a result only then.
         self._patient = isinstance(failure, TransportError)
         self._request = None
         return snapshot
 
     async def result(self) -> JsonObject:
-        """The result; whoever wants it again after a failure starts anew."""
+        """The result. After a failure, `start` sends the request again."""
         assert self._request is not None
         request, self._request = self._request, None
         try:
@@ -182,36 +180,36 @@ class _Fetch:
             raise
 
     def stop(self) -> None:
-        """Nobody wants it any more."""
+        """Cancel the request if it is under way."""
         if self._request is not None and not self._request.cancel() and not self._request.cancelled():
-            self._request.exception()  # It came too late to be of interest.
+            self._request.exception()  # Taken, so that asyncio does not log it as lost.
 
 
-class _News:
-    """What the server tells of a task by itself (`notifications/tasks/status`), which it need not."""
+class _Notified:
+    """States that the server notifies of (`notifications/tasks/status`); it does not have to."""
 
     def __init__(self, task_id: str) -> None:
         self._task_id = task_id
-        self._told: asyncio.Queue[TaskSnapshot] = asyncio.Queue()
+        self._queue: asyncio.Queue[TaskSnapshot] = asyncio.Queue()
 
-    def hear(self, message: JsonObject) -> None:
+    def receive(self, message: JsonObject) -> None:
         params = message.get("params")
         if message.get("method") != LEGACY_NOTIFICATION or not is_object(params):
             return
         if params.get("taskId") == self._task_id:
             try:
-                self._told.put_nowait(read_legacy_snapshot(params))
+                self._queue.put_nowait(read_legacy_snapshot(params))
             except InvalidResult as problem:
                 _log.warning("A notification is dropped: %s", problem)
 
     async def next(
         self, snapshot: TaskSnapshot, result: asyncio.Task[JsonObject] | None
     ) -> TaskSnapshot | None:
-        """The next state, if the server tells it before its result is here or it is time to look."""
-        hearing = asyncio.create_task(self._told.get())
-        waiting = {hearing} if result is None else {hearing, result}
+        """The next notified state; None when the result is here or it is time for `tasks/get`."""
+        getting = asyncio.create_task(self._queue.get())
+        waiting = {getting} if result is None else {getting, result}
         try:
             await asyncio.wait(waiting, timeout=poll_seconds(snapshot), return_when=asyncio.FIRST_COMPLETED)
-            return hearing.result() if hearing.done() else None
+            return getting.result() if getting.done() else None
         finally:
-            hearing.cancel()
+            getting.cancel()
