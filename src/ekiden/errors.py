@@ -57,6 +57,7 @@ and turns it into a result, a log line or one of the errors above. They stand at
     ├── SessionsFull             transports: there is no room for one more session or stream
     ├── Unsayable                wire: a question that the client's protocol version cannot express
     ├── TooCostly                wire: to check the value would take far too long
+    ├── FileClosed               stores: a SQLite file was closed before it could be read
     ├── EraChanged               client: the server may speak another protocol version than before
     ├── WorkerNotStarted         command line: the first worker process could not start
     ├── QuestionLeft             command line: the user left a question with Esc
@@ -358,6 +359,10 @@ class Unidentified(Exception):
 
 class NotPrivate(OSError):
     """What is at the path of a private folder belongs to another user, or is not a folder."""
+
+
+class FileClosed(Exception):
+    """A SQLite file was closed before it could be read; it is opened again."""
 
 
 class EraChanged(Exception):

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from ekiden.errors import StoreUnavailable, UsageError
+from ekiden.errors import FileClosed, StoreUnavailable, UsageError
 from ekiden.stores.sqlite.one_thread import OneThread
 from ekiden.stores.sqlite.opening import (
     Identity,
@@ -79,10 +79,6 @@ class _Write:
             self.future.set_exception(self.error)
         else:
             self.future.set_result(self.result)
-
-
-class _Closed(Exception):
-    """The file was closed before it could be read."""
 
 
 class _Reader:
@@ -201,7 +197,7 @@ class SQLiteFile:
         for _ in range(_READ_TRIES):
             if self._open.writer is None:
                 await self.open()
-            with contextlib.suppress(_Closed):
+            with contextlib.suppress(FileClosed):
                 return self._read(self._open.reader, work)
         raise self._closed_too_often()
 
@@ -212,7 +208,7 @@ class SQLiteFile:
         for _ in range(_READ_TRIES):
             if self._open.writer is None:
                 await self.open()
-            with contextlib.suppress(_Closed):
+            with contextlib.suppress(FileClosed):
                 return await asyncio.wrap_future(self._scans.submit(self._scan, work))
         raise self._closed_too_often()
 
@@ -224,7 +220,7 @@ class SQLiteFile:
         try:
             with reader.lock:
                 if self._open.writer is None:
-                    raise _Closed
+                    raise FileClosed
                 if reader.connection is None:
                     reader.connection = open_reader(self.path, self._busy_seconds)
                 return work(reader.connection)
