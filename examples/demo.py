@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ekiden import Client, PendingCall
-from ekiden.cli.terminal.answers import Script
+from ekiden.cli.terminal.answers import GivenAnswers
 from ekiden.cli.terminal.asking import Responder
 from ekiden.cli.terminal.prompting import Terminal
 from ekiden.cli.terminal.screen import Screen
@@ -55,7 +55,7 @@ async def main() -> None:
 
 async def call(url: str, server: asyncio.subprocess.Process, log: Path) -> None:
     """Call the tool round by round; every round is a client and a connection of its own."""
-    responder = Responder(Script({} if Terminal.is_there() else ANSWERS), Screen(), [])
+    responder = Responder(GivenAnswers({} if Terminal.is_there() else ANSWERS), Screen(), [])
     responder.server = "relay"
     ends: list[str] = []
     async with Client(url, elicit=responder.elicit) as client:

@@ -296,7 +296,7 @@ def test_workers_tell_once_why_none_of_them_can_serve(tmp_path: Path) -> None:
         ([f"{SHOP}:shelf"], {}, "has no Server named 'shelf'; it has 1 server (server)"),
         ([SHOP], {"EKIDEN_KEYS": "c2hvcnQ="}, "a key needs at least 32 bytes, this one has 5"),
         ([SHOP, "--keys-file", "nowhere"], {}, "the key file nowhere cannot be read"),
-        ([SHOP, "--store", "redis://x"], {}, "none of sqlite:///path, postgresql://... and memory:"),
+        ([SHOP, "--store", "redis://x"], {}, "must be sqlite:///path, postgresql://... or memory:"),
         ([SHOP, "--store", "memory:", "--workers", "2"], {}, "memory: belongs to one process"),
         ([SHOP, "--stdio", "--workers", "2"], {}, "leave --workers and --reload out"),
     ],

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ekiden.cli.arguments import parse_arguments, split_pair, typed
-from ekiden.cli.terminal.answers import read_script
+from ekiden.cli.terminal.answers import read_answers
 from ekiden.cli.terminal.fields import Field
 from ekiden.cli.terminal.forms import Forms
 from ekiden.cli.terminal.prompting import Terminal
@@ -173,11 +173,11 @@ YES = {"action": "accept", "content": {"value": True}}
     ],
 )
 def test_an_answer_is_found_and_spelled_out(answer: str, request_: Any, response: Any) -> None:
-    assert read_script(None, [answer]).respond("key", request_) == response
+    assert read_answers(None, [answer]).respond("key", request_) == response
 
 
 def test_a_text_is_what_the_model_wrote() -> None:
-    response = read_script(None, ["sight=the deer"]).respond("key", IDEA)
+    response = read_answers(None, ["sight=the deer"]).respond("key", IDEA)
     assert response is not None
     assert (response["role"], response["content"]) == ("assistant", {"type": "text", "text": "the deer"})
 
@@ -193,7 +193,7 @@ def test_a_text_is_what_the_model_wrote() -> None:
 )
 def test_an_answer_that_cannot_be_used_is_told(answers: list[str], request_: Any, said: str) -> None:
     with pytest.raises(UsageError, match=re.escape(said)):
-        read_script(None, answers).respond("key", request_)
+        read_answers(None, answers).respond("key", request_)
 
 
 def test_a_file_of_answers_must_hold_an_object(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_a_file_of_answers_must_hold_an_object(tmp_path: Path) -> None:
     for text in ("[]", "{", ""):
         file.write_text(text)
         with pytest.raises(UsageError, match=r"--answers .*answers\.json"):
-            read_script(file, [])
+            read_answers(file, [])
 
 
 async def test_what_is_no_web_page_is_declined_before_the_user_is_asked(

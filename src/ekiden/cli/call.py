@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ekiden.cli.arguments import parse_arguments
-from ekiden.cli.targets import TargetOptions, opened
-from ekiden.cli.terminal.answers import read_script
+from ekiden.cli.targets import TargetOptions, open_client
+from ekiden.cli.terminal.answers import read_answers
 from ekiden.cli.terminal.asking import Responder
 from ekiden.cli.terminal.results import show_result
 from ekiden.cli.terminal.screen import Screen, say
@@ -65,11 +65,11 @@ def call(options: CallOptions) -> int:
 
 
 async def _call(options: CallOptions, screen: Screen) -> "CallToolResult":
-    responder = Responder(read_script(options.answers, options.answer), screen, _uris(options.roots))
+    responder = Responder(read_answers(options.answers, options.answer), screen, _uris(options.roots))
     responder.call = asyncio.current_task()
     listening = {"on_log": _log_to(screen)} if options.verbose else {}
     try:
-        async with opened(options.connection, responder, **listening) as client:
+        async with open_client(options.connection, responder, **listening) as client:
             responder.server = (
                 f"{client.session.server_info.get('name', 'The server')} ({options.connection.target})"
             )

@@ -202,9 +202,9 @@ def worker(
     log_level: Annotated[LogLevel, typer.Option(help="What is logged to stderr.")] = "warning",
 ) -> None:
     """Run the tasks of a server, without serving clients."""
-    from ekiden.cli.task_worker import work
+    from ekiden.cli.task_worker import run_tasks
 
-    work(server, store, keys_file, grace, log_level)
+    run_tasks(server, store, keys_file, grace, log_level)
 
 
 @app.command()
@@ -224,10 +224,10 @@ def tasks(
 ) -> None:
     """Look at tasks, or cancel one."""
     from ekiden.cli.targets import TargetOptions
-    from ekiden.cli.tasks import TaskOptions, look
+    from ekiden.cli.tasks import TaskOptions, manage_tasks
 
     options = TaskOptions(store=store, state=state, limit=limit, json=json, words=words)
-    look(options, lambda target: TargetOptions(target=target, headers=header or [], era=era))
+    manage_tasks(options, lambda target: TargetOptions(target=target, headers=header or [], era=era))
 
 
 @stores.command("migrate")

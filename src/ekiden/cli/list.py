@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Literal
 
-from ekiden.cli.targets import TargetOptions, opened
+from ekiden.cli.targets import TargetOptions, open_client
 from ekiden.cli.terminal.results import rows_table
 from ekiden.cli.terminal.screen import Screen
 from ekiden.errors import MethodNotFound, ProtocolError
@@ -33,7 +33,7 @@ def show_list(what: What, connection: TargetOptions, *, as_json: bool) -> None:
 
 
 async def _fetch(what: What, connection: TargetOptions) -> dict[str, list[JsonObject]]:
-    async with opened(connection) as client:
+    async with open_client(connection) as client:
         if what == "tools":
             return {"tools": await _dumped(client.list_tools)}
         if what == "prompts":

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ekiden.client.client import Client
     from ekiden.server.server import Server
 
-__all__ = ["TargetOptions", "opened"]
+__all__ = ["TargetOptions", "open_client"]
 
 
 class TargetOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +36,7 @@ class TargetOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def opened(
+async def open_client(
     connection: TargetOptions, responder: "Responder | None" = None, **options: Any
 ) -> "AsyncGenerator[Client]":
     """A client of the target. A server in a file runs in this process, and prints to stderr."""

@@ -15,10 +15,12 @@ from ekiden.errors import UsageError
 if TYPE_CHECKING:
     from ekiden.server.server import Server
 
-__all__ = ["work"]
+__all__ = ["run_tasks"]
 
 
-def work(spec: str, store: str | None, keys_file: Path | None, grace: float | None, log_level: str) -> None:
+def run_tasks(
+    spec: str, store: str | None, keys_file: Path | None, grace: float | None, log_level: str
+) -> None:
     """Run tasks until a signal; then other workers go on with them."""
     use_keys_file(keys_file)
     if store is not None:

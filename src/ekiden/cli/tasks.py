@@ -5,22 +5,23 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, cast, get_args
 
 import msgspec
 
-from ekiden.cli.targets import TargetOptions, opened
+from ekiden.cli.targets import TargetOptions, open_client
 from ekiden.cli.terminal.results import rows_table
 from ekiden.cli.terminal.screen import Screen, harmless, say
 from ekiden.errors import UsageError
 from ekiden.wire.json import JsonObject
 
 if TYPE_CHECKING:
+    from ekiden.stores.store import Store
     from ekiden.tasks.record import TaskRecord
     from ekiden.tasks.states import State
     from ekiden.tasks.store import TaskStore
 
-__all__ = ["TaskOptions", "look", "migrate"]
+__all__ = ["TaskOptions", "manage_tasks", "migrate"]
 
 
 class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +34,7 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     json: bool
 
 
-def look(options: TaskOptions, connection: Callable[[str], TargetOptions]) -> None:
+def manage_tasks(options: TaskOptions, connection: Callable[[str], TargetOptions]) -> None:
     """Do what `ekiden tasks` was told."""
     screen = Screen()
     if options.store is not None:
@@ -49,12 +50,12 @@ def look(options: TaskOptions, connection: Callable[[str], TargetOptions]) -> No
 
 
 async def _get(connection: TargetOptions, task_id: str, screen: Screen) -> None:
-    async with opened(connection) as client:
+    async with open_client(connection) as client:
         screen.json(msgspec.to_builtins(await client.task(task_id).status()))
 
 
 async def _cancel(connection: TargetOptions, task_id: str) -> None:
-    async with opened(connection) as client:
+    async with open_client(connection) as client:
         await client.task(task_id).cancel()
         status = (await client.task(task_id).status()).status
     say(f"task {task_id} is {status.replace('_', ' ')}")
@@ -64,9 +65,9 @@ async def _cancel(connection: TargetOptions, task_id: str) -> None:
 
 
 async def _in_store(options: TaskOptions, screen: Screen) -> None:
-    store: Any = _existing(options.store or "")
-    tasks: TaskStore = store.tasks
+    store = _existing(options.store or "")
     try:
+        tasks = _tasks_of(store)
         match options.words:
             case ["list"]:
                 state = _state(options.state)
@@ -84,7 +85,13 @@ async def _in_store(options: TaskOptions, screen: Screen) -> None:
         await store.close()
 
 
-def _existing(url: str) -> Any:
+def _tasks_of(store: "Store") -> "TaskStore":
+    if store.tasks is None:
+        raise UsageError("this store keeps no tasks")
+    return store.tasks
+
+
+def _existing(url: str) -> "Store":
     """Open a store that exists: a mistyped name must not create one."""
     from ekiden.stores import open_store
 
@@ -161,7 +168,7 @@ async def _migrate(url: str) -> None:
 
     if url == "memory:":
         raise UsageError("a store in memory has no tables: name sqlite:///FILE or postgresql://...")
-    store: Any = open_store(url)
+    store = open_store(url)
     try:
         await store.migrate()
     finally:

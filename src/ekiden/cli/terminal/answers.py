@@ -16,7 +16,7 @@ from ekiden.client.scripted import find_entries, question_text, spell_answer
 from ekiden.errors import Mistyped, UsageError
 from ekiden.wire.json import JsonObject, is_object
 
-__all__ = ["MODEL", "Script", "read_script"]
+__all__ = ["MODEL", "GivenAnswers", "read_answers"]
 
 MODEL: Final = "ekiden-cli"
 """The name that the spec wants for the model: here a person or a script wrote the reply."""
@@ -30,7 +30,7 @@ class _Word(str):
     __slots__ = ()
 
 
-def read_script(file: Path | None, words: Iterable[str]) -> "Script":
+def read_answers(file: Path | None, words: Iterable[str]) -> "GivenAnswers":
     """The answers of a file and of the command line; those of the command line win."""
     entries: JsonObject = {}
     if file is not None:
@@ -46,11 +46,11 @@ def read_script(file: Path | None, words: Iterable[str]) -> "Script":
             entries[name] = read_json(text) if raw else _Word(text)
         except Mistyped as error:
             raise UsageError(f"--answer {name!r} {error}") from None
-    return Script(entries)
+    return GivenAnswers(entries)
 
 
-class Script:
-    """Which answer belongs to which question."""
+class GivenAnswers:
+    """The answers that were given beforehand, by the question's name."""
 
     def __init__(self, entries: Mapping[str, Any]) -> None:
         self._entries = entries

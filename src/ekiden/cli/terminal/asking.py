@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ekiden.cli.terminal.answers import MODEL, Script
+from ekiden.cli.terminal.answers import MODEL, GivenAnswers
 from ekiden.cli.terminal.fields import fields_of
 from ekiden.cli.terminal.forms import Forms
 from ekiden.cli.terminal.prompting import Terminal
@@ -39,7 +39,7 @@ _ATTEMPT: Final = re.compile(r"\.[1-9][0-9]*$")
 class Responder:
     """Answers the questions of one call."""
 
-    def __init__(self, script: Script, screen: Screen, roots: Sequence[str]) -> None:
+    def __init__(self, script: GivenAnswers, screen: Screen, roots: Sequence[str]) -> None:
         self._script = script
         self._screen = screen
         self._roots = list(roots)
