@@ -47,58 +47,66 @@ async def changes(
     if connection.session.era == "legacy":
         stream = _legacy(connection, uris, receive, queue)
     else:
-        stream = _modern(connection, wanted, uris, receive, queue, reconnect=reconnect)
+        notifications: JsonObject = {name: True for name, want in wanted.items() if want}
+        if uris:
+            notifications["resourceSubscriptions"] = list(uris)
+        stream = _modern(_Subscription(connection, notifications, receive, reconnect=reconnect), queue)
     async with contextlib.aclosing(stream):
         async for change in stream:
             yield change
 
 
-async def _modern(
-    connection: ServerConnection,
-    wanted: Mapping[str, bool],
-    uris: tuple[str, ...],
-    receive: Callable[[JsonObject], None],
-    queue: "asyncio.Queue[JsonObject]",
-    *,
-    reconnect: bool,
-) -> AsyncGenerator[JsonObject, None]:
-    notifications: JsonObject = {name: True for name, want in wanted.items() if want}
-    if uris:
-        notifications["resourceSubscriptions"] = list(uris)
+class _Subscription:
+    """A `subscriptions/listen` request; with `reconnect`, it is sent again when it is lost."""
 
-    delay = _FIRST_DELAY
+    def __init__(
+        self,
+        connection: ServerConnection,
+        notifications: JsonObject,
+        receive: Callable[[JsonObject], None],
+        *,
+        reconnect: bool,
+    ) -> None:
+        self._connection = connection
+        self._params = {"notifications": notifications}
+        self._receive = receive
+        self._reconnect = reconnect
+        self._delay = _FIRST_DELAY
 
-    def notified(message: JsonObject) -> None:
-        nonlocal delay
-        delay = _FIRST_DELAY  # The server is reachable again.
-        if message.get("method") != _ACKNOWLEDGED:
-            connection.notified(message)
-            receive(message)
-
-    async def subscribe() -> None:
-        nonlocal delay
-        params = {"notifications": notifications}
+    async def hold(self) -> None:
+        """Returns when the server ends the subscription."""
+        hooks = Hooks(notification=self._notified)
         while True:
             try:
-                await connection.request(
-                    ClientRequest("subscriptions/listen", params, hooks=Hooks(notification=notified))
+                await self._connection.request(
+                    ClientRequest("subscriptions/listen", self._params, hooks=hooks)
                 )
-                return  # The server has ended it.
+                return
             except TransportError as error:
-                if not reconnect:
+                if not self._reconnect:
                     raise
-                _log.debug("The subscription was lost (%s); it is opened again in %.1f s", error, delay)
-                await asyncio.sleep(delay)
-                delay = min(delay * 2, _LONGEST_DELAY)
+                _log.debug("The subscription was lost (%s); again in %.1f s", error, self._delay)
+            await asyncio.sleep(self._delay)
+            self._delay = min(self._delay * 2, _LONGEST_DELAY)
 
-    subscription = asyncio.get_running_loop().create_task(subscribe())
+    def _notified(self, message: JsonObject) -> None:
+        self._delay = _FIRST_DELAY  # The server is reachable again.
+        if message.get("method") != _ACKNOWLEDGED:
+            self._connection.notified(message)
+            self._receive(message)
+
+
+async def _modern(
+    subscription: _Subscription, queue: "asyncio.Queue[JsonObject]"
+) -> AsyncGenerator[JsonObject, None]:
+    holding = asyncio.get_running_loop().create_task(subscription.hold())
     try:
-        async for change in _drain(queue, subscription):
+        async for change in _drain(queue, holding):
             yield change
     finally:
-        subscription.cancel()
+        holding.cancel()
         with contextlib.suppress(asyncio.CancelledError, EkidenError):
-            await subscription
+            await holding
 
 
 async def _legacy(
@@ -122,13 +130,13 @@ async def _legacy(
 
 
 async def _drain(
-    queue: "asyncio.Queue[JsonObject]", subscription: "asyncio.Task[None]"
+    queue: "asyncio.Queue[JsonObject]", holding: "asyncio.Task[None]"
 ) -> AsyncGenerator[JsonObject, None]:
-    """What arrives while `subscription` runs, and what still waits when it has ended."""
+    """What arrives while `holding` runs, and what still waits when it has ended."""
     while True:
         getting = asyncio.ensure_future(queue.get())
         try:
-            await asyncio.wait({getting, subscription}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({getting, holding}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             is_here = not getting.cancel()  # Also if the caller is cancelled: no task may stay behind.
         if is_here:
@@ -136,5 +144,5 @@ async def _drain(
             continue
         while not queue.empty():
             yield queue.get_nowait()
-        subscription.result()
+        holding.result()
         return
