@@ -188,6 +188,7 @@ def test_a_text_is_what_the_model_wrote() -> None:
         (["key=maybe"], SURE, "must be true or false, not 'maybe'"),
         (["key=2"], TRIP, "the form has the fields seats, action: give JSON"),
         (['key={"seats": 2}'], TRIP, "action is missing"),
+        (["key:=nonsense"], SURE, "--answer 'key' is not JSON: 'nonsense'"),
         (["all=yes", "right=no"], SURE, "several answers fit 'Is that all right?': 'all', 'right'"),
     ],
 )
