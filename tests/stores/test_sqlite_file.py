@@ -1,6 +1,7 @@
 """A SQLite file that is closed, deleted or replaced while it is in use, and whose it is."""
 
 import asyncio
+import contextlib
 import os
 import shutil
 import sqlite3
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from ekiden.errors import StoreUnavailable
-from ekiden.rounds.ledger import Claimed
+from ekiden.rounds.ledger import Busy, Claimed, Recorded, Refused
 from ekiden.stores.sqlite import SQLiteStore
 from ekiden.stores.sqlite import file as sqlite_file
 
@@ -288,4 +289,22 @@ async def test_a_look_makes_no_file(tmp_path: Path) -> None:
         await store.migrate()
     assert await store.get_journal("any") is None
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    await store.close()
+
+
+async def test_a_claim_that_cannot_be_had_does_not_wait_for_who_writes(tmp_path: Path) -> None:
+    """Another history is refused, an end is told, and who waits for an owner is told so: all by a look."""
+    store = SQLiteStore(tmp_path / "rounds.db", busy_seconds=60.0)
+    times = {"now": 1.0, "lease": 10.0, "expires": 100.0}
+    for round_id in ("running", "ended"):
+        assert await store.claim(round_id, "history", **times) == Claimed(1, {})
+    assert await store.finish("ended", 1, b"end")
+    with contextlib.closing(sqlite3.connect(tmp_path / "rounds.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        async with asyncio.timeout(10):
+            assert await store.claim("running", "another", **times) == Refused()
+            assert await store.claim("ended", "another", **times) == Refused()
+            assert await store.claim("ended", "history", **times) == Recorded(b"end")
+            assert await store.claim("running", "history", **times) == Busy(1, 11.0)
+        other.execute("ROLLBACK")
     await store.close()

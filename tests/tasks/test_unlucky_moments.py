@@ -1,0 +1,149 @@
+"""A task at the worst moment: taken over unseen, cancelled at rest, answered while it waits."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from ekiden import CancelledTask, Context, Retry, StoreUnavailable, TaskLimits
+from tests.tasks.driving import PATIENCE, TaskClient, accept, new_server
+
+PATIENT = TaskLimits(lease_seconds=60.0, sweep_seconds=0.1, message_seconds=0.05, poll_seconds=0.01)
+"""A lease that no test waits for."""
+
+
+async def test_a_task_that_was_taken_over_silently_is_stopped_by_the_next_renewal(store: Any) -> None:
+    """No signal tells of it, and the handler comes to no step in which it would find out."""
+    server = new_server(store)
+    begun, cancelled = asyncio.Event(), asyncio.Event()
+
+    @server.tool(task="required")
+    async def tool(ctx: Context) -> str:
+        begun.set()
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            cancelled.set()
+        return "never"
+
+    async with server.running():
+        task_id = await TaskClient(server).start()
+        async with asyncio.timeout(PATIENCE):
+            await begun.wait()
+        taken = await store.tasks.claim(task_id, now=time.time() + 100, lease=3600.0)
+        assert taken is not None
+        async with asyncio.timeout(PATIENCE):
+            await cancelled.wait()
+        kept = await store.tasks.load(task_id)
+        assert (kept.state, kept.fence) == ("running", taken.fence), "the row is its new owner's"
+
+
+async def test_a_task_that_is_cancelled_at_the_moment_of_rest_is_cleaned_up_at_once(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not only when the lease of its leg has run out."""
+    server = new_server(store, tasks=PATIENT)
+    cleaned: list[str] = []
+    suspend = store.tasks.suspend
+
+    async def cancelled_first(task_id: str, *arguments: Any, **keywords: Any) -> Any:
+        assert await store.tasks.cancel(task_id, now=time.time(), tidy=True)
+        return await suspend(task_id, *arguments, **keywords)
+
+    async def clean(task: CancelledTask) -> None:
+        cleaned.append(task.task_id)
+
+    @server.tool(task="required", on_cancel=clean)
+    async def tool(ctx: Context) -> str:
+        await ctx.elicit("Go on?", bool)
+        return "never"
+
+    monkeypatch.setattr(store.tasks, "suspend", cancelled_first)
+    async with server.running():
+        client = TaskClient(server)
+        task_id = await client.start()
+        await client.until(task_id, "cancelled")
+        async with asyncio.timeout(PATIENCE):
+            while (await store.tasks.load(task_id)).state != "cancelled":
+                await asyncio.sleep(0.005)
+    assert cleaned == [task_id]
+
+
+async def test_an_answer_does_not_shorten_the_wait_before_a_step_is_tried_again(store: Any) -> None:
+    """The answer begins a new leg. What it finds in the journal of the failed step counts there, too."""
+    server = new_server(store)
+    tries: list[float] = []
+    wait = 1.0
+
+    async def flaky() -> str:
+        tries.append(time.time())
+        if len(tries) == 1:
+            raise ConnectionError("not yet")
+        return "done"
+
+    @server.tool(task="required")
+    async def tool(ctx: Context) -> str:
+        step = ctx.step(flaky, retry=Retry(attempts=2, seconds=wait))
+        done, answer = await asyncio.gather(step, ctx.elicit("Go on?", bool, key="go"))
+        return f"{done} {answer.data}"
+
+    async with server.running():
+        client = TaskClient(server)
+        task_id = await client.start()
+        async with asyncio.timeout(PATIENCE):
+            while (await store.tasks.load(task_id)).state != "waiting":
+                await asyncio.sleep(0.005)
+        assert len(tries) == 1
+        await client.update(task_id, {"go.1": accept(True)})
+        assert await client.text(task_id) == "done True"
+    assert len(tries) == 2
+    assert tries[1] - tries[0] >= wait - 0.01
+
+
+async def test_an_answer_that_could_not_be_kept_at_first_is_kept_later(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes to the journal with the next question. If that fails, it goes there with the end of the leg."""
+    server = new_server(store)
+    refused: list[set[str]] = []
+    failed = asyncio.Event()
+    publish = store.tasks.publish
+
+    async def failing_once(
+        task_id: str, fence: int, leaves: Any, entries: Mapping[str, Any], **more: Any
+    ) -> Any:
+        if entries and not refused:
+            refused.append({entry.kind for entry in entries.values()})
+            failed.set()
+            raise StoreUnavailable("away for a moment")
+        return await publish(task_id, fence, leaves, entries, **more)
+
+    async def work() -> str:
+        async with asyncio.timeout(PATIENCE):
+            await failed.wait()
+        return "worked"
+
+    @server.tool(task="required")
+    async def tool(ctx: Context) -> str:
+        async def ask() -> str:
+            first = await ctx.elicit("First?", str, key="first")
+            second = await ctx.elicit("Second?", str, key="second")
+            return f"{first.data} {second.data}"
+
+        return " ".join(await asyncio.gather(ctx.step(work), ask()))
+
+    monkeypatch.setattr(store.tasks, "publish", failing_once)
+    async with server.running():
+        client = TaskClient(server)
+        task_id = await client.start()
+        await client.asks(task_id, "first.1")
+        await client.update(task_id, {"first.1": accept("one")})
+        async with asyncio.timeout(PATIENCE):
+            while (await store.tasks.load(task_id)).state != "waiting":
+                await asyncio.sleep(0.005)
+        await client.asks(task_id, "second.1")
+        await client.update(task_id, {"second.1": accept("two")})
+        assert await client.text(task_id) == "worked one two"
+    assert refused == [{"answer"}]
