@@ -43,7 +43,7 @@ class Covered(NamedTuple):
 def measured() -> dict[str, Any]:
     """The report of coverage.py, file by file."""
     tool = [sys.executable, "-m", "coverage"]
-    subprocess.run([*tool, "combine", "--quiet", "--keep"], check=False)
+    subprocess.run([*tool, "combine", "--quiet"], check=False)
     printed = subprocess.run(
         [*tool, "json", "--quiet", "-o", "-"], check=True, capture_output=True, text=True
     )

@@ -104,3 +104,21 @@ def test_news_fit_into_a_notification_each() -> None:
     assert sum(payload.count(".0]") for payload in told) == 1000
     assert payloads("origin", []) == []
     assert payloads("origin", [Signal("x" * 9000, None)]) == []
+
+
+async def test_when_the_loop_ends_nobody_is_left_waiting() -> None:
+    database = Database()
+    together = Together(database.double, lanes=1)
+    database.open.clear()
+    callers = [asyncio.create_task(together.do(1))]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    callers += [asyncio.create_task(together.do(number)) for number in (2, 3)]
+    await asyncio.sleep(0)
+    lanes = asyncio.all_tasks() - {asyncio.current_task(), *callers}
+    for lane in lanes:
+        lane.cancel()
+    async with asyncio.timeout(10):
+        ended = await asyncio.gather(*callers, return_exceptions=True)
+    assert [type(each) for each in ended] == [asyncio.CancelledError] * 3
+    assert database.batches == [[1]], "those who waited for a turn have done nothing"

@@ -1,5 +1,8 @@
 """Whose turn it is, decided without a store or a clock."""
 
+import pytest
+
+from ekiden.tasks import queue as queue_module
 from ekiden.tasks.queue import Queue
 from ekiden.tasks.store import Due
 
@@ -75,3 +78,12 @@ def test_a_suspect_waits_longer_after_every_loss() -> None:
                 found = [silent("x", losses=losses, due=1000.0 - waited)]
                 chosen(queue, found)
                 assert chosen(queue, found, time=5.0) == ("x" if is_taken else ""), (losses, waited)
+
+
+def test_only_so_many_are_remembered_to_have_had_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_module, "_MOST_KNOWN", 2)
+    queue = Queue(LEASE)
+    for principal in "abc":
+        chosen(queue, [waits(principal, principal)])
+    found = [waits(f"{principal}1", principal) for principal in "cba"]
+    assert chosen(queue, found, room=1) == "a1", "a is new again, the others have just had their turn"
