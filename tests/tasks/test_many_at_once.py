@@ -1,0 +1,90 @@
+"""What is done some at a time is done to all of them; and what is gone is nobody's."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from ekiden import CancelledTask, Context, TaskLimits
+from ekiden.stores.postgres import tasks as postgres_tasks
+from ekiden.tasks import runner
+from ekiden.tasks.moves import Ending, LostClaim
+from ekiden.testing.task_contract import new_record
+from tests.tasks.driving import PATIENCE, TaskClient, new_server
+
+
+async def test_one_sweep_fails_all_whose_time_is_over(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "_OVERDUE_AT_ONCE", 2)
+    server = new_server(store, tasks=TaskLimits(sweep_seconds=1000.0))
+
+    @server.tool(task="required")
+    async def tool(ctx: Context) -> str:
+        raise AssertionError("not reached")
+
+    fields: dict[str, Any] = {"audience": "tasks", "arguments": {}, "created": time.time() - 5}
+    for number in range(5):
+        record = new_record(f"old {number}", ttl=1.0, due=None, state="waiting", **fields)
+        await store.tasks.insert(record, {})
+    async with server.running(), asyncio.timeout(PATIENCE):
+        for number in range(5):
+            while (record := await store.tasks.load(f"old {number}")).state != "failed":
+                await asyncio.sleep(0.005)
+            assert b"The task expired" in record.error
+
+
+async def test_all_that_ended_long_ago_is_forgotten(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres_tasks, "_FORGET_AT_ONCE", 2)
+    for number in range(5):
+        await store.tasks.insert(new_record(f"t{number}"), {})
+        claimed = await store.tasks.claim(f"t{number}", now=1001.0, lease=10.0)
+        await store.tasks.finish(f"t{number}", claimed.record.fence, Ending(result=b"{}"), {}, now=1002.0)
+    await store.tasks.insert(new_record("new", created=9e9, updated=9e9, ttl=None), {})
+    assert await store.tasks.forget(before=5000.0) == 5
+    assert [await store.tasks.load(f"t{number}") for number in range(5)] == [None] * 5
+    assert await store.tasks.load("new") is not None
+
+
+async def test_nobody_owns_a_task_that_is_gone(store: Any) -> None:
+    for change in (
+        store.tasks.release("gone", 1, now=1000.0),
+        store.tasks.tidied("gone", 1),
+        store.tasks.finish("gone", 1, Ending(result=b"{}"), {}, now=1000.0),
+    ):
+        with pytest.raises(LostClaim):
+            await change
+    assert await store.tasks.claim("gone", now=1000.0, lease=10.0) is None
+
+
+async def test_a_task_that_is_cancelled_while_it_runs_is_cleaned_up_with_what_it_had_done(store: Any) -> None:
+    server = new_server(store)
+    running, cleaned = asyncio.Event(), list[CancelledTask]()
+
+    async def undo(task: CancelledTask) -> None:
+        cleaned.append(task)
+
+    def reserve() -> str:
+        return "reserved"
+
+    async def pay() -> str:
+        running.set()
+        await asyncio.Event().wait()
+        return "paid"
+
+    @server.tool(task="required", on_cancel=undo)
+    async def tool(ctx: Context) -> str:
+        await ctx.step(reserve)
+        return await ctx.step(pay)
+
+    async with server.running():
+        client = TaskClient(server)
+        task_id = await client.start()
+        await asyncio.wait_for(running.wait(), PATIENCE)
+        await client.cancel(task_id)
+        async with asyncio.timeout(PATIENCE):
+            while not cleaned:
+                await asyncio.sleep(0.005)
+        assert (await client.get(task_id))["status"] == "cancelled"
+    (task,) = cleaned
+    assert list(task.steps.values()) == [["reserved"]]
+    assert task.why == "cancelled"
