@@ -431,6 +431,7 @@ def sessions_alive() -> int:
 
 
 async def test_a_thousand_sessions_leave_no_memory_behind() -> None:
+    of_others = sessions_alive()  # Of tests before this one, which their failures or fixtures may hold.
     server = make_server()
     application = server.asgi()
     async with served(application) as base, raw_client(base, seconds=120) as client:
@@ -456,11 +457,12 @@ async def test_a_thousand_sessions_leave_no_memory_behind() -> None:
             for difference in after.filter_traces(ours).compare_to(before.filter_traces(ours), "filename")
         )
         assert len(server.endpoint.sessions) == 0
-        assert sessions_alive() == 0
+        assert sessions_alive() <= of_others
         assert grown < 64 * 1024, f"{grown} bytes are left of a thousand sessions"
 
 
 async def test_sessions_that_are_dropped_without_a_word_leave_none_either() -> None:
+    of_others = sessions_alive()
     server = make_server(sessions=SessionLimits(idle_seconds=0.5))
     async with served(server) as base, raw_client(base) as client:
         for _ in range(200):
@@ -468,7 +470,7 @@ async def test_sessions_that_are_dropped_without_a_word_leave_none_either() -> N
         async with asyncio.timeout(10):
             while len(server.endpoint.sessions):
                 await asyncio.sleep(0.05)
-        assert sessions_alive() == 0
+        assert sessions_alive() <= of_others
 
 
 async def test_a_principal_may_have_any_name() -> None:

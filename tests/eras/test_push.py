@@ -2,11 +2,11 @@
 
 import asyncio
 import time
-from typing import Any
 
 import pytest
 
 from ekiden import Context, Server, SessionLimits, StepFailed
+from ekiden.server.rounds import pushed
 from tests.serving import served, soon
 
 from .handlers import KEY, Name, make_server
@@ -25,6 +25,12 @@ from .old_client import (
 )
 
 NAMED = {"elicitation": {}}
+
+
+@pytest.fixture
+def _no_idling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handler that asks for nothing is called again without a pause."""
+    monkeypatch.setattr(pushed, "_IDLE_SECONDS", 0.0)
 
 
 def ann(message: Message) -> Message:
@@ -222,7 +228,8 @@ async def test_the_manual_way_is_resolved_inside_the_server() -> None:
         assert text(await client.answered(call("manual_thread"), answer)) == "Name?"
 
 
-async def test_a_handler_that_is_never_done_fails_after_ten_rounds(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.usefixtures("_no_idling")
+async def test_a_handler_that_is_never_done_fails_after_ten_rounds() -> None:
     async with served(make_server()) as base, old_client(base) as client:
         answered = await client.answered(call("endless"))
         assert answered["result"]["isError"] is True
@@ -402,7 +409,8 @@ async def test_on_a_channel_questions_are_pushed_as_well() -> None:
         assert (answered["id"], text(answered)) == ("c", "accept Ann")
 
 
-async def test_not_one_interim_result_reaches_a_client_of_2025(monkeypatch: Any) -> None:
+@pytest.mark.usefixtures("_no_idling")
+async def test_not_one_interim_result_reaches_a_client_of_2025() -> None:
     async with served(make_server()) as base, old_client(base) as client:
         seen: list[Message] = []
         for tool in ("ask", "ask_thrice", "manual_thread", "endless"):

@@ -1,7 +1,6 @@
 import asyncio
 import contextvars
 import threading
-import time
 
 from ekiden import Context, Server
 from tests.serving import PATIENCE, call, call_tool
@@ -69,21 +68,18 @@ async def test_a_plain_function_may_take_the_context() -> None:
 
 async def test_a_slow_plain_function_leaves_the_loop_free() -> None:
     server = Server("s")
+    is_free = threading.Event()
 
     @server.tool
     def slow() -> str:
-        time.sleep(0.2)
-        return "done"
-
-    beats = 0
+        return "free" if is_free.wait(PATIENCE) else "held up"
 
     async def beat() -> None:
-        nonlocal beats
-        while True:
-            beats += 1
+        for _ in range(5):
             await asyncio.sleep(0.01)
+        is_free.set()
 
     heart = asyncio.create_task(beat())
-    await call_tool(server, "slow")
-    heart.cancel()
-    assert beats >= 5
+    result = await call_tool(server, "slow")
+    await heart
+    assert result["content"][0]["text"] == "free"

@@ -290,6 +290,7 @@ async def test_polling_keeps_to_the_interval_where_nothing_is_told(monkeypatch: 
 
 async def test_a_stuck_task_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server acknowledges an answer, and goes on asking."""
+    monkeypatch.setattr(client_tasks, "_BACKSTOP", 0.1)
     store = MemoryStore()
     server = new_server(store)
 
