@@ -71,25 +71,29 @@ demo: $(VENV)/.ready ## A call goes on while its workers are killed
 demo-tasks: $(VENV)/.ready ## A task goes on while its workers are killed, on SQLite and on Postgres
 	@$(BIN)/python examples/demo_tasks.py
 
-# Tests that share a peer's process are grouped, so that one worker runs them all.
+# More than half of the time the tests wait, for processes, timers and leases: so there are two workers for each of
+# two cores. Tests that share a peer's process are grouped, so that one worker runs them all.
+WORKERS ?= 4
+PYTEST_OPTIONS = -n $(WORKERS) --dist loadgroup
+
 test: $(VENV)/.ready $(PEERS) ## Run the tests (also against the clients and servers of others)
-	$(BIN)/pytest -n 2 --dist loadgroup -m "not slow"
+	$(BIN)/pytest $(PYTEST_OPTIONS) -m "not slow"
 
 test-all: $(VENV)/.ready $(PEERS) $(EARLIER_PEERS) ## Run the tests, the slow ones too
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(BIN)/pytest $(PYTEST_OPTIONS)
 
 # The newest Python that is here, if it is newer than the one of the development environment.
 NEWEST = $(shell for python in $(foreach minor,14 13 12,python3.$(minor) $(wildcard $(HOME)/.pyenv/versions/3.$(minor).*/bin/python)); do \
 	newer=$$($$python -c 'import sys; print(sys.version_info[:2])' 2>/dev/null) || continue; \
 	[ "$$newer" = "$$($(PYTHON) -c 'import sys; print(sys.version_info[:2])')" ] || echo $$python; break; done)
-# What needs no peer and no real worker process.
+# What needs no peer.
 FAST_TESTS := $(addprefix tests/,rounds tasks laws simulation acceptance wire server)
 
 test-newest: ## Run the fast tests on the newest Python that is here
 	@newest="$(NEWEST)"; \
 	if [ -z "$$newest" ]; then echo "There is no newer Python here than $(PYTHON): nothing more to test."; \
 	else $(MAKE) --no-print-directory .cache/newest/.ready NEWEST="$$newest" && \
-	.cache/newest/bin/python -V && .cache/newest/bin/pytest -n 2 --dist loadgroup -m "not slow" $(FAST_TESTS); fi
+	.cache/newest/bin/python -V && .cache/newest/bin/pytest $(PYTEST_OPTIONS) -m "not slow" $(FAST_TESTS); fi
 
 .cache/newest/.ready: pyproject.toml constraints.txt
 	$(NEWEST) -m venv --clear .cache/newest
@@ -98,10 +102,10 @@ test-newest: ## Run the fast tests on the newest Python that is here
 	@touch $@
 
 # Peers, pages and benchmarks are left out: they look at the library from outside, and take most of the time.
-COVERAGE_TESTS ?= $(filter-out $(addprefix tests/,docs peers typing requirements chaos),$(patsubst %/,%,$(wildcard tests/*/)))
+COVERAGE_TESTS ?= $(filter-out $(addprefix tests/,docs peers typing chaos),$(patsubst %/,%,$(wildcard tests/*/)))
 coverage: $(VENV)/.ready ## Show what the tests cover, folder by folder
 	rm -rf .cache/coverage && mkdir -p .cache/coverage
-	$(BIN)/coverage run -m pytest -q -n 2 --dist loadgroup -m "not slow" $(COVERAGE_TESTS)
+	$(BIN)/coverage run -m pytest -q $(PYTEST_OPTIONS) -m "not slow" $(COVERAGE_TESTS)
 	$(BIN)/python -m scripts.covered
 
 MUTANTS ?= 60
