@@ -12,7 +12,10 @@ FORM: dict[str, Any] = {"method": "elicitation/create", "params": {"message": "P
 
 
 def sampling(content: Any) -> dict[str, Any]:
-    return {"method": "sampling/createMessage", "params": {"messages": [{"role": "user", "content": content}]}}
+    return {
+        "method": "sampling/createMessage",
+        "params": {"messages": [{"role": "user", "content": content}]},
+    }
 
 
 @pytest.mark.parametrize(
@@ -43,8 +46,8 @@ def test_a_question_to_the_model_is_its_last_message(content: Any, text: str) ->
 
 
 def test_a_question_without_one_answer_is_named() -> None:
-    with pytest.raises(Unanswered, match="no answer to 'Pay 5 for the seats[?]' .key 'k'."):
+    with pytest.raises(Unanswered, match=r"no answer to 'Pay 5 for the seats[?]' .key 'k'."):
         respond({"Other": True}, "k", FORM)
-    with pytest.raises(Unanswered, match="several answers .'Pay', 'seats'."):
+    with pytest.raises(Unanswered, match=r"several answers .'Pay', 'seats'."):
         respond({"Pay": True, "seats": 2}, "k", FORM)
     assert respond({"seats": 2}, "k", FORM) == {"action": "accept", "content": {"value": 2}}
