@@ -92,7 +92,7 @@ class Accounting(Opaque):
 
     def _missing(self) -> Iterator[str]:
         for step in self._journal.missing_steps():
-            if self._journal.entries[step].branch != LEFT_BEHIND:  # Nobody waited for those even then.
+            if self._journal.entries[step].branch != LEFT_BEHIND:  # The handler did not wait for those.
                 yield step
         if self.is_suspect:
             waiting, seen = self._turns.waiting, self._journal.seen

@@ -116,13 +116,13 @@ class RoundQuestions(Opaque):
     """The handler in words, for logs."""
     responses: Mapping[str, Any]
     asked: Mapping[str, str] | None
-    """What the answers were asked for, by key; None in a first round, where nobody can tell."""
+    """What the answers were asked for, by key; None in a first round, where there is no token to tell."""
     capabilities: Mapping[str, Any]
     _unfit: frozenset[str] = frozenset()
 
     def answer_to(self, ask: Ask, key: str) -> Any:
         """The answer that came with the request, if it was asked for by this very question."""
-        # Without a token nobody can tell whether an answer was given to this very question.
+        # Without a token it cannot be told whether an answer was given to this very question.
         if self.asked is None or self.asked.get(key, "").partition(" ")[0] == ask.name:
             return self.responses.get(key, UNANSWERED)
         return UNANSWERED

@@ -6,8 +6,7 @@ The laws:
    will not be cancelled.
 2. Its effects count while it is `running`, `finishing` or `resting`. In every other phase (`OVER`) they
    raise, and change nothing.
-3. What runs beside it, steps above all, is never cancelled here. Whoever waits for the handler also waits
-   until that has ended.
+3. What runs beside it, steps above all, is never cancelled here, and ends before the leg does.
 4. Whatever a handler that is `unwinding` returns or raises is dropped: its leg has ended already.
 
 Most legs end without a wait: their effects are answered from the journal, or the first thing that they
@@ -76,7 +75,7 @@ OVER: Final[frozenset[Phase]] = frozenset({"unwinding", "ended", "left"})
 """The leg is over: no effect counts."""
 
 SETTLED: Final[frozenset[Phase]] = frozenset({"resting", "ended", "left"})
-"""Nobody has to wait for the handler."""
+"""The handler rests, has ended or was left behind: the leg need not wait for it."""
 
 
 class HandlerTask(Opaque):
@@ -195,7 +194,7 @@ class HandlerTask(Opaque):
             self.task.cancel()
 
     async def stop(self) -> None:
-        """Nobody waits for the outcome any more: end the leg, and wait until all of it has ended."""
+        """The outcome is not wanted any more: end the leg, and wait until all of it has ended."""
         if not isinstance(self.ending, BaseException):
             self.ending = asyncio.CancelledError()
         self.end()
@@ -217,7 +216,7 @@ class HandlerTask(Opaque):
         self.task = self.turns = self.ending = None
 
     async def refuse(self) -> NoReturn:
-        """Refuse an effect of a leg that is over. One that catches even this is blocked some day."""
+        """Refuse an effect of a leg that is over. If it catches even this, too often, it is blocked."""
         self._refused += 1
         if self._refused > _MOST_REFUSED:
             await self.loop.create_future()
@@ -240,7 +239,7 @@ class HandlerTask(Opaque):
             self._dropped(task.exception())
         self.phase = MOVES["return"][self.phase]
         if self.turns is not None:
-            self.turns.close()  # Branches that nobody waits for do nothing more.
+            self.turns.close()  # Branches that still run can do nothing more.
         if self._settled is not None:
             self._settle()
 
@@ -263,7 +262,7 @@ class HandlerTask(Opaque):
     async def settled(self) -> None:
         """Wait until it rests, has ended or was left behind, and all that runs beside it has ended.
 
-        Whoever waits here decides over the leg: if that is cancelled, the leg is stopped.
+        If the caller is cancelled meanwhile, the leg is stopped.
         """
         try:
             if self.phase not in SETTLED:
@@ -282,7 +281,7 @@ class HandlerTask(Opaque):
     # What runs beside it
 
     def run_beside(self, work: Coroutine[Any, Any, None], context: Context | None = None) -> None:
-        """Run what the leg must not end before, with the context variables of whoever asked for it."""
+        """Run something that must end before the leg does, with these context variables."""
         task = self.loop.create_task(work, context=context)
         if self.beside is None:
             self.beside = set()

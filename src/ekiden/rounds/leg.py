@@ -114,7 +114,7 @@ class Leg(Opaque):
         return self.replay.read(responses)
 
     async def stop(self) -> None:
-        """Nobody waits for the outcome any more: cancel the handler, and let running steps end."""
+        """The outcome is not wanted any more: cancel the handler, and let running steps end."""
         await self.replay.task.stop()
 
     async def whole(self, handler: Coroutine[Any, Any, Any]) -> Any:
@@ -179,7 +179,7 @@ class Leg(Opaque):
         return await replay.turn(name, ask.digest, partial(self.begin_ask, ask, name))
 
     def begin_ask(self, ask: Ask, name: str, branch: int) -> None:
-        """Find the answer to a question that somebody waits for, or put the question."""
+        """Find the answer to a question that a branch waits for, or put the question."""
         replay = self.replay
         try:
             value = self._new_answer(ask, name, branch)

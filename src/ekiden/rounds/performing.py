@@ -1,7 +1,7 @@
 """Steps and sleeps: from where they may begin to their end, and into the memory.
 
-A step begins when nothing in the journal speaks against it, when the round is ours, and when the steps that
-were cut short before it have ended. It ends by itself: nothing but its handler cuts it short, and
+A step begins when the journal allows it (`accounting`), when the round is ours, and when the steps that were
+cut short before it have ended. It ends by itself: nothing but its handler cuts it short, and
 its result is recorded even if its leg is over by then. Only what is recorded reaches the handler.
 """
 
@@ -90,7 +90,7 @@ class Steps(Opaque, kw_only=True):
                 task.fail(Restart(known))
             if task.phase not in OVER and any(e.kind != "answer" for e in self.journal.unsaved.values()):
                 waited = True
-                await self.save()  # What led here, draws above all: whoever takes over has the same step.
+                await self.save()  # What led here, draws above all: a new owner comes to the same step.
         if unwinding := {each.unwound for each in self._running.values() if each.unwound is not None}:
             waited = True
             await asyncio.wait(unwinding)

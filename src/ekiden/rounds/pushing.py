@@ -158,7 +158,7 @@ class Push:
         try:
             _tell(told, await step.perform())
         except asyncio.CancelledError as error:
-            _tell(told, step.failure(error))  # Unless it was cut, somebody has cancelled its task.
+            _tell(told, step.failure(error))  # Its task was cancelled, but not because the step was cut.
         except GeneratorExit as error:
             _tell(told, step.failure(raised(error, task)))
         except Exception as error:

@@ -78,7 +78,7 @@ class Replay(Opaque):
     # From its beginning to its end
 
     async def settled(self, handler: Coroutine[Any, Any, Any]) -> None:
-        """Wait until nobody has to wait for the handler any more. Then `conclude`."""
+        """Wait until the handler rests, has ended or was left behind. Then `conclude`."""
         try:
             await self.task.settled()
         except asyncio.CancelledError:
@@ -166,7 +166,7 @@ class Replay(Opaque):
                 raise _escaped(error)
             for key in self.journal.missing_steps() if self.journal.backlog else ():
                 entry = self.journal.entries[key]
-                # For the end of these nobody waited even then.
+                # Of a cut step, or of a branch that was left behind, the handler did not need the end.
                 if entry.kind != "cut" and entry.branch != LEFT_BEHIND:
                     raise self.vanished(key, "it returned without it")
             return task.result()

@@ -146,7 +146,7 @@ class Waiting(Opaque):
             ]
             about = "" if step is None else step.about
             self._record(name, Entry("cut", digest, value, waiter.branch, about))
-            # All this the handler hears of later than of the cut.
+            # All this the handler is told later than the cut.
             self._journal.move_to_the_end([turns.unheard, *self._journal.backlog, *turns.untold()])
 
 

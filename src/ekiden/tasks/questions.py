@@ -58,7 +58,7 @@ class TaskQuestions(Opaque, kw_only=True):
         return question.response
 
     def misfits(self, key: str, problem: MalformedAnswer | UnfitAnswer) -> Exception | None:
-        """It is asked for again, whatever is wrong with it: whoever sent it has had the reply already."""
+        """It is asked for again, whatever is wrong with it: the client has had its reply already."""
         _log.info("%s: the answer to %r is asked for again: %s", self.handler, key, problem)
         return None
 

@@ -96,7 +96,7 @@ class TaskRecord(msgspec.Struct, kw_only=True):
         return None if self.ttl is None else self.created + self.ttl
 
     def open_questions(self) -> dict[str, Question]:
-        """The questions that nobody has answered yet."""
+        """The questions that are not answered yet."""
         return {key: question for key, question in self.questions.items() if not question.answered}
 
 

@@ -60,11 +60,11 @@ MOVES: Final[dict[tuple[State, Move], State]] = {
     ("running", "release"): "queued",
     ("running", "complete"): "completed",
     ("running", "fail"): "failed",
-    # Somebody answers.
+    # A client answers.
     ("waiting", "answer"): "queued",
     ("queued", "answer"): "queued",
     ("running", "answer"): "running",
-    # Somebody cancels. What waits is cancelled at once; a running handler is told.
+    # A client cancels. What waits is cancelled at once; a running handler is told.
     ("queued", "cancel"): "tidying",
     ("waiting", "cancel"): "tidying",
     ("running", "cancel"): "stopping",
