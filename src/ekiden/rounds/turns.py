@@ -157,11 +157,6 @@ class Turns(Opaque):
             self.go_on()
         return arrival
 
-    @property
-    def idle(self) -> bool:
-        """Whether nothing has arrived that was not told yet."""
-        return not self._arrived
-
     def untold(self) -> list[str]:
         """The effects for which something has arrived that they were not told yet, in order."""
         return [arrival.name for arrival in self._arrived if arrival.name in self.waiting]
