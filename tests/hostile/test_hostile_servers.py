@@ -513,7 +513,7 @@ async def test_a_schema_that_would_take_for_ever_is_refused(schema: Any, value: 
     began = time.monotonic()
     async with evil({"deed": deed}, [tool]) as server, client_of(server.url, "lean") as client:
         await client.list_tools()
-        with pytest.raises(InvalidResult, match="more checks than such a value is worth"):
+        with pytest.raises(InvalidResult, match="too many checks of a value of this size"):
             await client.call_tool("deed")
     assert time.monotonic() - began < 5
 
