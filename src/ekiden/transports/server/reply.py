@@ -155,7 +155,7 @@ class Reply(Opaque):
     _send: Send
     _headers: Headers
     _stall_seconds: float
-    _respond_at_once: Respond | None = None
+    _respond: Respond | None = None
     _writing: asyncio.Lock | None = None
     _streaming: bool = False
     _ended: bool = False
@@ -210,8 +210,8 @@ class Reply(Opaque):
         body = outcome.render(dialect, request_id)
         if not self._streaming:
             status = http_status(outcome.error.code) if type(outcome) is Failed else 200
-            if self._respond_at_once is not None:
-                self._respond_at_once(status, body)
+            if self._respond is not None:
+                self._respond(status, body)
                 return
             headers = [(b"content-length", b"%d" % len(body)), JSON]
             await self._send({"type": "http.response.start", "status": status, "headers": headers})
