@@ -19,7 +19,7 @@ from tests.chaos.fleet import Disturbance, Fleet, Slot
 __all__ = ["Database", "Faults", "File", "Trouble"]
 
 _SLOW_SECONDS = 0.25
-"""A store that is silent for longer than this may cost leases. Whoever is frozen in a commit locks a file."""
+"""A store that is silent for longer than this may cost leases. A process frozen in a commit locks a file."""
 
 _RECOVERY_SECONDS = 60.0
 _LOOK_SECONDS = 0.02

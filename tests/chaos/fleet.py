@@ -1,4 +1,4 @@
-"""The processes: some that serve, and workers. Whoever dies is replaced at once."""
+"""The processes: some that serve, and workers. One that dies is replaced at once."""
 
 import asyncio
 import base64
@@ -93,7 +93,7 @@ class Fleet:
         return made
 
     async def keep_manned(self) -> None:
-        """Replace whoever has died, whatever of: poison, too."""
+        """Replace the processes that have died, for whatever reason, poisonous tasks included."""
         while not self.is_over:
             for slot in self.slots:
                 if slot.is_dead:

@@ -115,7 +115,7 @@ def read_notes(folder: Path, evidence: Evidence) -> list[Disturbance]:
             elif (add := _NOTES.get(what)) is not None:
                 add(evidence, int(file.name), float(at), *words)
     evidence.begins.sort(key=lambda begin: begin.at)
-    for begin in evidence.begins:  # Whoever is at a later step has the value of the one before.
+    for begin in evidence.begins:  # A later step begins only with the value of the one before.
         number = int(begin.step[1:])
         if number:
             _committed(evidence, begin.process, begin.at, begin.task_id, f"s{number - 1}")

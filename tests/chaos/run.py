@@ -195,7 +195,7 @@ def main() -> None:
     parser.add_argument("--pause", type=float, default=0.8, help="seconds between two faults, on average")
     parser.add_argument("--sample", action="store_true", help="fewer tasks at once, and poison soon")
     options = parser.parse_args()
-    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # That the database goes away is no news here.
+    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)  # The database is taken away on purpose here.
     seed = random.randrange(10**6) if options.seed is None else options.seed
     is_good = True
     for store in options.store or ("sqlite", "postgres"):

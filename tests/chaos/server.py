@@ -185,7 +185,7 @@ async def asks(call: str, ctx: Context) -> str:
 
 @server.tool(task="required")
 async def poison(call: str, ctx: Context) -> str:
-    """A task that kills whoever runs it."""
+    """A task that kills the worker that runs it."""
     await ctx.step(work, "s0", 0.02, key="s0")
     await ctx.step(die, "s1", key="s1")
     return call

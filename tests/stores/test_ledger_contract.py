@@ -66,7 +66,7 @@ _OLD_ENTRIES = {key: encode_entry(Entry("step", "digest", key)) for key in ("s:a
 
 
 async def check_kept(ledger: Ledger) -> None:
-    """What was kept before is there; whoever has the history goes on from it."""
+    """What was kept before is there; a claim with its history goes on from it."""
     claim = await ledger.claim("round", "yes", now=1.0, lease=10.0, expires=100.0)
     assert isinstance(claim, Claimed)
     assert claim.fence == 2

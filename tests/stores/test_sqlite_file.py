@@ -21,7 +21,7 @@ from ekiden.stores.sqlite import file as sqlite_file
 
 
 async def test_a_store_is_closed_while_others_write_to_it(tmp_path: Path) -> None:
-    """Whoever comes too late opens it again."""
+    """A write that comes too late opens it again."""
     store = SQLiteStore(tmp_path / "rounds.db", synchronous="NORMAL")
     for turn in range(40):
         writes = [
@@ -75,7 +75,7 @@ async def test_a_write_that_comes_while_the_file_is_closed_waits_for_that(
 async def test_a_read_that_comes_while_the_file_is_closed_is_not_made_on_a_file_of_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A long read holds the closing up. Who reads meanwhile opens the file again, and sees if it is gone."""
+    """A long read delays the closing. A read meanwhile opens the file again, and sees if it is gone."""
     store = SQLiteStore(tmp_path / "rounds.db")
     await store.put_journal("early", b"early", expires=100.0)
     closing_began, scanning, go_on = threading.Event(), threading.Event(), threading.Event()
@@ -111,7 +111,7 @@ async def test_a_read_that_comes_while_the_file_is_closed_is_not_made_on_a_file_
 
 
 def test_two_processes_write_read_and_close_one_file_all_the_time(tmp_path: Path) -> None:
-    """No round is lost, run twice or forgotten, whoever closes the file meanwhile."""
+    """No round is lost, run twice or forgotten, whichever process closes the file meanwhile."""
     command = [sys.executable, "-m", "tests.stores.closing_writer", str(tmp_path / "rounds.db")]
     writers = [subprocess.Popen([*command, who], stdout=subprocess.PIPE) for who in ("one", "other")]
     try:

@@ -1,7 +1,7 @@
 """The columns that a store has for a task beside its encoded record, and the groups of states in queries.
 
-A store searches by columns, and some changes write only columns and leave the record as it was. So whoever
-reads a row takes `LIVE` from the columns, never from the record.
+A store searches by columns, and some changes write only columns and leave the record as it was. So a
+reader takes `LIVE` from the columns, never from the record.
 """
 
 from collections.abc import Sequence
@@ -60,5 +60,5 @@ def read_row(data: bytes, live: Sequence[Any]) -> TaskRecord:
 
 
 def due_of(record: TaskRecord) -> Due:
-    """A record that is due, as far as it matters for who is next."""
+    """What `TaskStore.due` says of a record."""
     return Due(record.id, record.principal, record.due or 0.0, record.state, record.fence, record.losses)

@@ -1,4 +1,4 @@
-"""Who wants to hear of changes to tasks, in whichever event loop he lives."""
+"""In-process subscribers to task changes; each is called in its own event loop."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,7 +16,7 @@ class Watchers:
         self._next = 0
 
     def add(self, watcher: Watcher) -> Callable[[], None]:
-        """Tell `watcher` of signals in the running loop, until what is returned is called."""
+        """Call `watcher` in the running loop for every signal; call what is returned to end that."""
         number = self._next = self._next + 1
         self._watchers[number] = (asyncio.get_running_loop(), watcher)
         return lambda: self._remove(number)
@@ -28,7 +28,7 @@ class Watchers:
         return bool(self._watchers)
 
     def tell(self, signal: Signal) -> None:
-        """Pass a signal on, from any thread."""
+        """Pass a signal on to all watchers. May be called from any thread."""
         for number, (loop, watcher) in tuple(self._watchers.items()):
             if loop.is_closed():
                 self._remove(number)

@@ -55,7 +55,7 @@ async def _renew(ledger: Ledger, fence: int, *, now: float) -> bool:
 
 
 async def _watched(ledger: Ledger, *, now: float) -> Busy:
-    """The owner, as somebody sees him who wants the round."""
+    """The owner, as another claim sees it."""
     seen = await _claim(ledger, now=now)
     assert isinstance(seen, Busy), seen
     return seen
@@ -89,7 +89,7 @@ class LedgerContract(abc.ABC):
             assert await one.commit("round", fence, {"s:1": _step(1)})
 
     async def test_a_round_is_taken_from_an_owner_who_was_watched(self) -> None:
-        """From then on he has no part in it."""
+        """From then on the old owner changes nothing."""
         async with self.opened() as (one, other):
             fence = await _owned(one)
             assert await one.commit("round", fence, {"s:1": _step(1)})
@@ -100,7 +100,7 @@ class LedgerContract(abc.ABC):
             assert await _claim(one, now=late, instead_of=owner) == Busy(fence + 1, late + _LEASE)
 
     async def test_a_round_is_not_taken_from_an_owner_who_lives(self) -> None:
-        """Neither before his lease has run out, nor after he renewed it."""
+        """Neither before the lease has run out, nor after it was renewed."""
         async with self.opened() as (one, other):
             fence = await _owned(one)
             owner = await _watched(other, now=_NOW + 1)
@@ -122,7 +122,7 @@ class LedgerContract(abc.ABC):
             assert claims.count(Busy(fence + 1, late + _LEASE)) == 19
 
     async def test_clocks_that_differ_make_no_second_owner(self) -> None:
-        """One is ahead or behind by up to a third of a lease: who renews in time keeps his round."""
+        """One is ahead or behind by up to a third of a lease: an owner that renews in time stays it."""
         for skew in (_LEASE / 3, -_LEASE / 3):
             async with self.opened() as (one, other):
                 fence = await _owned(one)
@@ -138,7 +138,7 @@ class LedgerContract(abc.ABC):
     # The end of a claim
 
     async def test_a_round_that_was_given_back_is_claimed_at_once(self) -> None:
-        """From what was committed; and he who gave it back has no part in it any more."""
+        """From what was committed; and the one that gave it back changes nothing any more."""
         async with self.opened() as (one, other):
             fence = await _owned(one)
             assert await one.commit("round", fence, {"s:1": _step(1)})
@@ -162,7 +162,7 @@ class LedgerContract(abc.ABC):
             assert await _claim(other, now=_NOW + 2 * _LEASE) == Recorded(outcome)
 
     async def test_an_unknown_round_has_no_owner(self) -> None:
-        """Whatever fence he claims to have."""
+        """Whatever fence it names."""
         async with self.opened() as (one, _):
             await self._check_powerless(one, 1)
             assert isinstance(await _claim(one), Claimed)
@@ -188,7 +188,7 @@ class LedgerContract(abc.ABC):
             assert await other.look("round", "yes", now=_NOW) == Recorded(b"done")
 
     async def test_a_round_with_entries_keeps_its_history(self) -> None:
-        """Also when nobody owns it."""
+        """Also when it has no owner."""
         async with self.opened() as (one, other):
             fence = await _owned(one)
             assert await one.commit("round", fence, {"s:1": _step(1)})
@@ -210,7 +210,7 @@ class LedgerContract(abc.ABC):
             assert await one.look("round", "no", now=_NOW) == Recorded(b"done")
 
     async def test_looking_claims_nothing(self) -> None:
-        """A round that nobody has claimed stays so."""
+        """A round that was never claimed stays so."""
         async with self.opened() as (one, other):
             assert await one.look("round", "yes", now=_NOW) is None
             assert await other.look("round", "no", now=_NOW) is None

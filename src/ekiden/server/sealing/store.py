@@ -1,4 +1,4 @@
-"""A store whose contents are sealed with the server's keys: whoever reads the database reads no secrets.
+"""A store whose contents are sealed with the server's keys: the database shows no secrets.
 
 Sealed are arguments, questions, answers, results, errors, messages, and the values of steps. In the clear
 stays what a store needs to find and order rows: ids, the names of tools, principals, states and times, the

@@ -1,4 +1,4 @@
-"""The ledger in memory: of this process, bounded, gone with it."""
+"""The ledger of rounds in memory: bounded, and lost with the process."""
 
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ __all__ = ["MemoryStore"]
 
 _MOST_ROUNDS: Final = 10_000
 _MOST_BYTES: Final = 64 * 1024 * 1024
-"""What is remembered of rounds at most, and of journals; the oldest is forgotten first."""
+"""The most rounds, and the most bytes of rounds and of journals each; the oldest are forgotten first."""
 
 
 class _Round(RoundRow):
@@ -38,15 +38,15 @@ class _Round(RoundRow):
 class MemoryStore:
     """Implements `ekiden.Store`. For tests, and the default where there is no store.
 
-    It forgets rounds that are done before those that were released, and none that runs: where all of them
-    run, no other can be claimed.
+    When it is full it forgets rounds that have ended, then those that were released, and never one that
+    runs: if all of them run, `claim` raises `StoreUnavailable`.
     """
 
     waits = False
 
     def __init__(self, *, shared: bool = True) -> None:
         self.shared = shared
-        """True says: whoever passed this store in vouches that all servers concerned use it."""
+        """True if all servers concerned use this object; False for the memory of a single server."""
         self.tasks = MemoryTasks()
         self._rounds: dict[str, _Round] = {}
         self._done: OrderedDict[str, None] = OrderedDict()

@@ -21,7 +21,7 @@ _unpack = msgspec.msgpack.Decoder(Entry).decode
 
 
 class MemoryTasks(TaskStore):
-    """Rows as bytes, as every other store has them: nobody shares a record with anybody."""
+    """Keeps records as bytes, so that two callers never share one object."""
 
     def __init__(self) -> None:
         self._rows: dict[str, bytes] = {}

@@ -3,8 +3,9 @@
 Needs the extra `ekiden[postgres]`, and `ekiden store migrate postgresql://...` once.
 
 Read in this order: `schema` (the tables), `session` (a connection, and what its errors mean), `lane` and
-`database` (who uses which connection), `rows` (the statements for tasks), `together` (many callers, one
-statement), `signals` (who hears of changes), `tasks` (the store of tasks), `store` (the ledger of rounds).
+`database` (which connection is used for what), `rows` (the statements for tasks), `together` (many callers,
+one statement), `signals` (how other processes hear of changes), `tasks` (the store of tasks), `store` (the
+ledger of rounds).
 """
 
 from ekiden.stores.postgres.store import PostgresStore

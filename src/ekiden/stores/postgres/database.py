@@ -1,9 +1,9 @@
-"""One Postgres database, and who uses which of its connections.
+"""One Postgres database, and which of its connections is used for what.
 
-Most come from a pool that opens new ones when the server comes back. Those who own a round, the statements of
-tasks, and the renewal of leases have a few of their own, so that nobody who waits can take them. What goes
-wrong is `StoreUnavailable`: the transaction did not happen, or it is made again with the same effect. The
-schema is made by `ekiden store migrate`, never by the way.
+Most connections come from a pool. The owners of rounds, the statements of tasks and the renewal of leases
+have a few of their own, so that they never wait behind other callers. Errors are `StoreUnavailable`: the
+transaction did not happen, or can be repeated with the same effect. The tables are made by
+`ekiden store migrate` only.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class _Used(psycopg.AsyncConnection[Any]):
-    """A connection that knows when it was last good for something."""
+    """A connection that knows when it was last used successfully."""
 
     used_at = 0.0
 
@@ -37,8 +37,8 @@ class _Used(psycopg.AsyncConnection[Any]):
 class _Pool(AsyncConnectionPool[_Used]):
     """A pool that gets every connection back, also from a task that is cancelled at this moment.
 
-    To hand a connection to whoever waits for one takes a few passes of the loop. A cancellation in the
-    middle would lose both: the connection to the pool, and its place in the queue to the one that waits.
+    To hand a connection over takes a few passes of the loop. A cancellation in the middle would lose the
+    connection to the pool, and the next caller would wait for ever.
     """
 
     async def putconn(self, conn: _Used) -> None:
@@ -47,7 +47,7 @@ class _Pool(AsyncConnectionPool[_Used]):
 
 
 async def _check(connection: _Used, seconds: float) -> None:
-    """Before it is given out: a connection that was good a moment ago is not asked again."""
+    """Test a connection before it is given out, unless it was used a moment ago."""
     if time.monotonic() - connection.used_at > FRESH_SECONDS:
         with cut_after(connection, seconds):
             await AsyncConnectionPool.check_connection(connection)
@@ -123,9 +123,9 @@ class PostgresDatabase:
 
     @asynccontextmanager
     async def in_line(self) -> AsyncGenerator[Connection, None]:
-        """The same for callers of whom there may be thousands: they wait for one another, however long.
+        """The same where there may be thousands of callers: they wait for one another, however long.
 
-        They use fewer connections than the pool has. So who waits for the pool waits for the database.
+        They use fewer connections than the pool has, so a timeout of the pool means a slow database.
         """
         await self.pool()
         async with self._in_line, self.reading() as connection:
@@ -164,7 +164,7 @@ class PostgresDatabase:
         return self._lanes[name]
 
     async def to_its_end(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await what is asked of the database; if the caller is cancelled, it goes on without him.
+        """Await what is asked of the database; if the caller is cancelled, the statement goes on.
 
         To cancel a statement would cost the database more than to let it end, and may take as long.
         """
@@ -176,7 +176,7 @@ class PostgresDatabase:
     def _answered(self, task: asyncio.Task[Any]) -> None:
         self._asked.discard(task)
         if not task.cancelled():
-            task.exception()  # Whoever asked may have gone: that it failed is no news to anybody.
+            task.exception()  # Retrieved, so that asyncio does not warn if the caller was cancelled.
 
     async def migrate(self) -> None:
         """Make the tables, or bring them up to date."""

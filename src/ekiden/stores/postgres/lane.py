@@ -1,7 +1,7 @@
-"""A few connections to Postgres for one purpose: nobody else can take them.
+"""A few connections to Postgres that are reserved for one purpose.
 
-Unlike a pool, a lane opens a connection in the moment in which it is wanted, so that an owner renews his
-lease as soon as the database is back, before anybody takes it from him.
+Unlike a pool, a lane opens a connection at the moment when it is needed. So a lease is renewed as soon as the
+database is back, before another worker takes it over.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from ekiden.stores.postgres.session import connect, cut_after
 __all__ = ["FRESH_SECONDS", "Lane"]
 
 FRESH_SECONDS: Final = 1.0
-"""A connection that was good so short a time ago is not asked whether it still is."""
+"""A connection that was used so short a time ago is not tested again."""
 
 
 class Lane:
@@ -35,7 +35,7 @@ class Lane:
 
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[Connection, None]:
-        """A connection for single statements; those who want one wait in line for it."""
+        """A connection for single statements; waits until one is free."""
         async with self._room:
             connection = await self._ready()
             try:

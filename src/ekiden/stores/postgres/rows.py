@@ -1,8 +1,8 @@
 """The statements for tasks. Each is one transaction by itself, for as many rows as its arrays name.
 
-A worker that stops in the middle of anything leaves no transaction open, so it holds nobody up: what is read
-is decided on in this process, and written only if the row still is of the version that was read. Rows that
-somebody else writes at this very moment are skipped, never waited for; whoever misses one looks again.
+A worker that is frozen at any point leaves no transaction open, and so blocks no other. A row is read,
+changed in this process, and written only if its version is still the one that was read. Rows that another
+connection is writing are skipped instead of waited for; the caller reads a skipped row again.
 """
 # ruff: noqa: S608  Statements are put together from the constants of this package only.
 
@@ -220,7 +220,7 @@ def record_of(row: Sequence[Any]) -> TaskRecord:
 
 
 class Write:
-    """A row as it is to be, with the version that was read, and what its journal gets."""
+    """A row to be written, with the version that was read and the new entries of its journal."""
 
     __slots__ = ("data", "entries", "record", "signal", "size")
 
@@ -229,7 +229,7 @@ class Write:
         self.data = encode_record(record)
         self.entries = [(record.id, key_to_bytes(key), _pack(entry)) for key, entry in entries.items()]
         self.signal = signal
-        """Whom it concerns."""
+        """What watchers are told; None if they need not be."""
         self.size = len(self.data) + sum(len(entry) for _, _, entry in self.entries)
 
 
@@ -264,7 +264,7 @@ def entry_columns(entries: Iterable[tuple[str, bytes, bytes]]) -> dict[str, list
 
 
 class Append:
-    """What the journal of a task gets that is held with a fence."""
+    """Entries for the journal of a task that is held with a fence."""
 
     __slots__ = ("entries", "fence", "size", "task_id")
 

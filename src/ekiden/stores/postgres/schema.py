@@ -108,11 +108,11 @@ _WHOSE: Final = 3
 """The schema version since which tasks have their tool and their principal in columns."""
 
 _LOCK: Final = 0x656B6964656E
-"""The advisory lock of who migrates."""
+"""The advisory lock that is held during a migration."""
 
 
 async def check(connection: Connection) -> None:
-    """Complain if the tables are not those of this version."""
+    """`UsageError` if the tables are not those of this version."""
     version = await _version(connection)
     if version < len(_MIGRATIONS):
         raise UsageError(

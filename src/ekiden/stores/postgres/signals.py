@@ -1,7 +1,7 @@
-"""Who hears of changes to tasks: a NOTIFY in the transaction of the change, which every process listens for.
+"""How processes hear of changes to tasks: by a NOTIFY in the transaction of the change.
 
-Signals are hints. A process tells itself without the database; one whose connection was cut looks by itself
-until it listens again.
+Signals are hints. Watchers in the process that made a change are called without the database. While the
+listening connection is cut, workers find changes only by looking.
 """
 
 import asyncio
@@ -23,19 +23,19 @@ from ekiden.tasks.store import Signal, Watcher
 
 __all__ = ["PostgresSignals", "payloads"]
 
-_log = logging.getLogger("ekiden.tasks")
+_log = logging.getLogger(__name__)
 
 _MOST_BYTES: Final = 7900
 """A NOTIFY takes less than 8,000 bytes."""
 _AGAIN_SECONDS: Final = 1.0
 _PING_SECONDS: Final = 10.0
-"""How often a silent connection is asked whether it still is one."""
+"""How often a connection on which nothing comes is tested."""
 _GOODBYE_SECONDS: Final = 3.0
 
 
 class _News(msgspec.Struct, array_like=True):
     origin: str
-    """Which process it comes from: that one knows already."""
+    """The process that made the change: it ignores its own messages."""
     signals: list[Signal]
 
 
@@ -44,20 +44,20 @@ _decode = msgspec.json.Decoder(_News).decode
 
 
 def payloads(origin: str, signals: Sequence[Signal]) -> list[str]:
-    """What is to be told, in as few messages as it fits into."""
+    """Signals as the payloads of NOTIFY, as few as possible."""
     if not signals:
         return []
     payload = _encode(_News(origin, list(signals)))
     if len(payload) <= _MOST_BYTES:
         return [payload.decode()]
     if len(signals) == 1:
-        return []  # An id of thousands of characters. Whoever waits for it looks by himself.
+        return []  # The id has thousands of characters: found by looking only.
     half = len(signals) // 2
     return [*payloads(origin, signals[:half]), *payloads(origin, signals[half:])]
 
 
 class PostgresSignals:
-    """Both ways, for one process."""
+    """Sends and receives signals for one process."""
 
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
@@ -68,11 +68,11 @@ class PostgresSignals:
         self._ending: set[asyncio.Task[None]] = set()
 
     def tell(self, record: TaskRecord) -> None:
-        """Tell those in this process, when the transaction is done."""
+        """Call the watchers of this process. Call it after the commit."""
         self._watchers.tell(Signal(record.id, record.due))
 
     def watch(self, watcher: Watcher) -> Callable[[], None]:
-        """Be told of changes, until what is returned is called."""
+        """Call `watcher` for every change; call what is returned to end that."""
         remove = self._watchers.add(watcher)
         if self._listening is None or self._listening.done():
             self._listening = asyncio.create_task(self._keep_listening())
@@ -91,9 +91,9 @@ class PostgresSignals:
                 with away():
                     await self._listen()
             except StoreUnavailable as error:
-                _log.debug("The database does not tell of tasks right now: %s", error)
+                _log.debug("Listening for changes of tasks was interrupted: %s", error)
             except Exception:
-                _log.exception("Hearing of tasks failed; it begins again")
+                _log.exception("Listening for changes of tasks failed; trying again")
             await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _listen(self) -> None:
@@ -129,7 +129,7 @@ class PostgresSignals:
             task.cancel()
 
     async def close(self) -> None:
-        """Hear nothing any more."""
+        """Stop listening."""
         self._end()
         if self._ending:
             await asyncio.wait(set(self._ending), timeout=_GOODBYE_SECONDS)

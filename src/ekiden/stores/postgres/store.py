@@ -25,12 +25,12 @@ from ekiden.stores.postgres.tasks import PostgresTasks
 __all__ = ["PostgresStore"]
 
 _IS_OWNED: Final = "id = %s AND fence = %s AND outcome IS NULL AND leased_until <> 0"
-"""Whether a round is still its owner's. No value of a caller is part of it."""
+"""Whether a round is still owned with this fence. Contains no value of a caller."""
 assert RELEASED == 0
 
 _PURGE_AT_ONCE: Final = 1000
 _MOST_PURGES: Final = 100
-"""A caller waits meanwhile, so a purge ends. In the time until the next one a process makes fewer rounds."""
+"""Statements in one purge at most: a caller waits for it. A process makes fewer rounds between two purges."""
 _PURGE_ROUNDS: Final = """
     WITH old AS (
         SELECT id FROM ekiden_rounds
@@ -67,7 +67,7 @@ class PostgresStore:
         await self._database.migrate()
 
     def is_new(self, round_id: str) -> bool:
-        """Not without waiting for the network."""
+        """Always False: it takes a query."""
         return False
 
     async def look(self, round_id: str, history: str, *, now: float) -> Known | None:
@@ -206,7 +206,7 @@ async def _take(
     leased_until: float,
     expires: float,
 ) -> Claimed | None:
-    """Own a round, if it still is as it was when that was decided."""
+    """Own a round, if it is unchanged since that was decided; else None."""
     async with connection.transaction():
         changed = await connection.execute(
             "UPDATE ekiden_rounds"

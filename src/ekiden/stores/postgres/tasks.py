@@ -30,9 +30,9 @@ T = TypeVar("T")
 _LANES: Final = 2
 """Statements of one kind that one process runs at the same time, where each waits for the disk."""
 _SOON: Final = 0.002
-"""How long to wait, at first, before a row is looked at again that somebody else was writing."""
+"""Seconds before the first retry of a row that another connection was writing."""
 _SELDOM: Final = 0.1
-"""And at last."""
+"""Seconds between retries at most."""
 _MOST_OTHERS: Final = 100
 """Principals behind a flood that are looked for at once; the next look goes on after them."""
 _FORGET_AT_ONCE: Final = 1000
@@ -41,7 +41,7 @@ _FAR: Final = ("infinity", "")
 
 
 class _Patience:
-    """How long to try again what somebody else was faster at, or was writing at that moment."""
+    """Bounds the retries of a write that lost against another one."""
 
     def __init__(self, what: str, seconds: float) -> None:
         self._what = what
@@ -49,7 +49,7 @@ class _Patience:
         self._pause = _SOON
 
     async def wait(self) -> None:
-        """Wait before the next try; `StoreUnavailable` if there have been enough."""
+        """Wait before the next try; `StoreUnavailable` when the time is over."""
         if time.monotonic() > self._deadline:
             raise StoreUnavailable(f"{self._what} is being written by others all the time")
         await asyncio.sleep(self._pause)
@@ -201,7 +201,7 @@ class PostgresTasks(TaskStore):
         query = rows.NEWEST["all" if principal is None or audience is None else "mine"]
         return [rows.record_of(row) for row in await self._look(query, values)]
 
-    # Who is next
+    # What is due
 
     async def due(self, audience: str, tools: Collection[str], *, now: float, limit: int) -> list[Due]:
         """Tasks that may be claimed."""
@@ -244,7 +244,7 @@ class PostgresTasks(TaskStore):
         return [Held(record, journals.get(record.id, {})) for record in had]
 
     async def extend(self, held: Mapping[str, int], *, until: float) -> set[str]:
-        """Extend leases, on a connection that nobody else can take."""
+        """Extend leases, on a connection that is reserved for that."""
         still: set[str] = set()
         missing: dict[str, int] = dict(held)
         patience = self._patience("that is held")
@@ -290,7 +290,7 @@ class PostgresTasks(TaskStore):
         return self._signals.watch(watcher)
 
     async def close(self) -> None:
-        """Hear nothing any more, and let what is being written come to its end."""
+        """Stop listening, and wait for the statements that run."""
         await self._signals.close()
         for together in (self._inserts, self._changes, self._appends, self._loads, self._journals):
             await together.settle()
@@ -298,7 +298,7 @@ class PostgresTasks(TaskStore):
     # Statements
 
     async def _write(self, query: LiteralString, values: Any) -> list[Any]:
-        """One statement on the connections of tasks, by who cannot be cancelled."""
+        """One statement on the connections of tasks. The caller must not be cancelled meanwhile."""
         async with self._database.writing() as connection:
             return await (await connection.execute(query, values)).fetchall()
 

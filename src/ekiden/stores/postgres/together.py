@@ -1,6 +1,6 @@
-"""Many callers, one statement: what is asked for while a statement runs goes with the next one.
+"""Many callers, one statement: requests that come while a statement runs share the next one.
 
-So a commit is shared by all who wait for one, and nobody waits for company: who is alone goes at once.
+So many requests share a commit, and a single request is never delayed to wait for others.
 """
 
 import asyncio
@@ -15,9 +15,9 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _MOST: Final = 100
-"""Callers that share a statement at most."""
+"""Items in one statement at most."""
 _MOST_BYTES: Final = 4 * 2**20
-"""What they bring together, at most; one that brings more goes alone."""
+"""Bytes in one statement at most; a larger item has a statement of its own."""
 
 
 class _Wanted(Generic[Item, Result]):
@@ -30,7 +30,7 @@ class _Wanted(Generic[Item, Result]):
         self.future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
 
     def settle(self, result: Result) -> None:
-        if not self.future.done():  # Else whoever wanted it has gone; it was done all the same.
+        if not self.future.done():  # Else the caller was cancelled; the statement ran all the same.
             self.future.set_result(result)
 
     def fail(self, error: BaseException) -> None:
@@ -49,7 +49,7 @@ class Together(Generic[Item, Result]):
         """The lanes that will look into the queue again."""
 
     async def do(self, item: Item, key: str | None = None, size: int = 0) -> Result:
-        """Have it done, whatever becomes of the caller. Two items of one key never share a statement."""
+        """Do an item, also if the caller is cancelled. Two items with one key never share a statement."""
         wanted: _Wanted[Item, Result] = _Wanted(item, key, size)
         self._queue.append(wanted)
         if len(self._running) < self._lanes:
@@ -70,10 +70,10 @@ class Together(Generic[Item, Result]):
             while self._queue:
                 await self._attempt(self._next())
         finally:
-            self._running.discard(asyncio.current_task())  # At once: whoever comes now needs a new one.
+            self._running.discard(asyncio.current_task())  # At once: the next request needs a new lane.
 
     def _next(self) -> list[_Wanted[Item, Result]]:
-        """Those who go now, in order. Who has gone away meanwhile has asked all the same."""
+        """Take the next batch from the queue, in order. Requests of cancelled callers are done too."""
         keys: set[str | None] = set()
         batch: list[_Wanted[Item, Result]] = []
         rest: list[_Wanted[Item, Result]] = []
@@ -100,7 +100,7 @@ class Together(Generic[Item, Result]):
             if len(batch) == 1:
                 batch[0].fail(error)
                 return
-            for wanted in batch:  # One of them is at fault, and the others need not fail with it.
+            for wanted in batch:  # One item is refused: find it, so that the others do not fail with it.
                 await self._attempt([wanted])
         except Exception as error:
             for wanted in batch:

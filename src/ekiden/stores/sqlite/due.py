@@ -1,4 +1,4 @@
-"""Which tasks of a SQLite file are next, so that nobody waits for ever behind somebody with many tasks."""
+"""Which tasks of a SQLite file are next. No principal waits for ever behind one with many tasks."""
 
 import sqlite3
 from collections.abc import Collection

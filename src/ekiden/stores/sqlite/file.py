@@ -1,9 +1,9 @@
 """One SQLite file, shared by several processes: how it is read and written.
 
-Whoever writes waits for the disk; so what many want to write at the same time is committed together
-(group commit). In WAL mode with `synchronous=FULL` what was committed survives a power cut; with `NORMAL`
-it survives a killed process, but the last moments before a power cut may be lost. Reads take no lock
-and do not wait for writers: a short one is made where it is asked for, a long one in a thread.
+A commit waits for the disk, so writes that come at the same time are committed together (group commit). In
+WAL mode with `synchronous=FULL` what was committed survives a power cut; with `NORMAL` it survives a killed
+process, but the last moments before a power cut may be lost. Reads take no lock and do not wait for writers:
+a short one is made where it is asked for, a long one in a thread.
 """
 
 import asyncio
@@ -35,16 +35,16 @@ __all__ = ["SQLiteFile", "Synchronous"]
 
 T = TypeVar("T")
 
-_log = logging.getLogger("ekiden.stores")
+_log = logging.getLogger(__name__)
 
 _MOST_TOGETHER: Final = 256
 """Writes that are committed together at most."""
 
 _TOLD_SECONDS: Final = 0.005
-"""How long the next commit waits at most for those whose writes were in the last one: as one takes itself."""
+"""Seconds that the next commit waits at most for the callers of the last one: about as long as a commit."""
 
 _MOST_WAITING: Final = 256 * 1024 * 1024
-"""Bytes that wait to be written at most: who comes then is refused, and may try again."""
+"""Bytes that wait to be written at most. Above it a write is refused with `StoreUnavailable`."""
 
 _READ_TRIES: Final = 100
 """How often a read opens a file again that somebody closes in the same moment."""
@@ -56,7 +56,7 @@ _ITS_OWN: Final = (
     sqlite3.NotSupportedError,
     sqlite3.ProgrammingError,
 )
-"""What is wrong with a write and not with the file: it would fail again, and others need not fail with it."""
+"""Errors of a single write, not of the file: it would fail again, and the others of its batch go on."""
 
 
 class _Write:
@@ -74,7 +74,7 @@ class _Write:
 
     def settle(self) -> None:
         if self.future.done():
-            return  # Whoever wanted it has gone; it is written all the same.
+            return  # The caller was cancelled; it is written all the same.
         if self.error is not None:
             self.future.set_exception(self.error)
         else:
@@ -96,7 +96,7 @@ class _Reader:
 
 
 class _Connections:
-    """What a file holds open; it outlives the file's owner for as long as it takes to close it."""
+    """The connections to a file. They outlive the `SQLiteFile` for as long as it takes to close them."""
 
     def __init__(self) -> None:
         self.writer: sqlite3.Connection | None = None
@@ -109,11 +109,11 @@ class _Connections:
 
     def close(self) -> None:
         with self.writing:
-            # First: who reads looks whether there is a writer, and so opens no connection behind our back.
+            # First: a read opens a connection only while there is a writer.
             writer, self.writer = self.writer, None
             self.reader.close()
             self.scanner.close()
-            # Last: this tidies the file up, and no event loop waits for it.
+            # Last: who closes the last connection removes the WAL, and no event loop waits for this one.
             if writer is not None:
                 writer.close()
 
@@ -133,7 +133,7 @@ class SQLiteFile:
         self._draining = False
         self._was_open = False
         self._open = _Connections()
-        weakref.finalize(self, self._open.close)  # Who forgets its store leaves no connection behind.
+        weakref.finalize(self, self._open.close)  # Also if `close` is never called.
 
     @property
     def _in_memory(self) -> bool:
@@ -157,7 +157,7 @@ class SQLiteFile:
             if not self._draining:
                 self._draining = True
                 self._writes.submit(self._drain)
-        # A caller that is cancelled leaves no transaction half way: the thread knows nothing of it.
+        # If the caller is cancelled, the thread finishes the transaction all the same.
         result: T = await write.future
         return result
 
@@ -271,7 +271,7 @@ class SQLiteFile:
             return
         with opened.writing:
             if opened.identity is not identity:
-                return  # Somebody else has noticed it before, or it was just opened.
+                return  # Another thread has noticed it already, or has opened it again.
             opened.close()
             opened.identity = {}
             remove_leftovers(self.path, identity)
@@ -282,7 +282,7 @@ class SQLiteFile:
         raise StoreUnavailable(f"the store {problem}; try again")
 
     async def close(self) -> None:
-        """Close the file. Whoever uses it again opens it again."""
+        """Close the file. The next use opens it again."""
         # In the thread that writes: after what is being written, and before whatever comes later.
         await asyncio.wrap_future(self._writes.submit(self._open.close))
         self._writes.rest()
@@ -327,7 +327,7 @@ def _attempt(connection: sqlite3.Connection, write: _Write, *, apart: bool) -> b
 
 
 def _tell(batch: list[_Write]) -> None:
-    """Tell who waits for these writes, and let them go on: what they write next is committed together."""
+    """Give the callers of these writes their results, and let them run: their next writes share a commit."""
     for loop in {write.loop for write in batch}:
         told, theirs = threading.Event(), [write for write in batch if write.loop is loop]
         with contextlib.suppress(RuntimeError):  # The loop was closed meanwhile.

@@ -1,4 +1,4 @@
-"""A thread that does one thing after another, and can be sent away while there is nothing to do."""
+"""A thread that runs one function after another, and can be ended while it is idle."""
 
 import threading
 from collections.abc import Callable
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class OneThread:
-    """One thread, which is there while it has something to do or `rest` was not called."""
+    """One thread. It starts with the first `submit`, and again with the first one after `rest`."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -35,7 +35,7 @@ class OneThread:
                 self._busy -= 1
 
     def rest(self) -> None:
-        """End the thread, unless there is something to do again."""
+        """End the thread if it is idle."""
         with self._lock:
             if not self._busy and self._executor is not None:
                 self._executor.shutdown(wait=False)

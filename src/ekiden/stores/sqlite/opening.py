@@ -1,4 +1,4 @@
-"""How a SQLite file is made, opened and brought up to date, and how one notices that it is gone.
+"""How a SQLite file is made, opened and brought up to date, and how it is noticed that it is gone.
 
 The file belongs to its user alone from its making on; SQLite gives `-wal` and `-shm` the same mode.
 """
@@ -36,7 +36,7 @@ _BESIDE: Final = ("-wal", "-shm")
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 
 _making = threading.Lock()
-"""Closing a file takes away the locks that the process has on it. So nobody opens what is being made."""
+"""Held while a file is made: closing any handle of a file drops all locks that this process has on it."""
 
 
 def make_private(path: str) -> None:

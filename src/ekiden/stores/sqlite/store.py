@@ -1,7 +1,4 @@
-"""A store in one SQLite file: for several processes of one machine, and for after a crash.
-
-Here is the ledger of rounds; tasks are in `sqlite_tasks`, the file itself in `sqlite_file`.
-"""
+"""The ledger of rounds in one SQLite file. Tasks are in `tasks`, the file itself in `file`."""
 
 import sqlite3
 from collections.abc import Callable, Mapping
@@ -52,7 +49,7 @@ class SQLiteStore:
         return await self._file.write(lambda connection: work(connection, *arguments), size=size)
 
     def is_new(self, round_id: str) -> bool:
-        """Not without looking into the file."""
+        """Always False: it takes a look into the file."""
         return False
 
     async def look(self, round_id: str, history: str, *, now: float) -> Known | None:
@@ -70,9 +67,9 @@ class SQLiteStore:
         instead_of: Busy | None = None,
     ) -> Claim:
         """Try to own a round."""
-        # Whoever waits for another owner only reads: the one thread that writes is for those who have
-        # something to write. If the owner is overdue, that is not enough: a file can be locked for writing
-        # and read all the same, and then the owner has no way to renew.
+        # A claim that cannot be had only reads, and leaves the one writing thread to others. An overdue owner
+        # is looked at again in that thread: while the file is locked for writing, it can be read but no
+        # owner can renew, so being overdue says nothing.
         row = await self._file.read(lambda reader: _row(reader, round_id))
         decided = decide_claim(row, history, now, instead_of)
         is_overdue = isinstance(decided, Busy) and decided.leased_until <= now

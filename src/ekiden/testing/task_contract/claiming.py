@@ -12,7 +12,7 @@ __all__ = ["ClaimingContract"]
 
 
 class ClaimingContract(OpensTaskStore):
-    """A claim has one owner, who proves it by a fence."""
+    """A claim has one owner, which proves it by a fence."""
 
     # Claiming
 
@@ -40,7 +40,7 @@ class ClaimingContract(OpensTaskStore):
             assert await one.extend({"task": held.fence}, until=1030.0) == set()
 
     async def test_who_lost_the_claim_changes_nothing(self) -> None:
-        """Whatever he tries."""
+        """Whatever it tries."""
         async with self.opened() as (one, other):
             held = await claimed(one, new_record())
             assert await other.claim("task", now=1010.0, lease=10.0) is not None
@@ -93,7 +93,7 @@ class ClaimingContract(OpensTaskStore):
             assert (found[0].state, found[0].due, found[0].fence, found[0].losses) == ("queued", 900.0, 0, 0)
 
     async def test_several_are_claimed_at_once(self) -> None:
-        """Those that can be had: what is gone, held or not due yet keeps nobody else waiting."""
+        """Those that can be had: one that is gone, held or not due yet does not hold up the others."""
         async with self.opened() as (one, other):
             for name in ("a", "b", "c", "later"):
                 await one.insert(new_record(name, due=2000.0 if name == "later" else 1000.0), {})

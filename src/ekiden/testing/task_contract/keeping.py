@@ -102,7 +102,7 @@ class KeepingContract(OpensTaskStore):
             assert await other.listing(after=(1000.0, "a")) == []
 
     async def test_changes_are_signalled_to_every_process(self) -> None:
-        """Until nobody wants to know any more. A signal may be lost or doubled, but not every time."""
+        """Until the watchers are removed. A signal may be lost or doubled, but not every time."""
         async with self.opened() as (one, other):
             heard: set[tuple[str, str]] = set()
             ends = [

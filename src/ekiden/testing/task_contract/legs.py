@@ -87,7 +87,7 @@ class LegsContract(OpensTaskStore):
             assert await one.append("task", held.fence, {"s:2": step(2)}) is None
 
     async def test_a_release_hands_a_task_over_at_once(self) -> None:
-        """And it is no lost worker."""
+        """And it does not count as a lost worker."""
         async with self.opened() as (one, other):
             held = await claimed(one, new_record())
             await one.release("task", held.fence, now=1001.0)
