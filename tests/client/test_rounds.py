@@ -24,7 +24,7 @@ from ekiden import (
     Server,
     TooManyRounds,
 )
-from ekiden.client import calls as client_calls
+from ekiden.client import pending as pending_calls
 from tests.hostile.evil import Deed, Evil, answers, evil
 from tests.serving import served, soon
 
@@ -327,7 +327,7 @@ async def test_prompts_and_resources_ask_too() -> None:
 async def test_the_author_of_a_long_call_is_warned_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_calls, "pace", lambda _idle_rounds: 0.0)
+    monkeypatch.setattr(pending_calls, "pace", lambda _idle_rounds: 0.0)
     server = Server("long", keys=[b"a key of at least thirty-two bytes!"])
 
     @server.tool

@@ -237,7 +237,7 @@ async def test_what_is_no_handle_is_told(handle: str) -> None:
 async def test_a_task_that_nobody_can_answer_is_cancelled_and_says_so(
     store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_tasks, "_GOODBYE_SECONDS", 15.0)  # However busy the machine is.
+    monkeypatch.setattr(client_tasks, "_CANCEL_SECONDS", 15.0)  # However busy the machine is.
     server = refund_server(store)
 
     @server.tool(task="required")
