@@ -75,9 +75,6 @@ class EkidenError(Exception):
     """The root: catches everything that ekiden raises on purpose."""
 
 
-# The library was misused
-
-
 class UsageError(EkidenError):
     """The library was called in a way that cannot work; the message says what to change."""
 
@@ -101,9 +98,6 @@ class NotRecalled(UsageError):
 
 class Mistyped(UsageError):
     """A word cannot be read as the wanted value. The message follows the word's name: "x must be ..."."""
-
-
-# In handlers and stores
 
 
 class StepFailed(EkidenError):
@@ -142,9 +136,6 @@ class IllegalMove(EkidenError):
         super().__init__(f"a task that is {state} cannot {move}")
         self.state = state
         self.move = move
-
-
-# JSON-RPC errors
 
 
 class ProtocolError(EkidenError):
@@ -196,8 +187,6 @@ class InvalidParams(ProtocolError):
 class InternalError(ProtocolError):
     """The server failed; the reason is in its log, not in the message."""
 
-    default_code = -32603
-
 
 class HeaderMismatch(ProtocolError):
     """A mirrored HTTP header is missing, malformed, or differs from the body."""
@@ -233,9 +222,6 @@ class UnsupportedVersion(ProtocolError):
 
 class ServerError(ProtocolError):
     """The server answered with a JSON-RPC error: `code`, `message` and `data` are its own."""
-
-
-# Connections and calls, as a client sees them
 
 
 class TransportError(EkidenError):
@@ -280,9 +266,6 @@ class CallCancelled(EkidenError):
     """The task that the call had become was cancelled, by somebody else or by the server."""
 
 
-# In tests with `ekiden.testing`
-
-
 class CallFailed(ServerError):
     """The server answered a scripted client with a JSON-RPC error."""
 
@@ -308,12 +291,11 @@ class ReplayDiffers(EkidenError):
 
 
 class Ended(Exception):
-    """Ends a leg with an outcome that is not its handler's: one recorded before, or that of a lost claim."""
+    """Ends a leg with an `Outcome` that is not its handler's: a recorded one, or that of a lost claim."""
 
     def __init__(self, outcome: Any) -> None:
         super().__init__()
         self.outcome = outcome
-        """An `ekiden.rounds.outcome.Outcome`."""
 
 
 class TaskCancelled(Ended):
