@@ -56,11 +56,11 @@ class Polling:
     def tell(self, signal: Signal) -> None:
         """The file tells."""
 
-    def deafen(self) -> None:
+    def stop_listening(self) -> None:
         """End the thread."""
         self._end.set()
 
-    close = deafen
+    close = stop_listening
 
 
 async def work(path: Path, how: str) -> None:

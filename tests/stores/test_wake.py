@@ -121,7 +121,7 @@ def test_a_folder_behind_a_link_is_not_used(
         wake.listen(print)
         wake.close()
     assert [record.getMessage() for record in caplog.records] == [
-        f"Processes that share the store wake one another late: {folder} is not a folder of this user"
+        f"Processes that share the store notice changes late: {folder} is not a folder of this user"
     ]
     assert [entry.name for entry in elsewhere.iterdir()] == ["precious"]
     assert folder.is_symlink()

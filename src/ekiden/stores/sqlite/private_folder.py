@@ -1,7 +1,7 @@
-"""A folder of sockets that is its owner's alone, and is gone when the last of them is.
+"""A folder for sockets that only its owner can use, and that is removed with the last of them.
 
-Its name can be guessed, and where it lies others may write: so whoever uses it looks each time whether
-it really is a folder, and its own.
+Its name can be guessed, and other users may be able to write where it lies. So each use checks that it is a
+folder, and that it belongs to this user.
 """
 
 import os
@@ -27,7 +27,7 @@ class PrivateFolder:
             self.path.chmod(0o700)  # It is ours: an earlier version left it open to others.
 
     def look(self) -> os.stat_result:
-        """What the file system knows of it."""
+        """Its `lstat`; `NotPrivate` if it cannot be trusted."""
         found = self.path.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
             raise NotPrivate(f"{self.path} is not a folder of this user")
@@ -38,7 +38,7 @@ class PrivateFolder:
         return tuple(entry.name for entry in self.path.iterdir())
 
     def remove(self) -> None:
-        """Remove it, unless somebody still has something in it."""
+        """Remove it if it is empty."""
         try:
             self.look()
             self.path.rmdir()

@@ -235,7 +235,7 @@ class SQLiteTasks(TaskStore):
         def end() -> None:
             remove()
             if not self._watchers:
-                self._wake.deafen()
+                self._wake.stop_listening()
 
         return end
 

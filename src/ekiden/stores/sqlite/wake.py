@@ -1,9 +1,8 @@
-"""Word of changes between the processes that share a SQLite file, by sockets beside it.
+"""Cross-process wake-ups for one SQLite file, over Unix datagram sockets next to it.
 
-Every process that listens has a datagram socket of its own in a folder next to the file; who changed
-something sends a line to each. Nothing depends on it: a lost signal only means that a worker finds
-the change at its next look. Where a system has no such sockets, or the folder is somebody else's,
-there are only those looks.
+Every process that listens has a socket of its own in a folder beside the file; a process that changed a task
+sends a signal to each. Signals are hints: if one is lost, a worker finds the change at its next look. Where
+the system has no such sockets, or the folder belongs to another user, there are only those looks.
 """
 
 import contextlib
@@ -28,86 +27,88 @@ from ekiden.tasks.store import Signal
 
 __all__ = ["WakeSocket"]
 
-_log = logging.getLogger("ekiden.stores")
+_log = logging.getLogger(__name__)
 
 _MOST_NAME: Final = 100
 """Bytes that the path of a socket may have; systems allow 104 or 108."""
 
 _COARSE: Final = 100_000_000
-"""Nanoseconds."""
+"""Nanoseconds: how coarse the clock of a file system may be."""
 
 _KNOWN_SECONDS: Final = 0.01
-"""How long the listeners are taken to be the same: many signals in a row need only one look."""
+"""Seconds for which the list of listeners is kept: many signals in a row read the folder once."""
 
 _TRIES: Final = 5
-"""Times that a folder is made which another process removes before there is a socket in it."""
+"""How often the folder is made again if another process removes it before there is a socket in it."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Signal).decode
 
 
 class WakeSocket:
-    """This process's end: hears the others once `listen` was called, tells them with `tell`."""
+    """The sockets of this process: `tell` sends signals, and `listen` receives them."""
 
     def __init__(self, path: str) -> None:
         self._folder = PrivateFolder(_folder(path))
         self._name = f"{os.getpid()}-{secrets.token_hex(4)}"
         self._supported = hasattr(socket, "AF_UNIX")
-        self._ear: socket.socket | None = None
-        self._mouth: socket.socket | None = None
+        self._receiver: socket.socket | None = None
+        self._sender: socket.socket | None = None
         self._others: tuple[str, ...] = ()
         self._seen_at = -1
         self._looked_at = float("-inf")
         self._leave: Callable[[], object] | None = None
 
-    # Hearing
+    # Receiving
 
     def listen(self, on_signal: Callable[[Signal], None]) -> None:
         """Call a function, in a thread of its own, for every signal of another process."""
-        if not self._supported or self._ear is not None:
+        if not self._supported or self._receiver is not None:
             return
         with contextlib.suppress(OSError):
             try:
-                ear = self._ear = self._bind()
+                receiver = self._receiver = self._bind()
             except NotPrivate as problem:
                 self._distrust(problem)
                 return
-            # Who never closes its store leaves in good order all the same.
+            # Also if `close` is never called.
             self._leave = weakref.finalize(self, _leave, self._folder, self._name, os.getpid())
-            threading.Thread(target=_hear, args=(ear, on_signal), daemon=True, name="ekiden-wake").start()
+            threading.Thread(
+                target=_receive, args=(receiver, on_signal), daemon=True, name="ekiden-wake"
+            ).start()
 
     def _bind(self) -> socket.socket:
         for last in (*[False] * (_TRIES - 1), True):
             self._folder.make()
-            ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             try:
-                ear.bind(str(self._folder.path / self._name))
-                return ear
-            except FileNotFoundError:  # Whoever left as the last has just removed the folder.
-                ear.close()
+                receiver.bind(str(self._folder.path / self._name))
+                return receiver
+            except FileNotFoundError:  # The last process that left has just removed the folder.
+                receiver.close()
                 if last:
                     raise
             except OSError:
-                ear.close()
+                receiver.close()
                 raise
         raise AssertionError("unreachable")
 
     def _distrust(self, problem: NotPrivate) -> None:
-        """Use no sockets at all: one warning, and from then on only looks."""
+        """Stop using sockets, with one warning."""
         self._supported = False
-        _log.warning("Processes that share the store wake one another late: %s", problem)
+        _log.warning("Processes that share the store notice changes late: %s", problem)
 
-    def deafen(self) -> None:
-        """Hear nothing any more."""
-        self._ear = None
+    def stop_listening(self) -> None:
+        """Remove the socket of this process. Signals are not received any more."""
+        self._receiver = None
         if self._leave is not None:
             self._leave()
             self._leave = None
 
-    # Telling, from the thread that writes
+    # Sending
 
     def tell(self, signal: Signal) -> None:
-        """Tell all others."""
+        """Send a signal to every other process that listens."""
         if not self._supported:
             return
         for name in self._listeners():
@@ -133,39 +134,39 @@ class WakeSocket:
         return self._others
 
     def _send(self, address: Path, data: bytes) -> None:
-        if self._mouth is None:
-            self._mouth = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            self._mouth.setblocking(False)
-            weakref.finalize(self, self._mouth.close)
+        if self._sender is None:
+            self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self._sender.setblocking(False)
+            weakref.finalize(self, self._sender.close)
         try:
-            self._mouth.sendto(data, str(address))
+            self._sender.sendto(data, str(address))
         except (ConnectionRefusedError, FileNotFoundError):
             address.unlink(missing_ok=True)  # Its process has died.
         except OSError:
-            pass  # It is slow to listen: it will look by itself.
+            pass  # Its queue is full: it finds the change at its next look.
 
     def close(self) -> None:
-        """Close both ends."""
-        self.deafen()
-        if self._mouth is not None:
-            self._mouth.close()
-            self._mouth = None
+        """Close both sockets."""
+        self.stop_listening()
+        if self._sender is not None:
+            self._sender.close()
+            self._sender = None
 
 
-def _hear(ear: socket.socket, on_signal: Callable[[Signal], None]) -> None:
-    with ear:
-        while data := ear.recv(4096):
+def _receive(receiver: socket.socket, on_signal: Callable[[Signal], None]) -> None:
+    with receiver:
+        while data := receiver.recv(4096):
             with contextlib.suppress(msgspec.MsgspecError):
                 on_signal(_decode(data))
 
 
 def _leave(folder: PrivateFolder, name: str, process: int) -> None:
-    """Take the own socket away, and those of the dead; whoever is the last takes the folder with him."""
+    """Remove the socket of this process and those of dead ones, and the folder if it is empty then."""
     if os.getpid() != process:
-        return  # A fork of who listens.
+        return  # A fork of the process that listens.
     own = folder.path / name
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as last:
-        last.sendto(b"", str(own))  # The thread closes the socket that it reads from.
+        last.sendto(b"", str(own))  # An empty message ends the thread, which closes its socket.
     with contextlib.suppress(OSError):
         folder.look()
         own.unlink(missing_ok=True)
