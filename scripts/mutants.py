@@ -53,11 +53,12 @@ class Copies:
             if mutant is None:
                 return _fails(copy, tests, patience)
             place = copy / mutant.path.relative_to(SOURCE.parent)
+            original = place.read_text("utf-8")
             place.write_text(mutant.source, "utf-8")
             try:
                 return _fails(copy, tests, patience)
             finally:
-                shutil.copy(mutant.path, place)
+                place.write_text(original, "utf-8")
         finally:
             self._free.put(copy)
 

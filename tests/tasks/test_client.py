@@ -234,10 +234,7 @@ async def test_what_is_no_handle_is_told(handle: str) -> None:
         Client("http://127.0.0.1:1/mcp").task(handle)
 
 
-async def test_a_task_that_nobody_can_answer_is_cancelled_and_says_so(
-    store: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(client_tasks, "_CANCEL_SECONDS", 15.0)  # However busy the machine is.
+async def test_a_task_that_nobody_can_answer_is_cancelled_and_says_so(store: Any) -> None:
     server = refund_server(store)
 
     @server.tool(task="required")
@@ -251,7 +248,10 @@ async def test_a_task_that_nobody_can_answer_is_cancelled_and_says_so(
         async with Client(server) as client:
             with pytest.raises(CannotAnswer, match="elicitation"):
                 await client.task(handle.id).wait(timeout=20)
-            assert (await client.task(handle.id).status()).status == "cancelled"
+            async with asyncio.timeout(20):  # A leg that has just asked may still have to stop.
+                while (told := (await client.task(handle.id).status()).status) != "cancelled":
+                    assert told in ("working", "input_required")
+                    await asyncio.sleep(0.01)
 
 
 async def test_a_default_deadline_for_calls_is_none_for_tasks() -> None:
