@@ -355,7 +355,7 @@ class Connection(asyncio.Protocol):
         return self._common
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=16)
 def _path(url: bytes) -> str:
     """The path of a request's target."""
     try:
