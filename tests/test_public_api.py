@@ -5,7 +5,7 @@ import ekiden
 PUBLIC = [
     "Accepted",
     "Answer",
-    "Cache",
+    "CacheHint",
     "CallCancelled",
     "CallNext",
     "CallTimeout",
@@ -23,7 +23,7 @@ PUBLIC = [
     "Interim",
     "InvalidParams",
     "InvalidResult",
-    "Limits",
+    "HttpLimits",
     "Middleware",
     "MissingCapability",
     "NonDeterminismError",

@@ -38,19 +38,19 @@ if TYPE_CHECKING:
     from ekiden.server.middleware import CallNext, Middleware
     from ekiden.server.questions.forms import Accepted, Answer, Cancelled, Declined
     from ekiden.server.questions.input_required import InputRequired
-    from ekiden.server.registration.catalog import Cache
+    from ekiden.server.registration.catalog import CacheHint
     from ekiden.server.registration.tools import CancelledTask
     from ekiden.server.sealing.tokens import RoundLimits
     from ekiden.server.server import Server
     from ekiden.stores.store import Store
     from ekiden.tasks.runner import TaskLimits
-    from ekiden.transports.server.asgi import Limits
+    from ekiden.transports.server.asgi import HttpLimits
     from ekiden.wire.modern import Request
 
 __all__ = [
     "Accepted",
     "Answer",
-    "Cache",
+    "CacheHint",
     "CallCancelled",
     "CallNext",
     "CallTimeout",
@@ -64,11 +64,11 @@ __all__ = [
     "Declined",
     "EkidenError",
     "Failed",
+    "HttpLimits",
     "InputRequired",
     "Interim",
     "InvalidParams",
     "InvalidResult",
-    "Limits",
     "Middleware",
     "MissingCapability",
     "NonDeterminismError",
@@ -109,12 +109,12 @@ _HOMES = {
     "InputRequired": "ekiden.server.questions.input_required",
     "Interim": "ekiden.rounds.outcome",
     "RoundLimits": "ekiden.server.sealing.tokens",
-    "Cache": "ekiden.server.registration.catalog",
+    "CacheHint": "ekiden.server.registration.catalog",
     "CallNext": "ekiden.server.middleware",
     "Complete": "ekiden.rounds.outcome",
     "Context": "ekiden.server.context",
     "Failed": "ekiden.rounds.outcome",
-    "Limits": "ekiden.transports.server.asgi",
+    "HttpLimits": "ekiden.transports.server.asgi",
     "Middleware": "ekiden.server.middleware",
     "Outcome": "ekiden.rounds.outcome",
     "Request": "ekiden.wire.modern",

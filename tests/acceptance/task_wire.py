@@ -18,7 +18,7 @@ DECLARED: dict[str, Any] = {**EVERYTHING, "extensions": {EXTENSION: {}}}
 MISSING = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
 
 QUICK = TaskLimits(lease_seconds=2, poll_seconds=0.05, sweep_seconds=0.05, message_seconds=0.01)
-"""Limits under which nobody has to wait long."""
+"""HttpLimits under which nobody has to wait long."""
 
 TERMINAL = {"completed", "failed", "cancelled"}
 

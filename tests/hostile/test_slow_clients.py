@@ -9,7 +9,7 @@ import logging
 import psutil
 import pytest
 
-from ekiden import Context, Limits, Server
+from ekiden import Context, HttpLimits, Server
 from tests.serving import PATIENCE, call, headers_for, post, raw_client, served, soon, spawned
 
 
@@ -69,7 +69,7 @@ async def test_clients_that_dribble_their_bodies_do_not_keep_others_from_being_s
 
 
 async def test_a_client_that_dribbles_for_too_long_is_cut() -> None:
-    async with served(echo_server(), limits=Limits(body_seconds=0.3)) as base, raw_client(base) as client:
+    async with served(echo_server(), limits=HttpLimits(body_seconds=0.3)) as base, raw_client(base) as client:
         await client.send_head({"content-type": "application/json", "content-length": "1000000"})
 
         async def dribble() -> None:
@@ -115,7 +115,7 @@ async def test_a_client_that_stops_reading_is_cut_and_its_handler_cancelled(
 ) -> None:
     flood = Flood()
     process = psutil.Process()
-    limits = Limits(stall_seconds=0.3)
+    limits = HttpLimits(stall_seconds=0.3)
     async with served(flood.server, limits=limits, quiet=False) as base:
         await assert_served(base)
         gc.collect()
@@ -142,7 +142,7 @@ async def test_a_client_that_stops_reading_is_cut_and_its_handler_cancelled(
 async def test_many_clients_that_stop_reading_take_bounded_memory() -> None:
     flood = Flood()
     process = psutil.Process()
-    async with served(flood.server, limits=Limits(stall_seconds=5), quiet=False, grace=1) as base:
+    async with served(flood.server, limits=HttpLimits(stall_seconds=5), quiet=False, grace=1) as base:
         await assert_served(base)
         gc.collect()
         before = process.memory_info().rss

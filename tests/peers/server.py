@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import mcp_types as types
 from pydantic import BaseModel, Field
 
-from ekiden import Cache, Context, Server, ToolError
+from ekiden import CacheHint, Context, Server, ToolError
 
 PIXEL = "iVBORw0KGgo="
 SOUND = "UklGRiQAAAA="
@@ -30,7 +30,7 @@ server = Server(
     website_url="https://station.example/",
     icons=[types.Icon(src="https://station.example/icon.png", mime_type="image/png", sizes=["48x48"])],
     instructions="Ask for anything.",
-    cache={"tools/list": Cache(ttl_ms=60_000, scope="public")},
+    cache={"tools/list": CacheHint(ttl_ms=60_000, scope="public")},
     page_size=2,
 )
 
@@ -292,7 +292,7 @@ def binary_note() -> bytes:
     return bytes(range(6))
 
 
-@server.resource("note://timetable", cache=Cache(ttl_ms=5_000, scope="public"))
+@server.resource("note://timetable", cache=CacheHint(ttl_ms=5_000, scope="public"))
 async def timetable() -> dict[str, list[int]]:
     """Data, sent as JSON."""
     return {"departures": [7, 19]}

@@ -3,7 +3,7 @@
 import sys
 from typing import Any
 
-from ekiden import Cache, Limits, Server
+from ekiden import CacheHint, HttpLimits, Server
 
 from .server_content import add_content
 from .server_tools import add_tools
@@ -42,7 +42,7 @@ def toolless() -> Server:
 def paged() -> Server:
     """A server whose lists have several pages, with hints for caches."""
     lists = ("tools/list", "prompts/list", "resources/list", "resources/templates/list")
-    server = Server("paged", page_size=2, cache={name: Cache(60_000, "public") for name in lists})
+    server = Server("paged", page_size=2, cache={name: CacheHint(60_000, "public") for name in lists})
     for number in range(5):
         server.add_tool(lambda: "", name=f"tool{number}", input_schema={"type": "object"})
         server.add_prompt(lambda: "", name=f"prompt{number}")
@@ -70,5 +70,5 @@ if __name__ == "__main__":
     if transport == "stdio":
         server.run("stdio", grace=1.0)
     else:
-        limits = Limits(silence_seconds=0.5)
+        limits = HttpLimits(silence_seconds=0.5)
         server.run("http", port=int(port[0]), limits=limits, grace=1.0, log_level="error")

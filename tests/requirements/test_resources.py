@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ekiden import Cache, EkidenError, Server
+from ekiden import CacheHint, EkidenError, Server
 
 from .marks import requirement
 from .messages import Message, call, request
@@ -169,7 +169,7 @@ def test_the_hints_are_those_the_author_gave(paged: Http) -> None:
 @requirement("CACHE-02")
 def test_a_negative_time_to_live_is_refused_where_it_is_written() -> None:
     with pytest.raises((EkidenError, ValueError)):
-        Server("negative", cache={"tools/list": Cache(-1)})
+        Server("negative", cache={"tools/list": CacheHint(-1)})
 
 
 @requirement("CACHE-03")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ekiden import Cache, Server, UsageError
+from ekiden import CacheHint, Server, UsageError
 from ekiden.errors import InvalidParams
 from ekiden.server.registration.catalog import Catalog
 from tests.serving import error_of, result_of
@@ -19,7 +19,9 @@ class Entry:
 
 
 def catalog(count: int, page_size: int | None = None, field: str = "things") -> Catalog[Entry]:
-    made: Catalog[Entry] = Catalog("Thing", field, cache=Cache(), page_size=page_size, on_change=lambda: None)
+    made: Catalog[Entry] = Catalog(
+        "Thing", field, cache=CacheHint(), page_size=page_size, on_change=lambda: None
+    )
     for n in range(count):
         made.add(Entry(f"e{n}"))
     return made
@@ -195,7 +197,7 @@ def test_a_page_is_spelled_once_until_something_changes() -> None:
 
 
 async def test_lists_over_the_wire_have_pages_and_hints() -> None:
-    server = Server("s", page_size=2, cache={"tools/list": Cache(1000, "public")})
+    server = Server("s", page_size=2, cache={"tools/list": CacheHint(1000, "public")})
     for n in range(3):
 
         async def tool() -> str:
@@ -225,4 +227,4 @@ async def test_a_server_with_an_impossible_page_size_or_cache_is_refused() -> No
     with pytest.raises(UsageError, match="page_size"):
         Server("s", page_size=0)
     with pytest.raises(UsageError, match="tools/lists"):
-        Server("s", cache={"tools/lists": Cache()})
+        Server("s", cache={"tools/lists": CacheHint()})

@@ -1,7 +1,7 @@
 import pytest
 from mcp_types import Icon
 
-from ekiden import Cache, Server
+from ekiden import CacheHint, Server
 from tests.serving import ask, error_of, result_of
 
 
@@ -68,7 +68,7 @@ async def test_a_method_whose_capability_is_not_declared_is_not_found(method: st
 
 
 async def test_discovery_says_versions_instructions_and_hints() -> None:
-    server = Server("s", instructions="Be kind.", cache={"server/discover": Cache(9, "public")})
+    server = Server("s", instructions="Be kind.", cache={"server/discover": CacheHint(9, "public")})
     assert await result_of(server, "server/discover") == {
         "supportedVersions": ["2026-07-28"],
         "capabilities": {"logging": {}},

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from mcp_types import Annotations, BlobResourceContents, ReadResourceResult, TextResourceContents
 
-from ekiden import Cache, Context, RegistrationError, Server, UsageError
+from ekiden import CacheHint, Context, RegistrationError, Server, UsageError
 from tests.serving import error_of, result_of
 
 
@@ -65,11 +65,11 @@ async def test_a_result_says_for_how_long_it_may_be_kept() -> None:
     async def default() -> str:
         return ""
 
-    @server.resource("a://kept", cache=Cache(5000, "public"))
+    @server.resource("a://kept", cache=CacheHint(5000, "public"))
     async def kept() -> str:
         return ""
 
-    @server.resource("a://chosen", cache=Cache(5000, "public"))
+    @server.resource("a://chosen", cache=CacheHint(5000, "public"))
     async def chosen() -> ReadResourceResult:
         return ReadResourceResult(contents=[], ttl_ms=7)
 
@@ -83,7 +83,7 @@ async def test_a_result_says_for_how_long_it_may_be_kept() -> None:
 
 async def test_a_negative_time_to_live_is_refused() -> None:
     with pytest.raises(UsageError, match="must not be negative"):
-        Cache(-1)
+        CacheHint(-1)
 
 
 async def test_all_that_is_said_about_a_resource_is_listed() -> None:

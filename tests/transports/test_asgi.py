@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from ekiden import Context, InvalidParams, Limits, Server
+from ekiden import Context, HttpLimits, InvalidParams, Server
 from tests.serving import (
     PATIENCE,
     call,
@@ -121,7 +121,7 @@ async def test_progress_that_nobody_asked_for_makes_no_stream(probe: Probe) -> N
 
 
 async def test_a_client_that_takes_json_only_gets_json_only(probe: Probe) -> None:
-    async with served(probe.server, limits=Limits(silence_seconds=0.01)) as base:
+    async with served(probe.server, limits=HttpLimits(silence_seconds=0.01)) as base:
         response = await post(base, call("report", progressToken=1), accept="application/json")
         assert response.json()["result"]["content"][0]["text"] == "reported"
         answer = asyncio.create_task(post(base, call("hold"), accept="application/json"))
@@ -157,7 +157,10 @@ async def test_an_error_after_the_stream_began_is_its_last_message(probe: Probe)
 
 
 async def test_silence_is_filled_with_comments_until_the_answer_comes(probe: Probe) -> None:
-    async with served(probe.server, limits=Limits(silence_seconds=0.1)) as base, raw_client(base) as client:
+    async with (
+        served(probe.server, limits=HttpLimits(silence_seconds=0.1)) as base,
+        raw_client(base) as client,
+    ):
         await client.send(call("hold"))
         head = await client.read_until(b"\r\n\r\n")
         assert b"text/event-stream" in head
@@ -169,7 +172,10 @@ async def test_silence_is_filled_with_comments_until_the_answer_comes(probe: Pro
 
 
 async def test_a_subscription_is_kept_alive_too(probe: Probe) -> None:
-    async with served(probe.server, limits=Limits(silence_seconds=0.1)) as base, raw_client(base) as client:
+    async with (
+        served(probe.server, limits=HttpLimits(silence_seconds=0.1)) as base,
+        raw_client(base) as client,
+    ):
         await client.send(request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}))
         await client.read_until(b"subscriptions/acknowledged")
         await client.read_until(b": keep-alive\n\n")
@@ -186,7 +192,7 @@ async def test_a_handler_that_speaks_often_enough_gets_no_comments() -> None:
             await asyncio.sleep(0.05)
         return "done"
 
-    async with served(server, limits=Limits(silence_seconds=0.4)) as base:
+    async with served(server, limits=HttpLimits(silence_seconds=0.4)) as base:
         response = await post(base, call("chat", progressToken=1))
     assert not any(frame.startswith(":") for frame in frames(response.text))
 
@@ -205,7 +211,7 @@ async def test_reports_of_concurrent_branches_never_interleave() -> None:
                 group.create_task(branch(n))
         return "done"
 
-    async with served(server, limits=Limits(silence_seconds=0.001)) as base:
+    async with served(server, limits=HttpLimits(silence_seconds=0.001)) as base:
         response = await post(base, call("branches", **{"io.modelcontextprotocol/logLevel": "debug"}))
     *logs, last = events(response.text)
     assert last["result"]["content"][0]["text"] == "done"
@@ -423,7 +429,7 @@ async def test_a_refused_request_is_refused_before_its_body_is_read(probe: Probe
 
 
 async def test_a_body_that_announces_too_much_is_413_before_it_is_sent(probe: Probe) -> None:
-    async with served(probe.server, limits=Limits(body=1000)) as base, raw_client(base) as client:
+    async with served(probe.server, limits=HttpLimits(body=1000)) as base, raw_client(base) as client:
         await client.send_head({"content-length": "1001", "content-type": "application/json"})
         assert b" 413 " in await client.read_until(b"\r\n")
         await client.read_to_end()
@@ -441,7 +447,7 @@ CHUNKED = {"transfer-encoding": "chunked", "content-type": "application/json"}
 
 
 async def test_a_chunked_body_that_grows_too_large_is_413_before_it_ends(probe: Probe) -> None:
-    async with served(probe.server, limits=Limits(body=1000)) as base, raw_client(base) as client:
+    async with served(probe.server, limits=HttpLimits(body=1000)) as base, raw_client(base) as client:
         await client.send_head(CHUNKED)
         for _ in range(11):
             client.writer.write(b"64\r\n" + b" " * 100 + b"\r\n")
@@ -451,7 +457,7 @@ async def test_a_chunked_body_that_grows_too_large_is_413_before_it_ends(probe: 
 
 
 async def test_a_chunked_body_that_is_too_large_is_413_even_if_it_comes_all_at_once(probe: Probe) -> None:
-    async with served(probe.server, limits=Limits(body=1000)) as base, raw_client(base) as client:
+    async with served(probe.server, limits=HttpLimits(body=1000)) as base, raw_client(base) as client:
         head = "\r\n".join(
             ["POST /mcp HTTP/1.1", "host: localhost", *(f"{k}: {v}" for k, v in CHUNKED.items())]
         )
@@ -462,7 +468,7 @@ async def test_a_chunked_body_that_is_too_large_is_413_even_if_it_comes_all_at_o
 async def test_a_body_of_exactly_the_limit_is_served(probe: Probe) -> None:
     message = call("echo", {"text": "x"})
     body = json.dumps(message).encode()
-    async with served(probe.server, limits=Limits(body=len(body))) as base:
+    async with served(probe.server, limits=HttpLimits(body=len(body))) as base:
         assert (await post_raw(base, body, headers_for(message))).status_code == 200
         assert (await post_raw(base, body + b" ", headers_for(message))).status_code == 413
 
@@ -482,7 +488,7 @@ async def test_a_body_in_many_small_pieces_is_put_together(probe: Probe) -> None
 
 
 async def test_a_body_that_takes_too_long_is_408(probe: Probe) -> None:
-    async with served(probe.server, limits=Limits(body_seconds=0.2)) as base, raw_client(base) as client:
+    async with served(probe.server, limits=HttpLimits(body_seconds=0.2)) as base, raw_client(base) as client:
         await client.send_head({"content-length": "100", "content-type": "application/json"})
         client.writer.write(b"{")
         assert b" 408 " in await client.read_until(b"\r\n")
@@ -490,7 +496,7 @@ async def test_a_body_that_takes_too_long_is_408(probe: Probe) -> None:
 
 
 async def test_a_body_that_never_begins_is_408(probe: Probe) -> None:
-    async with served(probe.server, limits=Limits(body_seconds=0.2)) as base, raw_client(base) as client:
+    async with served(probe.server, limits=HttpLimits(body_seconds=0.2)) as base, raw_client(base) as client:
         await client.send_head({"content-length": "100", "content-type": "application/json"})
         assert b" 408 " in await client.read_until(b"\r\n")
 
@@ -677,7 +683,7 @@ async def test_receive_may_give_any_awaitable(probe: Probe) -> None:
 async def test_an_answer_during_a_blocked_keep_alive_is_still_a_whole_response(probe: Probe) -> None:
     connection = Connection(call("hold"))
     connection.writable.clear()
-    application = probe.server.asgi(limits=Limits(silence_seconds=0.01))
+    application = probe.server.asgi(limits=HttpLimits(silence_seconds=0.01))
     serving = asyncio.create_task(application(connection.scope, connection.events.get, connection.send))
     await soon(connection.attempted.wait())
     probe.release.set()
@@ -695,7 +701,7 @@ async def test_an_answer_during_a_blocked_keep_alive_is_still_a_whole_response(p
 async def test_a_client_that_takes_not_even_keep_alives_is_let_go_without_noise(probe: Probe) -> None:
     connection = Connection(call("hold"))
     connection.writable.clear()
-    application = probe.server.asgi(limits=Limits(silence_seconds=0.01, stall_seconds=0.1))
+    application = probe.server.asgi(limits=HttpLimits(silence_seconds=0.01, stall_seconds=0.1))
     with no_complaints():
         serving = asyncio.create_task(application(connection.scope, connection.events.get, connection.send))
         await soon(asyncio.wait({serving}))
@@ -709,7 +715,7 @@ async def test_a_client_that_takes_not_even_keep_alives_is_let_go_without_noise(
 async def test_only_one_keep_alive_is_under_way_at_a_time(probe: Probe) -> None:
     connection = Connection(call("hold"))
     connection.writable.clear()
-    application = probe.server.asgi(limits=Limits(silence_seconds=0.01))
+    application = probe.server.asgi(limits=HttpLimits(silence_seconds=0.01))
     before = len(asyncio.all_tasks())
     serving = asyncio.create_task(application(connection.scope, connection.events.get, connection.send))
     await soon(connection.attempted.wait())

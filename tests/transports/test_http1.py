@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ekiden import CallNext, Context, Limits, Outcome, Request, Server
+from ekiden import CallNext, Context, HttpLimits, Outcome, Request, Server
 from ekiden.transports.server.http1.connection import Connection
 from tests.serving import call, headers_for, raw_client, request, served, soon
 
@@ -75,7 +75,7 @@ class _Line:
 
 @asynccontextmanager
 async def _connected(**limits: Any) -> AsyncGenerator[_Line, None]:
-    async with served(_server(), limits=Limits(**limits)) as base, _line_to(base) as line:
+    async with served(_server(), limits=HttpLimits(**limits)) as base, _line_to(base) as line:
         yield line
 
 
@@ -468,7 +468,7 @@ async def test_a_client_that_reads_nothing_is_given_up() -> None:
         return "x" * 8_000_000
 
     async with (
-        served(server, limits=Limits(body_seconds=0.2, stall_seconds=0.3)) as base,
+        served(server, limits=HttpLimits(body_seconds=0.2, stall_seconds=0.3)) as base,
         raw_client(base, receive_buffer=4096) as client,
     ):
         connection = await soon(_only_connection())

@@ -9,14 +9,14 @@ from typing import Any, assert_type
 from mcp_types import CallToolResult, ElicitRequestFormParams, ElicitResult, Icon, Tool, ToolAnnotations
 
 from ekiden import (
-    Cache,
+    CacheHint,
     CallNext,
     Client,
     Complete,
     Context,
     Failed,
+    HttpLimits,
     InvalidParams,
-    Limits,
     Middleware,
     MissingCapability,
     Outcome,
@@ -43,7 +43,7 @@ async def lifespan(server: Server) -> AsyncGenerator[Database, None]:
 
 
 server = Server(
-    "shop", version="1", lifespan=lifespan, cache={"tools/list": Cache(1000, "public")}, page_size=10
+    "shop", version="1", lifespan=lifespan, cache={"tools/list": CacheHint(1000, "public")}, page_size=10
 )
 
 
@@ -82,7 +82,7 @@ async def prompt_with_options(a: str) -> list[str]:
     return [a]
 
 
-@server.resource("shop://{a}", mime_type="text/plain", cache=Cache())
+@server.resource("shop://{a}", mime_type="text/plain", cache=CacheHint())
 async def resource(a: str) -> bytes:
     return a.encode()
 
@@ -176,7 +176,7 @@ def errors_carry_their_facts() -> None:
 
 
 async def what_a_server_hands_out() -> None:
-    assert_type(server.asgi(limits=Limits(body=1)), StreamableHTTP)
+    assert_type(server.asgi(limits=HttpLimits(body=1)), StreamableHTTP)
     assert_type(server.connect(), AbstractAsyncContextManager[MemoryChannel])
     async with server.connect() as channel:
         assert_type(await channel.receive(), dict[str, Any])

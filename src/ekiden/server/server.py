@@ -15,7 +15,7 @@ from ekiden.rounds.leg import Leg
 from ekiden.server.endpoint import ServerEndpoint
 from ekiden.server.legacy.sessions import SessionLimits, Sessions
 from ekiden.server.middleware import Middleware
-from ekiden.server.registration.catalog import Cache
+from ekiden.server.registration.catalog import CacheHint
 from ekiden.server.registration.decorators import Authoring
 from ekiden.server.registration.registry import Registry, unknown_cache_keys
 from ekiden.server.registration.tools import described
@@ -29,7 +29,7 @@ from ekiden.server.tasks.tasks import Tasks
 from ekiden.stores import Store, open_store
 from ekiden.stores.memory import MemoryStore
 from ekiden.tasks.runner import TaskLimits
-from ekiden.transports.server.asgi import Limits, StreamableHTTP
+from ekiden.transports.server.asgi import HttpLimits, StreamableHTTP
 from ekiden.transports.server.guard import LOCALHOST, Guard
 from ekiden.transports.server.memory import MemoryChannel, connect
 from ekiden.wire import versions
@@ -72,7 +72,7 @@ class Server(Authoring):
         icons: "Sequence[Icon] | None" = None,
         instructions: str | None = None,
         lifespan: Callable[["Server"], AbstractAsyncContextManager[object]] | None = None,
-        cache: Mapping[str, Cache] | None = None,
+        cache: Mapping[str, CacheHint] | None = None,
         page_size: int | None = None,
         keys: Iterable[bytes | str] | Path | None = None,
         store: Store | str | None = None,
@@ -201,7 +201,7 @@ class Server(Authoring):
         path: str | None = "/mcp",
         allowed_hosts: Iterable[str] = LOCALHOST,
         allowed_origins: Iterable[str] | None = None,
-        limits: Limits | None = None,
+        limits: HttpLimits | None = None,
     ) -> StreamableHTTP:
         """An ASGI application that serves Streamable HTTP at `path`.
 
@@ -210,7 +210,7 @@ class Server(Authoring):
         To mount it, see `running`; with `path=None` it answers at any path where it is mounted.
         """
         guard = Guard(allowed_hosts, allowed_origins)
-        return StreamableHTTP(self.endpoint, path=path, guard=guard, limits=limits or Limits())
+        return StreamableHTTP(self.endpoint, path=path, guard=guard, limits=limits or HttpLimits())
 
     def observe(self, tool: str, watch: Callable[[Leg], None]) -> None:
         """For `ekiden.testing`: call `watch` with every leg before it runs. `tool` must be registered."""
@@ -237,7 +237,7 @@ class Server(Authoring):
         path: str = "/mcp",
         allowed_hosts: Iterable[str] = LOCALHOST,
         allowed_origins: Iterable[str] | None = None,
-        limits: Limits | None = None,
+        limits: HttpLimits | None = None,
         grace: float = 10.0,
         log_level: str = "info",
     ) -> None:

@@ -16,13 +16,13 @@ import msgspec
 from ekiden.errors import InvalidParams, RegistrationError, UsageError
 from ekiden.wire.json import JsonObject
 
-__all__ = ["Cache", "Catalog"]
+__all__ = ["CacheHint", "Catalog"]
 
 Spell: TypeAlias = Callable[[JsonObject], bytes]
 """Encodes a complete result in a dialect."""
 
 
-class Cache(msgspec.Struct, frozen=True):
+class CacheHint(msgspec.Struct, frozen=True):
     """A caching hint: for how long, and for whom, a client may keep a result.
 
     The default permits no caching: only the author knows whether a result may be stale or shared.
@@ -33,7 +33,7 @@ class Cache(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.ttl_ms < 0:
-            raise UsageError("Cache(ttl_ms=...) must not be negative")
+            raise UsageError("CacheHint(ttl_ms=...) must not be negative")
 
     def fields(self) -> JsonObject:
         """The hint as it goes on the wire."""
@@ -61,7 +61,7 @@ class Catalog(Generic[EntryT]):
     """Entries by name, in order, with their list results ready."""
 
     def __init__(
-        self, what: str, field: str, *, cache: Cache, page_size: int | None, on_change: Callable[[], None]
+        self, what: str, field: str, *, cache: CacheHint, page_size: int | None, on_change: Callable[[], None]
     ) -> None:
         self.what: Final = what
         self.declared = False

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from ekiden.errors import RegistrationError, UsageError
 from ekiden.server.handlers import OnceMode, TaskMode
 from ekiden.server.questions.questions import Askable, needed_for
-from ekiden.server.registration.catalog import Cache
+from ekiden.server.registration.catalog import CacheHint
 from ekiden.server.registration.completions import Reference
 from ekiden.server.registration.prompts import Prompt
 from ekiden.server.registration.registry import Registry
@@ -140,7 +140,7 @@ class Authoring:
         annotations: "Annotations | None" = None,
         icons: "Sequence[Icon] | None" = None,
         meta: Mapping[str, Any] | None = None,
-        cache: Cache | None = None,
+        cache: CacheHint | None = None,
         asks: Iterable[Askable | Any] = (),
         once: OnceMode = "auto",
         resume: Literal["replay", "parked"] = "replay",

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ekiden.server.registration.catalog import Cache, Catalog
+from ekiden.server.registration.catalog import CacheHint, Catalog
 from ekiden.server.registration.completions import Completions
 from ekiden.server.registration.prompts import Prompt
 from ekiden.server.registration.resources import Resource
@@ -45,7 +45,7 @@ class Registry:
         self,
         server_info: JsonObject,
         instructions: str | None,
-        cache: Mapping[str, Cache],
+        cache: Mapping[str, CacheHint],
         page_size: int | None,
     ) -> None:
         self.server_info = server_info
@@ -76,7 +76,7 @@ class Registry:
             self._discovery = self.offered = None
             publish()
 
-        cache = self._cache.get(method, Cache())
+        cache = self._cache.get(method, CacheHint())
         return Catalog(what, field, cache=cache, page_size=self._page_size, on_change=on_change)
 
     @property
@@ -155,7 +155,7 @@ class Registry:
             result: JsonObject = {
                 "supportedVersions": list(versions.SUPPORTED),
                 "capabilities": self.capabilities(),
-                **self._cache.get("server/discover", Cache()).fields(),
+                **self._cache.get("server/discover", CacheHint()).fields(),
             }
             if self.instructions is not None:
                 result["instructions"] = self.instructions
@@ -167,6 +167,6 @@ class Registry:
         self._discovery = self.offered = None
 
 
-def unknown_cache_keys(cache: Mapping[str, Cache]) -> set[str]:
+def unknown_cache_keys(cache: Mapping[str, CacheHint]) -> set[str]:
     """Keys of a `cache=` mapping that are not cacheable lists."""
     return set(cache) - set(_LIST_METHODS)

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from ekiden.errors import RegistrationError
 from ekiden.server.handlers import Handler
 from ekiden.server.questions import content
-from ekiden.server.registration.catalog import Cache
+from ekiden.server.registration.catalog import CacheHint
 from ekiden.server.registration.signatures import read_signature
 from ekiden.server.registration.templates import UriTemplate, is_uri
 from ekiden.server.registration.tools import described
@@ -37,7 +37,7 @@ class Resource:
         name: str | None = None,
         description: str | None = None,
         mime_type: str | None = None,
-        cache: Cache | None = None,
+        cache: CacheHint | None = None,
         rounds: Mapping[str, Any] | None = None,
         **about: Any,
     ) -> None:
@@ -51,7 +51,7 @@ class Resource:
         self.handler = Handler(function, signature.context, **(rounds or {}))
         self.parameters = signature.parameters
         self.template = self._template(uri, what)
-        self._cache = (cache or Cache()).fields()
+        self._cache = (cache or CacheHint()).fields()
         self._mime_type = mime_type
         self.definition = described(
             {"uri" if self.template is None else "uriTemplate": uri},

@@ -31,12 +31,12 @@ from ekiden.wire.json import decode
 from ekiden.wire.jsonrpc import RequestId
 from ekiden.wire.modern import accept
 
-__all__ = ["Incoming", "Limits", "StreamableHTTP"]
+__all__ = ["HttpLimits", "Incoming", "StreamableHTTP"]
 
 _log = logging.getLogger(__name__)
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What one client may take of a server."""
 
     body: int = 4 * 1024 * 1024
@@ -53,7 +53,7 @@ class StreamableHTTP:
     """The ASGI application. With `path` None it answers at every path: a router has chosen it already."""
 
     def __init__(
-        self, endpoint: Endpoint, *, path: str | None = "/mcp", guard: Guard, limits: Limits
+        self, endpoint: Endpoint, *, path: str | None = "/mcp", guard: Guard, limits: HttpLimits
     ) -> None:
         self.endpoint = endpoint
         self._dialect = endpoint.dialect
