@@ -119,7 +119,7 @@ async def decorated_functions_keep_their_types(ctx: Context) -> None:
 def wrong_options_are_refused() -> None:
     server.tool(nmae="typo")  # pyright: ignore[reportCallIssue]
     server.tool(structured="yes")  # pyright: ignore[reportArgumentType]
-    Cache(1, "everyone")  # pyright: ignore[reportArgumentType]
+    CacheHint(1, "everyone")  # pyright: ignore[reportArgumentType]
     server.run("carrier pigeon")  # pyright: ignore[reportArgumentType]
 
 

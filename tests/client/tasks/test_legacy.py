@@ -25,8 +25,8 @@ from ekiden import (
 )
 from ekiden.stores.memory import MemoryStore
 from tests.acceptance.driving import served
+from tests.client.tasks.test_handle import Person, text
 from tests.tasks.driving import new_server
-from tests.tasks.test_client import Person, text
 from tests.tasks.test_crashes import Shop
 
 

@@ -112,7 +112,7 @@ async def test_a_read_that_comes_while_the_file_is_closed_is_not_made_on_a_file_
 
 def test_two_processes_write_read_and_close_one_file_all_the_time(tmp_path: Path) -> None:
     """No round is lost, run twice or forgotten, whichever process closes the file meanwhile."""
-    command = [sys.executable, "-m", "tests.stores.closing_writer", str(tmp_path / "rounds.db")]
+    command = [sys.executable, "-m", "tests.stores.sqlite.closing_writer", str(tmp_path / "rounds.db")]
     writers = [subprocess.Popen([*command, who], stdout=subprocess.PIPE) for who in ("one", "other")]
     try:
         assert [writer.communicate(timeout=60)[0] for writer in writers] == [b"120 rounds\n"] * 2

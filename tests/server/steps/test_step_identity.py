@@ -219,7 +219,7 @@ def test_the_identity_does_not_consume_an_argument() -> None:
 
 
 _ELSEWHERE = """
-from tests.server import test_step_identity as t
+from tests.server.steps import test_step_identity as t
 tags = {f"tag {n}" for n in range(30)}
 def local():
     frozen = frozenset(tags)

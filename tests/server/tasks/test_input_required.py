@@ -9,8 +9,8 @@ import pytest
 from ekiden import Context, InputRequired, Server
 from ekiden.stores.memory import MemoryStore
 from ekiden.testing import CallFailed
+from tests.server.tasks.test_legacy import shaken
 from tests.tasks.driving import WITH_TASKS, TaskClient, new_server
-from tests.tasks.test_handshake import shaken
 
 
 def form(message: str) -> dict[str, Any]:

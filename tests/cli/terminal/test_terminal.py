@@ -5,7 +5,7 @@ import signal
 import sys
 from pathlib import Path
 
-from .driving import CTRL_C, DOWN, ENTER, ESC, SHOP, SPACE, eventually, free_port, person
+from tests.cli.driving import CTRL_C, DOWN, ENTER, ESC, SHOP, SPACE, eventually, free_port, person
 
 
 def test_a_form_is_filled_in_field_by_field_and_sent_after_a_look_at_it() -> None:

@@ -14,9 +14,8 @@ from mcp_types import (
 
 from ekiden import CannotAnswer, Client, InvalidResult, Server, ServerError
 from ekiden.client.sessions import eras
+from tests.client.sessions.old import VERSION, OldServer
 from tests.serving import PATIENCE, served, soon
-
-from .old import VERSION, OldServer
 
 
 async def agree(params: ElicitRequestFormParams) -> ElicitResult:
