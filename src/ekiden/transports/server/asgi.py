@@ -11,11 +11,11 @@ import logging
 import msgspec
 
 from ekiden.errors import EnvelopeError, ProtocolError, UsageError
-from ekiden.rounds.outcome import Outcome
+from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.transports.server.eager import Started
 from ekiden.transports.server.guard import Guard, sent_twice
 from ekiden.transports.server.legacy.session_http import SessionHTTP
-from ekiden.transports.server.port import Endpoint, Ready
+from ekiden.transports.server.port import Endpoint
 from ekiden.transports.server.reply import (
     Attendant,
     Incoming,
@@ -117,7 +117,7 @@ class StreamableHTTP:
             return
         outcome: Outcome | None
         answer = self.endpoint.begin(request, reply)
-        if isinstance(answer, Ready):
+        if isinstance(answer, (Complete, Failed)):
             outcome = answer
         else:
             run = Started(answer)
