@@ -87,7 +87,7 @@ NEWEST = $(shell for python in $(foreach minor,14 13 12,python3.$(minor) $(wildc
 	newer=$$($$python -c 'import sys; print(sys.version_info[:2])' 2>/dev/null) || continue; \
 	[ "$$newer" = "$$($(PYTHON) -c 'import sys; print(sys.version_info[:2])')" ] || echo $$python; break; done)
 # What needs no peer.
-FAST_TESTS := $(addprefix tests/,rounds tasks laws simulation acceptance wire server)
+FAST_TESTS := $(addprefix tests/,rounds tasks laws simulation acceptance wire server stores)
 
 test-newest: ## Run the fast tests on the newest Python that is here
 	@newest="$(NEWEST)"; \

@@ -30,7 +30,7 @@ LAWS = "tests/rounds tests/laws tests/acceptance tests/server"
 TESTS = {
     "rounds": f"{LAWS} tests/simulation/test_seeds.py",
     "server/rounds": f"{LAWS} tests/workers/test_duplicates.py tests/eras/test_push.py",
-    "tasks": "tests/tasks tests/server/tasks tests/stores/test_task_contract.py tests/acceptance/test_tasks.py tests/acceptance/test_task_questions.py",
+    "tasks": "tests/tasks tests/server/tasks tests/stores/test_task_contract.py tests/acceptance",
     "stores": "tests/stores tests/tasks tests/server/sealing",
 }
 """The tests that concern a folder. They stop at the first failure, so those that notice most come first."""
