@@ -2,10 +2,10 @@
 
 import asyncio
 import contextlib
-import os
 import sys
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import psutil
 import pytest
@@ -54,6 +54,16 @@ def server(deed: str = "pass", before: str = "", after: str = "") -> list[str]:
 def client_of(command: list[str], **options: Any) -> Client:
     limits = ClientLimits(message_bytes=1_000_000)
     return Client(command, limits=limits, **{"timeout": PATIENCE, **options})
+
+
+Children: TypeAlias = Callable[[], list[psutil.Process]]
+
+
+@pytest.fixture
+def new_children() -> Children:
+    """The processes below this one that the test started: not the database that other tests share."""
+    before = set(psutil.Process().children(recursive=True))
+    return lambda: [each for each in psutil.Process().children(recursive=True) if each not in before]
 
 
 ENDINGS = {
@@ -167,11 +177,15 @@ STUBBORN = "signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(3600)"
     ("after", "warned"), [("", 0), ("time.sleep(3600)", 1), (STUBBORN, 2)], ids=["good", "slow", "stubborn"]
 )
 async def test_a_server_is_ended_gently_then_firmly_then_by_force(
-    after: str, warned: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    after: str,
+    warned: int,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    new_children: Children,
 ) -> None:
     monkeypatch.setattr(process, "_GRACE_SECONDS", 1.0 if warned else PATIENCE)
     async with client_of(server(after=after)) as client:
-        (child,) = psutil.Process().children()
+        (child,) = new_children()
         assert (await client.call_tool("honest")).content == []
     assert not child.is_running()
     stops = [record.getMessage() for record in caplog.records if "does not end" in record.getMessage()]
@@ -181,10 +195,10 @@ async def test_a_server_is_ended_gently_then_firmly_then_by_force(
     )
 
 
-async def test_a_server_is_not_left_behind_by_who_cannot_wait_for_its_end() -> None:
+async def test_a_server_is_not_left_behind_by_who_cannot_wait_for_its_end(new_children: Children) -> None:
     client = client_of(server(after=STUBBORN))
     await client.__aenter__()
-    (child,) = psutil.Process().children()
+    (child,) = new_children()
     leaving = asyncio.create_task(client.__aexit__(None, None, None))
     await asyncio.sleep(0.1)
     leaving.cancel()
@@ -194,22 +208,24 @@ async def test_a_server_is_not_left_behind_by_who_cannot_wait_for_its_end() -> N
     assert alive == []
 
 
-async def test_what_a_server_started_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_a_server_started_ends_with_it(
+    monkeypatch: pytest.MonkeyPatch, new_children: Children
+) -> None:
     monkeypatch.setattr(process, "_GRACE_SECONDS", 1.0)
     before = "import subprocess; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(3600)'])"
     async with client_of(server(before=before, after="time.sleep(3600)")) as client:
         assert (await client.call_tool("honest")).content == []
-        family = psutil.Process().children(recursive=True)
+        family = new_children()
         assert len(family) == 2
     _, alive = psutil.wait_procs(family, timeout=PATIENCE)
     assert alive == []
 
 
-async def test_many_servers_come_and_go_without_a_trace() -> None:
+async def test_many_servers_come_and_go_without_a_trace(new_children: Children) -> None:
     """Each ends by itself while it is being closed: the race for its exit code is the point."""
     for _ in range(10):
         async with contextlib.AsyncExitStack() as stack:
             for _ in range(3):
                 await stack.enter_async_context(client_of(server()))
     await asyncio.sleep(0)
-    assert psutil.Process(os.getpid()).children() == []
+    assert new_children() == []

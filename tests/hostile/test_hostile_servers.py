@@ -99,15 +99,19 @@ DEEDS: dict[str, tuple[Deed, type[Exception], str]] = {
     ),
     "a comment without end": (floods(STREAM + b":", b"x" * 65536), TransportError, "more than"),
     # No HTTP
-    "no HTTP": (breaks_off(b"220 mail.example ESMTP\r\n\r\n"), TransportError, "connection|no HTTP"),
-    "nothing": (breaks_off(b""), TransportError, "connection|no HTTP"),
-    "half a head": (breaks_off(HEAD), TransportError, "connection|no HTTP"),
-    "half a body": (breaks_off(HEAD + b"content-length: 100\r\n\r\n{"), TransportError, "connection|no HTTP"),
+    "no HTTP": (breaks_off(b"220 mail.example ESMTP\r\n\r\n"), TransportError, "connection|not HTTP"),
+    "nothing": (breaks_off(b""), TransportError, "connection|not HTTP"),
+    "half a head": (breaks_off(HEAD), TransportError, "connection|not HTTP"),
+    "half a body": (
+        breaks_off(HEAD + b"content-length: 100\r\n\r\n{"),
+        TransportError,
+        "connection|not HTTP",
+    ),
     "half a stream": (streams(b"data: {"), TransportError, "ended before the response came"),
     "two lengths": (
         breaks_off(HEAD + b"content-length: 2\r\ncontent-length: 3\r\n\r\n{}}"),
         TransportError,
-        "connection|no HTTP",
+        "connection|not HTTP",
     ),
     # No message
     "a page": (
@@ -132,13 +136,13 @@ DEEDS: dict[str, tuple[Deed, type[Exception], str]] = {
     "another id": (
         says(b'{"jsonrpc":"2.0","id":77,"result":{}}'),
         TransportError,
-        "no answer to the request",
+        "does not answer the request",
     ),
     "a truth for an id": (says(b'{"jsonrpc":"2.0","id":true,"result":{}}'), TransportError, "id must be"),
     "a request for an answer": (
         says(b'{"jsonrpc":"2.0","id":"ID","method":"ping"}'),
         TransportError,
-        "no answer to the request",
+        "does not answer the request",
     ),
     "nested a hundred thousand deep": (
         says(b'{"jsonrpc":"2.0","id":"ID","result":' + b"[" * 100_000 + b"]" * 100_000 + b"}"),
@@ -258,7 +262,7 @@ LEAN_DEEDS: dict[str, tuple[Deed, type[Exception], str]] = {
     "another protocol": (
         breaks_off(b"HTTP/1.1 101 Switching\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\nxx"),
         TransportError,
-        "connection|no HTTP",
+        "connection|not HTTP",
     ),
     "a redirect in a circle": (
         says(b"", status="307 Temporary Redirect", head="location: /mcp\r\n"),
@@ -367,7 +371,7 @@ async def test_over_a_client_of_our_own_half_an_address_is_a_clear_error() -> No
 @pytest.mark.parametrize("url", ["http://127.0.0.1:99999/mcp", "http://[::1/mcp"])
 async def test_an_address_that_is_none_is_told(url: str) -> None:
     for auth in (None, Bearer()):
-        with pytest.raises(UsageError, match=r"no http\(s\) URL"):
+        with pytest.raises(UsageError, match=r"is not an http\(s\) URL"):
             await Client(url, auth=auth, timeout=PATIENCE).__aenter__()
 
 

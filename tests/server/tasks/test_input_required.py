@@ -167,7 +167,7 @@ async def test_what_the_rounds_were_answered_goes_along_into_the_task(store: Any
         retry = {"requestState": second["requestState"], "inputResponses": {"where": said("Rome")}}
         task_id = await client.start(**retry)
         assert await client.start(**retry) == task_id
-        with pytest.raises(CallFailed, match="with other answers before"):
+        with pytest.raises(CallFailed, match="before, with other answers"):
             await client.ask(
                 "tool", requestState=second["requestState"], inputResponses={"where": said("Oslo")}
             )
