@@ -24,7 +24,6 @@ from ekiden.server.rounds.rounds import Rounds
 from ekiden.server.sealing.keys import find_keys, has_lasting_keys
 from ekiden.server.sealing.store import SealedStore
 from ekiden.server.sealing.tokens import RoundLimits, Sealer
-from ekiden.server.tasks.methods import TaskMethods
 from ekiden.server.tasks.tasks import Tasks
 from ekiden.stores import Store, open_store
 from ekiden.stores.memory import MemoryStore
@@ -86,69 +85,36 @@ class Server(Authoring):
         tasks: TaskLimits | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        if page_size is not None and page_size < 1:
-            raise UsageError("page_size must be at least 1, or None to send each list whole")
-        if unknown := unknown_cache_keys(cache or {}):
-            raise UsageError(f"cache= has keys that are not cacheable lists: {', '.join(sorted(unknown))}")
-        if experimental_protocol_version not in (None, versions.DRAFT):
-            raise UsageError(f"the only experimental protocol version is {versions.DRAFT!r}")
-        self.name = name
-        self.version = version
-        info = described(
-            {"name": name, "version": version},
-            title=title,
-            description=description,
-            website_url=website_url,
-            icons=icons,
-        )
+        _check_options(page_size, cache or {}, experimental_protocol_version)
+        self.name, self.version = name, version
+        labels = {"title": title, "description": description, "website_url": website_url, "icons": icons}
+        info = described({"name": name, "version": version}, **labels)
         registry = Registry(info, instructions, cache or {}, page_size)
-        store = store if store is not None else os.environ.get("EKIDEN_STORE") or None
-        self._store = open_store(store) if isinstance(store, str) else store
-        is_own = self._store is not None and isinstance(store, str)
-        limits = rounds or RoundLimits()
         ring = functools.cache(lambda: find_keys(keys))
         if keys is not None:
-            ring()
-        self.shares_tasks = (
-            self._store is not None and self._store.shared and not isinstance(self._store, MemoryStore)
-        )
+            ring()  # Bad keys are refused now, not when they are first needed.
+        opened, is_own = _find_store(store)
+        self.shares_tasks = opened is not None and opened.shared and not isinstance(opened, MemoryStore)
         """Whether workers in other processes see this server's tasks."""
-        if seal_store and self._store is not None:
-            if self.shares_tasks and not has_lasting_keys(keys):
-                raise UsageError(
-                    "seal_store=True needs keys= or EKIDEN_KEYS: nothing would open after a restart"
-                )
-            self._store = SealedStore(self._store, ring)
-        sealer = Sealer(audience or name, ring, self._store, principal, limits, clock)
-        once = Once(
-            self._store or MemoryStore(shared=False),
-            clock,
-            lease=limits.lease_seconds,
-            keep=limits.flow_seconds,
-        )
-        enter = None if lifespan is None else lambda: lifespan(self)
-        self._rounds = Rounds(sealer, once, clock)
+        if seal_store and self.shares_tasks:
+            _check_lasting(keys)
+        self._store = SealedStore(opened, ring) if seal_store and opened is not None else opened
         kept = None if self._store is None else self._store.tasks
         super().__init__(registry, has_store=self._store is not None, has_tasks_store=kept is not None)
+        sealer = Sealer(audience or name, ring, self._store, principal, rounds or RoundLimits(), clock)
+        self._rounds = Rounds(sealer, _once(self._store, rounds or RoundLimits(), clock), clock)
         if kept is not None:
-            self._rounds.tasks = offered = Tasks(
-                kept,
-                registry,
-                audience=audience or name,
-                principal=principal,
-                limits=tasks or TaskLimits(),
-                clock=clock,
-            )
-            self._rounds.task_methods = TaskMethods(offered, registry)
+            offered = Tasks(kept, registry, audience or name, principal, tasks or TaskLimits(), clock)
+            self._rounds.offer_tasks(offered, registry)
         self.endpoint = ServerEndpoint(
             registry,
             self._rounds,
-            enter,
-            lambda endpoint: Sessions(
-                endpoint,
-                registry,
-                principal,
-                sessions or SessionLimits(),
+            None if lifespan is None else lambda: lifespan(self),
+            functools.partial(
+                Sessions,
+                registry=registry,
+                principal=principal,
+                limits=sessions or SessionLimits(),
                 stateless=stateless_2025,
                 draft=experimental_protocol_version is not None,
             ),
@@ -258,3 +224,29 @@ class Server(Authoring):
                     path=path, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins, limits=limits
                 )
                 runner.run(serve_http(application, host=host, port=port, grace=grace, log_level=log_level))
+
+
+def _check_options(page_size: int | None, cache: Mapping[str, CacheHint], experimental: str | None) -> None:
+    if page_size is not None and page_size < 1:
+        raise UsageError("page_size must be at least 1, or None to send each list whole")
+    if unknown := unknown_cache_keys(cache):
+        raise UsageError(f"cache= has keys that are not cacheable lists: {', '.join(sorted(unknown))}")
+    if experimental not in (None, versions.DRAFT):
+        raise UsageError(f"the only experimental protocol version is {versions.DRAFT!r}")
+
+
+def _check_lasting(keys: Iterable[bytes | str] | Path | None) -> None:
+    if not has_lasting_keys(keys):
+        raise UsageError("seal_store=True needs keys= or EKIDEN_KEYS: nothing would open after a restart")
+
+
+def _find_store(store: Store | str | None) -> tuple[Store | None, bool]:
+    """The store, opened if only its name is given, and whether the server opened it."""
+    given = store if store is not None else os.environ.get("EKIDEN_STORE") or None
+    return (open_store(given), True) if isinstance(given, str) else (given, False)
+
+
+def _once(store: Store | None, limits: RoundLimits, clock: Callable[[], float]) -> Once:
+    """The ledger of rounds: in the store, or in the memory of this process."""
+    ledger = store or MemoryStore(shared=False)
+    return Once(ledger, clock, lease=limits.lease_seconds, keep=limits.flow_seconds)

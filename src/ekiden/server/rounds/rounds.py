@@ -20,6 +20,7 @@ from ekiden.rounds.replay import Replay
 from ekiden.server.context import Context
 from ekiden.server.questions.input_required import InputRequired, capabilities_for, spelled_requests
 from ekiden.server.questions.questions import check_answers
+from ekiden.server.registration.registry import Registry
 from ekiden.server.rounds.call import Call
 from ekiden.server.rounds.once import Once, RoundClaim
 from ekiden.server.rounds.parked import ParkingLot
@@ -62,6 +63,11 @@ class Rounds:
         self.stored = sealer.stored
         """Whether there is a store at all."""
         self.parking = ParkingLot(most=limits.parked_calls, seconds=limits.answer_seconds)
+
+    def offer_tasks(self, tasks: Tasks, registry: Registry) -> None:
+        """Let calls become tasks, and answer the `tasks/` methods."""
+        self.tasks = tasks
+        self.task_methods = TaskMethods(tasks, registry)
 
     def run(self, call: Call) -> Coroutine[Any, Any, Outcome]:
         """Run one round of a call."""

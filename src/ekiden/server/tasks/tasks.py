@@ -58,7 +58,6 @@ class Tasks:
         self,
         store: TaskStore,
         registry: Registry,
-        *,
         audience: str,
         principal: Callable[[Request], str | None] | None,
         limits: TaskLimits,
