@@ -130,6 +130,7 @@ format: $(VENV)/.ready
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
+	$(BIN)/vulture
 
 types: $(VENV)/.ready
 	$(BIN)/mypy

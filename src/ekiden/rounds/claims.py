@@ -10,7 +10,6 @@ from ekiden.rounds.journal import Entry
 
 __all__ = ["About", "Claims", "decode_claims", "encode_claims", "verify"]
 
-FORMAT: Final = 1
 _BOUND: Final = ("audience", "method", "target", "arguments", "principal")
 
 About: TypeAlias = tuple[str, str, str, bytes, str]
