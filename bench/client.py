@@ -10,9 +10,9 @@ from bench.script import run_client
 from bench.servers import Running, cores, running
 from bench.verdict import Tell, Verdict, at_most, table
 
-_SEQUENTIAL: Final = 0.75
+_SEQUENTIAL: Final = 0.40
 """A call takes at most this part of the official client's time, on the same server."""
-_PAIR: Final = 0.25
+_PAIR: Final = 0.15
 """A call of ten rounds takes at most this part of the official client's time on the official server."""
 _ROUNDS: Final = 10
 _AT_ONCE: Final = 100
