@@ -33,7 +33,8 @@ class Claims(msgspec.Struct, array_like=True):
     flow: str
     round: int
     asked: dict[str, str]
-    """The questions that the round ended with, by key: the fingerprint of each as it was rendered."""
+    """The questions that the round ended with, by key: the name of each, which has its fingerprint, and its
+    first words. For a handler that returns `InputRequired`, the method of each."""
     pauses: list[str]
     """The checkpoints that the round ended with."""
     journal: dict[str, Entry]

@@ -38,7 +38,7 @@ _AFTERWARDS: Final = -1
 
 
 class Replay(Opaque):
-    """One run of one handler. `run` it once; a parked one can be `resume`d."""
+    """One run of one handler. A parked one can go on in a later round."""
 
     task: HandlerTask
     journal: Journal

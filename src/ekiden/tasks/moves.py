@@ -1,4 +1,4 @@
-"""What may be done to a task's row: pure functions, each one transaction of a store.
+"""What may be done to a task's row: functions without I/O or a clock, each one transaction of a store.
 
 A move changes the record it is given, or raises and leaves it as it was: `IllegalMove` where the state
 does not allow it, `LostClaim` where another worker holds the fence by now. Those that a runner makes
@@ -55,7 +55,7 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def claim(record: TaskRecord, *, now: float, lease: float) -> None:
-    """Take the task: from now on the returned record's fence is the only one that counts."""
+    """Take the task: its fence grows, and only the new one counts from now on."""
     if record.due is None or record.due > now:
         raise LostClaim(f"task {record.id} is not due")
     before = record.state

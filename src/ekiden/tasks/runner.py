@@ -1,7 +1,7 @@
 """The worker: claims tasks, runs their handlers over the stored journals, and lets go.
 
 A claim is a lease that is renewed while its holder lives (`leases`). A runner relies on the store, never on
-its own memory: every commit names the fence, and if that was lost, the leg ends on the spot. Signals of the
+its own memory: every commit names the fence, and if that was lost, the leg is ended. Signals of the
 store only make it look sooner.
 """
 

@@ -1,8 +1,8 @@
 """Finds out which era a server speaks (basic: Versioning, and the binding pages).
 
-On HTTP a modern request is tried first, and the body of a refusal is read before falling back. On
-stdio `server/discover` is tried, and no answer means 2025. So does a result that names none of our
-versions: some servers of 2025 answer every method with an empty result. The era is remembered
+`server/discover` is tried first. On HTTP the body of a refusal is read before falling back; on stdio no
+answer means 2025. So does a result that names none of our versions: some servers of 2025 answer every
+method with an empty result. A client that opted in to the draft tries that first. The era is remembered
 for the address, so that the next client of this process does not need to find out again.
 """
 
