@@ -77,6 +77,8 @@ class Verdict:
     in_the_window: int
     take_overs: list[tuple[float, str]]
     ends: Counter[str]
+    killed: int = 0
+    """Tasks that were given up because their last worker, too, was killed from outside."""
 
     @property
     def is_good(self) -> bool:
@@ -87,6 +89,7 @@ class Verdict:
         """Everything in a few lines."""
         lines = [f"{law}: {len(found)}" for law, found in self.broken.items()]
         lines += [f"steps begun twice, with a reason: {self.begun_twice}"]
+        lines += [f"given up because every worker that ran them was killed: {self.killed}"]
         lines += [f"begun in the window between look and beginning: {self.in_the_window}"]
         lines += [f"ends: {dict(self.ends)}", f"take-over: {spread(self.take_overs)}"]
         for law, found in self.broken.items():
@@ -175,7 +178,11 @@ def judge(evidence: Evidence) -> Verdict:
         "did not stop": [str(process) for process in evidence.slow_stops],
     }
     ends = Counter(f"{row.tool} {row.state}" for row in evidence.rows.values() if row is not None)
-    return Verdict(broken, explained, window, take_overs, ends)
+    killed = sum(
+        row is not None and row.state == "failed" and row.tool != "poison" and _died_alone(evidence, row)
+        for row in evidence.rows.values()
+    )
+    return Verdict(broken, explained, window, take_overs, ends, killed)
 
 
 def _told(task: Started) -> str:
@@ -287,8 +294,18 @@ def _too_late(evidence: Evidence, take_overs: Sequence[tuple[float, str]]) -> It
 
 def _failed_without_blame(evidence: Evidence) -> Iterable[str]:
     for row in evidence.rows.values():
-        if row is not None and row.state == "failed" and row.tool != "poison":
+        is_innocent = row is not None and row.state == "failed" and row.tool != "poison"
+        if is_innocent and not _died_alone(evidence, row):
             yield f"{_row(row)}: {row.error!r}"
+
+
+def _died_alone(evidence: Evidence, row: Any) -> bool:
+    """Whether the last try of a task was ended by a kill from outside: nobody can tell it from poison."""
+    last = evidence.holds.get((row.id, row.fence - 1))
+    return last is not None and any(
+        each.kind == "kill" and each.process == last.process and each.began >= last.since
+        for each in evidence.disturbances
+    )
 
 
 def _survived(evidence: Evidence) -> Iterable[str]:

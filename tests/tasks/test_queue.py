@@ -17,12 +17,21 @@ def silent(name: str, *, losses: int = 0, fence: int = 1, due: float = 0.0) -> D
     return Due(name, "", due, "running", fence, losses)
 
 
-def chosen(queue: Queue, found: list[Due], time: float = 0.0, *, room: int = 9, suspect: bool = False) -> str:
-    return " ".join(queue.choose(found, room=room, now=1000.0, time=time, has_suspect=suspect))
+def chosen(
+    queue: Queue,
+    found: list[Due],
+    time: float = 0.0,
+    *,
+    room: int = 9,
+    suspect: bool = False,
+    idle: bool = True,
+) -> str:
+    taken = queue.choose(found, room=room, now=1000.0, time=time, has_suspect=suspect, is_idle=idle)
+    return " ".join(taken)
 
 
 def test_principals_take_turns_however_many_tasks_one_of_them_has() -> None:
-    queue = Queue(LEASE)
+    queue = Queue(LEASE, 5)
     flood = [waits(f"a{number}", "a") for number in range(5)]
     found = [*flood, waits("b0", "b"), waits("b1", "b"), waits("c0", "c")]
     assert chosen(queue, found) == "a0 b0 c0 a1 b1 a2 a3 a4"
@@ -30,13 +39,13 @@ def test_principals_take_turns_however_many_tasks_one_of_them_has() -> None:
 
 
 def test_somebody_new_comes_before_all_who_had_a_turn() -> None:
-    queue = Queue(LEASE)
+    queue = Queue(LEASE, 5)
     assert chosen(queue, [waits("a0", "a"), waits("b0", "b")]) == "a0 b0"
     assert chosen(queue, [waits("a1", "a"), waits("b1", "b"), waits("new", "n")], room=1) == "new"
 
 
 def test_a_silent_worker_is_watched_before_its_task_is_taken_over() -> None:
-    queue = Queue(LEASE)
+    queue = Queue(LEASE, 5)
     assert chosen(queue, [silent("x")], time=10.0) == ""
     assert queue.look_again(10.0) == 1.0
     assert chosen(queue, [silent("x")], time=10.9) == ""
@@ -44,7 +53,7 @@ def test_a_silent_worker_is_watched_before_its_task_is_taken_over() -> None:
 
 
 def test_whoever_renews_meanwhile_keeps_its_task() -> None:
-    queue = Queue(LEASE)
+    queue = Queue(LEASE, 5)
     assert chosen(queue, [silent("x")], time=10.0) == ""
     assert chosen(queue, [], time=10.5) == ""
     assert queue.look_again(10.5) is None
@@ -53,7 +62,7 @@ def test_whoever_renews_meanwhile_keeps_its_task() -> None:
 
 
 def test_a_silence_does_not_count_that_began_before_the_store_was_away() -> None:
-    queue = Queue(LEASE)
+    queue = Queue(LEASE, 5)
     assert chosen(queue, [silent("x")], time=10.0) == ""
     queue.interrupted()
     assert chosen(queue, [silent("x")], time=30.0) == ""
@@ -61,7 +70,7 @@ def test_a_silence_does_not_count_that_began_before_the_store_was_away() -> None
 
 
 def test_one_suspect_is_run_at_a_time() -> None:
-    queue = Queue(LEASE)
+    queue = Queue(LEASE, 5)
     found = [silent("once", losses=0), silent("twice", losses=1), silent("again", losses=1), waits("fresh")]
     assert chosen(queue, found) == "fresh"
     assert chosen(queue, found, time=5.0) == "once twice fresh"
@@ -74,15 +83,32 @@ def test_a_suspect_waits_longer_after_every_loss() -> None:
     for losses, seconds in ((1, 0.0), (2, 1.0), (3, 2.0), (4, 4.0), (50, 30.0)):
         for waited, is_taken in ((seconds - 0.01, False), (seconds, True)):
             if waited >= 0:
-                queue = Queue(LEASE)
+                queue = Queue(LEASE, 5)
                 found = [silent("x", losses=losses, due=1000.0 - waited)]
                 chosen(queue, found)
                 assert chosen(queue, found, time=5.0) == ("x" if is_taken else ""), (losses, waited)
 
 
+def test_the_last_try_is_made_alone() -> None:
+    queue = Queue(LEASE, 5)
+    last, other = Due("last", "", 990.0, "queued", 4, 4), waits("fresh", "b", 995.0)
+    assert chosen(queue, [last, other]) == "last", "nothing is taken beside it"
+    assert chosen(queue, [last, other], idle=False) == "fresh", "it waits for a worker that runs nothing"
+    assert chosen(Queue(LEASE, 5), [other, last]) == "fresh", "something else comes first: then it waits"
+    long_overdue = Due("last", "", 960.0, "queued", 4, 4)
+    assert chosen(queue, [long_overdue, other], idle=False) == "last fresh", "but not for ever"
+    over = Due("over", "", 990.0, "queued", 5, 5)
+    assert chosen(queue, [over, other], idle=False) == "over fresh", "this one is only given up"
+
+
+def test_where_few_tries_are_allowed_nothing_is_isolated_from_the_start() -> None:
+    queue = Queue(LEASE, 1)
+    assert chosen(queue, [waits("a"), waits("b")], idle=False) == "a b"
+
+
 def test_only_so_many_are_remembered_to_have_had_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_module, "_MOST_KNOWN", 2)
-    queue = Queue(LEASE)
+    queue = Queue(LEASE, 5)
     for principal in "abc":
         chosen(queue, [waits(principal, principal)])
     found = [waits(f"{principal}1", principal) for principal in "cba"]

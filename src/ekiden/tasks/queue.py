@@ -4,7 +4,9 @@
 2. A task whose worker is silent is not taken over at once. It is watched for a moment in which the store was
    there all the time: after an outage a live worker renews its leases before anybody takes them from it.
 3. A task that has lost several workers without any progress is a suspect. A worker runs one suspect at a
-   time: if a task kills its workers, no other suspect is lost with them, and only that task is given up.
+   time: if a task kills its workers, no other suspect is lost with them.
+4. The last try before a task is given up is made alone: the worker runs nothing else until that task has
+   made progress, or has lived for as long as a lease. So no task is given up for what another one does.
 """
 
 from collections.abc import Collection, Sequence
@@ -23,6 +25,10 @@ try to renew theirs several times meanwhile."""
 
 SUSPECT: Final = 2
 """Workers lost in a row, without any progress, from which on a task is a suspect."""
+
+_ALONE_SECONDS: Final = 30.0
+"""How long a last try waits for a worker that runs nothing else. Where all are always busy, it is made beside
+other tasks."""
 
 _BACK_OFF_SECONDS: Final = 1.0
 """How much longer a suspect waits after each further loss, at first; it doubles."""
@@ -51,7 +57,8 @@ def _losses(found: Due) -> int:
 class Queue:
     """What one worker knows of the tasks that wait."""
 
-    def __init__(self, lease: float) -> None:
+    def __init__(self, lease: float, attempts: int) -> None:
+        self._last_try = max(SUSPECT, attempts - 1)
         self._watch = min(_WATCH_SECONDS, lease * _WATCH_PART)
         self._silent: dict[str, _Silence] = {}
         self._turns: dict[str, None] = {}
@@ -62,9 +69,19 @@ class Queue:
         self._silent.clear()
 
     def choose(
-        self, found: Sequence[Due], *, room: int, now: float, time: float, has_suspect: bool
+        self,
+        found: Sequence[Due],
+        *,
+        room: int,
+        now: float,
+        time: float,
+        has_suspect: bool,
+        is_idle: bool = True,
     ) -> list[str]:
-        """The tasks to claim, at most `room`. `now` is the time of the rows, `time` that of the worker."""
+        """The tasks to claim, at most `room`. `now` is the time of the rows, `time` that of the worker.
+
+        `is_idle` says that the worker runs nothing.
+        """
         ready = [each for each in found if self._is_ready(each, now, time)]
         self._silent = {each.id: self._silent[each.id] for each in found if each.id in self._silent}
         chosen: list[str] = []
@@ -74,6 +91,10 @@ class Queue:
             if is_suspect(each):
                 if has_suspect:
                     continue
+                if _losses(each) == self._last_try and now - each.due < _ALONE_SECONDS:
+                    if chosen or not is_idle:
+                        continue
+                    room = 1
                 has_suspect = True
             chosen.append(each.id)
             self._had_a_turn(each.principal)

@@ -42,6 +42,8 @@ class Run:
         """When our lease was asked for."""
         self._known = held.record
         """The row as this process has read or changed it last."""
+        self.began = asked.loop
+        """By the clock of the event loop."""
         self.losses = held.record.losses
         """The workers that it has lost in a row without any progress."""
         self.id = held.record.id
@@ -230,7 +232,9 @@ class Run:
             self._lost = True
             self._worker.beside(self._survive())
             raise _taken_over()
-        self.losses = self._known.losses = 0
+        if self.losses:
+            self.losses = self._known.losses = 0
+            self._worker.made_room()  # It had its last try alone, perhaps.
         if state == "stopping" and self._leg is not None:
             self._leg.cancel()
 

@@ -78,7 +78,7 @@ class Runner:
         """Whether more is due than there are slots: then a new task waits for its turn like all others."""
         self._left_some = False
         """Whether something due could not be taken at the last look: then the end of a leg wakes us."""
-        self._queue = Queue(limits.lease_seconds)
+        self._queue = Queue(limits.lease_seconds, limits.attempts)
         self._looked_at = _FOUND_AT_ONCE
         """Due tasks that are looked at now."""
         self._beside: set[asyncio.Task[None]] = set()
@@ -133,6 +133,8 @@ class Runner:
     @property
     def _room(self) -> int:
         """How many more tasks can be run. Those that only wait for their last commit do not count."""
+        if self._is_isolated:
+            return 0
         most = self.limits.concurrency
         running = sum(not run.is_ending for run in self._runs.values())
         return min(most - running, 2 * most - len(self._runs)) - self._reserved
@@ -210,7 +212,12 @@ class Runner:
         found = await self.store.due(self._audience, tools, now=asked.wall, limit=limit)
         others = [each for each in found if each.id not in self._runs]
         chosen = self._queue.choose(
-            others, room=room, now=asked.wall, time=asked.loop, has_suspect=self._has_suspect
+            others,
+            room=room,
+            now=asked.wall,
+            time=asked.loop,
+            has_suspect=self._has_suspect,
+            is_idle=not self._runs and not self._reserved,
         )
         self._is_crowded = len(others) > room
         if self._look_further(len(found), limit, is_enough=len(chosen) >= room):
@@ -245,6 +252,15 @@ class Runner:
             for each in held:
                 self._adopt(each, asked)
         return len(held)
+
+    @property
+    def _is_isolated(self) -> bool:
+        """Whether a task has its last try here, and has not lived for as long as a lease yet."""
+        last = max(SUSPECT, self.limits.attempts - 1)
+        if all(run.losses < last for run in self._runs.values()):
+            return False
+        began = asyncio.get_running_loop().time() - self.limits.lease_seconds
+        return any(run.losses >= last and run.began > began for run in self._runs.values())
 
     @property
     def _has_suspect(self) -> bool:
