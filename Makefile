@@ -71,9 +71,8 @@ demo: $(VENV)/.ready ## A call goes on while its workers are killed
 demo-tasks: $(VENV)/.ready ## A task goes on while its workers are killed, on SQLite and on Postgres
 	@$(BIN)/python examples/demo_tasks.py
 
-# More than half of the time the tests wait, for processes, timers and leases: so there are two workers for each of
-# two cores. Tests that share a peer's process are grouped, so that one worker runs them all.
-WORKERS ?= 4
+# One worker for each of two cores. Tests that share a peer's process are grouped, so that one worker runs them all.
+WORKERS ?= 2
 PYTEST_OPTIONS = -n $(WORKERS) --dist loadgroup
 
 test: $(VENV)/.ready $(PEERS) ## Run the tests (also against the clients and servers of others)
