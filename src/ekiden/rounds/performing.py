@@ -24,7 +24,7 @@ from ekiden.rounds.waiting import Waiting, current_task
 __all__ = ["Steps", "current_memory", "current_step", "raised"]
 
 _SOON: Final = 0.001
-"""Seconds. Clocks are no more exact than that: a wait that is over so soon is over."""
+"""Seconds. Clocks are not more exact than that: a shorter wait counts as over."""
 
 current_step: ContextVar[str | None] = ContextVar("current_step", default=None)
 """The key of the step that the current task runs."""
