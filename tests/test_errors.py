@@ -1,4 +1,4 @@
-"""`ekiden.errors` holds every exception, and draws them as they are."""
+"""`ekiden.errors` and `ekiden.signals` hold every exception, and draw them as they are."""
 
 import ast
 import inspect
@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 import ekiden
-from ekiden import errors
+from ekiden import errors, signals
 
 SOURCE = Path(ekiden.__file__).parent
 CLASSES = {
     name: kind
-    for name, kind in vars(errors).items()
-    if inspect.isclass(kind) and kind.__module__ == errors.__name__
+    for module in (errors, signals)
+    for name, kind in vars(module).items()
+    if inspect.isclass(kind) and kind.__module__ == module.__name__
 }
 DRAWN = re.compile(r"^    (?P<bars>[│├└─ ]*)(?P<name>[A-Z]\w+)(?: |$)")
 
@@ -23,7 +24,7 @@ def drawn_parents() -> dict[str, str | None]:
     """The classes in the drawing, each with the class that it hangs from."""
     parents: dict[str, str | None] = {}
     above: dict[int, str] = {}
-    for line in (errors.__doc__ or "").splitlines():
+    for line in f"{errors.__doc__}\n{signals.__doc__}".splitlines():
         if match := DRAWN.match(line):
             depth = len(match["bars"]) // 4
             parents[match["name"]] = above.get(depth - 1) if depth else None
@@ -43,15 +44,26 @@ def test_nothing_is_drawn_that_does_not_exist() -> None:
 
 
 def test_what_leaves_the_library_has_one_root_and_signals_do_not() -> None:
-    text = inspect.getsource(errors)
-    signals = text[text.index("# Signals") :]
-    for name, kind in CLASSES.items():
-        assert issubclass(kind, errors.EkidenError) != (f"class {name}(" in signals)
+    for kind in CLASSES.values():
+        assert issubclass(kind, errors.EkidenError) == (kind.__module__ == errors.__name__)
 
 
 @pytest.mark.parametrize(
     "folder",
-    ["cli", "client", "rounds", "server", "stores", "tasks", "telemetry", "testing", "transports", "wire"],
+    [
+        "bus",
+        "cli",
+        "client",
+        "rounds",
+        "server",
+        "sessions",
+        "stores",
+        "tasks",
+        "telemetry",
+        "testing",
+        "transports",
+        "wire",
+    ],
 )
 def test_no_exception_is_defined_elsewhere(folder: str) -> None:
     bases = {*CLASSES, "Exception", "BaseException", "OSError", "ValueError", "RuntimeError"}

@@ -4,6 +4,7 @@
     ├── UsageError               you misused the library: change the code that calls it
     │   ├── RegistrationError    a tool, prompt, resource or completion cannot be registered as written
     │   ├── NonDeterminismError  a handler took another way than in an earlier round of the same call
+    │   ├── WrongAnswer          an answer of yours does not fit its question: it was not sent
     │   ├── NotRecalled          the recorded value of a step does not fit its annotation any more
     │   └── Mistyped             a word of the command line cannot be read as the value that is wanted
     ├── ProtocolError            one JSON-RPC error: what the peer sent cannot be served
@@ -12,12 +13,16 @@
     │   │   └── EnvelopeError          what is broken is not the method's business: id, method or params
     │   ├── MethodNotFound             -32601
     │   ├── InvalidParams              -32602
+    │   │   └── ResourceNotFound       there is no such resource; for clients of 2025 it is -32002
     │   ├── InternalError              -32603
     │   ├── HeaderMismatch             -32020  the HTTP headers and the body disagree
     │   ├── MissingCapability          -32021  the client did not declare what the request needs
     │   ├── UnsupportedVersion         -32022
+    │   ├── StatusError                over HTTP it is answered with a status and headers of its own
+    │   │   └── InsufficientScope      the caller's access token does not grant what this needs: HTTP 403
     │   └── ServerError                what the server answered to a client, with the server's own code
-    │       └── CallFailed             the same, in a test with `ScriptedClient`
+    │       ├── CallLost               the server does not go on with this call: start it again
+    │       └── CallFailed             what the server answered to a `ScriptedClient`, in a test
     ├── TransportError           the connection failed: nothing is wrong with the message
     │   ├── TooMuch              the peer sent more than the limits allow
     │   ├── HttpRefused          the server answered with an HTTP status that is not a success
@@ -39,32 +44,7 @@
 A `ProtocolError` carries its facts as attributes; its message may reach the wire, so nothing
 secret goes into it. Handlers may raise any `ProtocolError` to answer with exactly that error.
 
-Signals are exceptions too, but never leave the library: whoever calls the part that raises one catches it,
-and turns it into a result, a log line or one of the errors above. They stand at the end of this file.
-
-    Exception
-    ├── Ended                    engine: the leg ends here, with this outcome
-    │   └── TaskCancelled        engine: ... because its task was cancelled
-    ├── Restart                  engine: an earlier attempt at the round went further: run the handler again
-    ├── MalformedAnswer          engine: the value is not a result of the question's kind: an error
-    ├── UnfitAnswer              engine: the value breaks the rules of this question: it is asked again
-    ├── StateRefused             engine: a token that must not be used
-    ├── ArgumentsInvalid         server: arguments do not fit their schema
-    ├── OutputInvalid            server: what a tool returned does not fit its output schema
-    ├── NotKept                  server: a value cannot be written to the journal
-    ├── Unidentified             server: a value has no identity that another process knows
-    ├── HttpRequestRefused       transports: an HTTP request is refused before it is whole
-    ├── SessionsFull             transports: there is no room for one more session or stream
-    ├── Unsayable                wire: a question that the client's protocol version cannot express
-    ├── TooCostly                wire: to check the value would take far too long
-    ├── FileClosed               stores: a SQLite file was closed before it could be read
-    ├── EraChanged               client: the server may speak another protocol version than before
-    ├── WorkerNotStarted         command line: the first worker process could not start
-    ├── QuestionLeft             command line: the user left a question with Esc
-    ├── ValueError
-    │   └── UnusableSchema       wire: no validator can be made of the schema
-    └── OSError
-        └── NotPrivate           stores: a folder belongs to somebody else
+Exceptions that never leave the library are in `ekiden.signals`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -90,6 +70,20 @@ class NonDeterminismError(UsageError):
         super().__init__(f"{message}: before, {before}; now, {now}")
         self.before = before
         self.now = now
+
+
+class WrongAnswer(UsageError):
+    """What was given does not answer a question of the server, so it was not sent.
+
+    `key` and `question` say which one; `question` is None if nothing was asked under this key.
+    """
+
+    def __init__(self, key: str, question: str | None, problem: str) -> None:
+        asked = f"{key!r}" if question is None else f"{key!r} ({question[:100]!r})"
+        super().__init__(f"The answer to {asked} was not sent: {problem}")
+        self.key = key
+        self.question = question
+        self.problem = problem
 
 
 class NotRecalled(UsageError):
@@ -184,6 +178,14 @@ class InvalidParams(ProtocolError):
     default_code = -32602
 
 
+class ResourceNotFound(InvalidParams):
+    """There is no resource at this URI. A handler raises it for a URI of its template that does not exist."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(f"Resource not found: {uri}", data={"uri": uri})
+        self.uri = uri
+
+
 class InternalError(ProtocolError):
     """The server failed; the reason is in its log, not in the message."""
 
@@ -199,12 +201,12 @@ class MissingCapability(ProtocolError):
 
     default_code = -32021
 
-    def __init__(self, required: Mapping[str, Any]) -> None:
+    def __init__(self, required: Mapping[str, Any], message: str | None = None, question: str = "") -> None:
         self.required = dict(required)
-        super().__init__(
-            f"The client did not declare a required capability: {', '.join(sorted(required))}",
-            data={"requiredCapabilities": self.required},
-        )
+        self.question = question
+        """The words of the question that could not be asked, or empty. The message leaves them out."""
+        named = f"The client did not declare a required capability: {', '.join(sorted(required))}"
+        super().__init__(message or named, data={"requiredCapabilities": self.required})
 
 
 class UnsupportedVersion(ProtocolError):
@@ -220,8 +222,51 @@ class UnsupportedVersion(ProtocolError):
         )
 
 
+class StatusError(ProtocolError):
+    """An error that over HTTP is answered with this status and these headers; elsewhere a JSON-RPC error.
+
+    A middleware raises it to answer, for example, with 429 and `Retry-After`.
+    """
+
+    default_code = -32600
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        data: Any = None,
+        code: int | None = None,
+    ) -> None:
+        if not 400 <= status < 600:
+            raise UsageError(f"StatusError({status}, ...): the status of an error is from 400 to 599")
+        for name, value in (headers or {}).items():
+            if not (name + value).isprintable() or not (name + value).isascii():
+                raise UsageError(f"StatusError(headers=...): {name!r} must be printable ASCII on one line")
+        super().__init__(message, data=data, code=code)
+        self.status = status
+        self.headers = dict(headers or {})
+
+
+class InsufficientScope(StatusError):
+    """The caller's access token does not grant the scopes that are needed: the client can ask for more."""
+
+    def __init__(self, scopes: Sequence[str], *, headers: Mapping[str, str] | None = None) -> None:
+        self.scopes = tuple(scopes)
+        needed = " ".join(self.scopes)
+        super().__init__(403, f"Insufficient scope: this needs {needed}", headers=headers)
+
+
 class ServerError(ProtocolError):
     """The server answered with a JSON-RPC error: `code`, `message` and `data` are its own."""
+
+
+class CallLost(ServerError):
+    """The server does not go on with this call: start it again. Why is in the server's log, not here.
+
+    Its state has expired, was sealed by another server or for another user, or the server has changed since.
+    """
 
 
 class TransportError(EkidenError):
@@ -233,12 +278,12 @@ class TooMuch(TransportError):
 
 
 class HttpRefused(TransportError):
-    """The server refused on the level of HTTP; `message` is its JSON-RPC error, if it sent one."""
+    """The server refused on the level of HTTP, with this status and these words."""
 
-    def __init__(self, status: int, message: dict[str, Any] | None) -> None:
-        super().__init__(f"The server refused the request with HTTP status {status}")
+    def __init__(self, status: int, text: str = "") -> None:
+        super().__init__(f"The server refused the request with HTTP status {status}{text and f': {text}'}")
         self.status = status
-        self.message = message
+        self.text = text
 
 
 class CallTimeout(TransportError):
@@ -285,111 +330,3 @@ class ReplayDiffers(EkidenError):
         self.position = position
         self.straight = straight
         self.replayed = replayed
-
-
-# Signals: caught within the library, never seen outside
-
-
-class Ended(Exception):
-    """Ends a leg with an `Outcome` that is not its handler's: a recorded one, or that of a lost claim."""
-
-    def __init__(self, outcome: Any) -> None:
-        super().__init__()
-        self.outcome = outcome
-
-
-class TaskCancelled(Ended):
-    """The handler of a task has stopped because the task was cancelled."""
-
-
-class Restart(Exception):
-    """An earlier attempt at the round went further: run the handler again, over what that one did."""
-
-    def __init__(self, entries: Mapping[str, Any]) -> None:
-        super().__init__()
-        self.entries = entries
-        """The journal's entries of that attempt, by key, in order."""
-
-
-class MalformedAnswer(Exception):
-    """The value is not a result of the question's kind."""
-
-
-class UnfitAnswer(Exception):
-    """The value is a result of the right kind that breaks the rules of this question."""
-
-
-class StateRefused(Exception):
-    """A token that must not be used. The reason is for the log; the client learns only that it is refused."""
-
-
-class ArgumentsInvalid(Exception):
-    """Arguments do not fit their schema; the text names each field and why."""
-
-
-class OutputInvalid(Exception):
-    """A tool returned something that its own output schema does not allow."""
-
-
-class NotKept(Exception):
-    """A value cannot be written to the journal; the text says why, and what to change."""
-
-
-class Unidentified(Exception):
-    """A value has nothing that would be equal in another process."""
-
-
-class NotPrivate(OSError):
-    """What is at the path of a private folder belongs to another user, or is not a folder."""
-
-
-class FileClosed(Exception):
-    """A SQLite file was closed before it could be read; it is opened again."""
-
-
-class EraChanged(Exception):
-    """The server may not speak as it did: it was upgraded or downgraded. The request was not served."""
-
-    def __init__(self, refusal: EkidenError, *, was_lost: bool = False) -> None:
-        super().__init__(str(refusal))
-        self.refusal = refusal
-        """What to raise if it turns out that nothing has changed."""
-        self.was_lost = was_lost
-        """Whether the session is gone, so that a new one is worth a try even in the same era."""
-
-
-class WorkerNotStarted(Exception):
-    """The first worker process could not start, so no other can. `reason` is what to tell the user."""
-
-    def __init__(self, reason: EkidenError) -> None:
-        super().__init__(str(reason))
-        self.reason = reason
-
-
-class QuestionLeft(Exception):
-    """The user left a question at the terminal with Esc or Ctrl-D."""
-
-
-class HttpRequestRefused(Exception):
-    """An HTTP request is refused before it is whole, with this status and reason."""
-
-    def __init__(self, status: int, reason: str) -> None:
-        super().__init__(status, reason)
-        self.status = status
-        self.reason = reason
-
-
-class SessionsFull(Exception):
-    """There is no room for one more session, or for one more stream."""
-
-
-class Unsayable(Exception):
-    """A question that the client's version of the protocol cannot express."""
-
-
-class TooCostly(Exception):
-    """Checking this value would take far too long."""
-
-
-class UnusableSchema(ValueError):
-    """No validator can be made of this schema; the text says why."""

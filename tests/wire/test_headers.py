@@ -1,4 +1,5 @@
 import base64
+import time
 from typing import Any
 
 import pytest
@@ -242,6 +243,13 @@ def mirrored(type_: Any = "string", header: Any = "Region") -> dict[str, Any]:
 def test_a_schema_without_annotations_mirrors_nothing() -> None:
     assert find_mirrored_params({"type": "object"}) == ()
     assert find_mirrored_params(schema(a={"type": "string"}, b=True)) == ()
+
+
+def test_many_mirrored_parameters_cost_no_more_each_than_a_few() -> None:
+    many = schema(**{f"p{number}": mirrored(header=f"H{number}") for number in range(40_000)})
+    began = time.process_time()
+    assert len(find_mirrored_params(many)) == 40_000
+    assert time.process_time() - began < 3  # It was 25 s when every name was compared with every other.
 
 
 @pytest.mark.parametrize("type_", ["string", "integer", "boolean", ["string"], ["integer", "null"]])

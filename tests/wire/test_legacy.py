@@ -5,14 +5,8 @@ from typing import Any
 
 import pytest
 
-from ekiden.errors import (
-    EnvelopeError,
-    InvalidParams,
-    MissingCapability,
-    ParseError,
-    ProtocolError,
-    Unsayable,
-)
+from ekiden.errors import EnvelopeError, InvalidParams, MissingCapability, ParseError, ProtocolError
+from ekiden.signals import Unsayable
 from ekiden.wire.draft import Draft, is_incomplete
 from ekiden.wire.handshake import (
     Response,
@@ -26,14 +20,27 @@ from ekiden.wire.handshake import (
 from ekiden.wire.jsonrpc import Message
 from ekiden.wire.legacy import Legacy
 from ekiden.wire.modern import Modern
+from ekiden.wire.schemas.validator import json_validator
 from ekiden.wire.versions import DRAFT, LEGACY
 
-NOVEMBER, JUNE, MARCH = LEGACY
+NOVEMBER, JUNE, MARCH, FIRST = LEGACY
 INFO = {"name": "s", "version": "1"}
 
 
 def result_of(response: bytes) -> Any:
     return json.loads(response)["result"]
+
+
+def test_a_sound_is_attached_as_a_resource_where_there_is_no_other_place_for_it() -> None:
+    sound = {"type": "audio", "data": "AAAA", "mimeType": "audio/wav", "annotations": {"priority": 1}}
+    resource = {"uri": "attachment:audio", "mimeType": "audio/wav", "blob": "AAAA"}
+    attached = {"type": "resource", "resource": resource, "annotations": {"priority": 1}}
+    for field, of_march, of_the_first in (
+        ("content", [sound], [attached]),
+        ("messages", [{"role": "user", "content": sound}], [{"role": "user", "content": attached}]),
+    ):
+        assert Legacy(MARCH).result({field: of_march}) == {field: of_march}
+        assert Legacy(FIRST).result({field: of_march}) == {field: of_the_first}
 
 
 @pytest.mark.parametrize("version", LEGACY)
@@ -96,10 +103,76 @@ def test_blocks_inside_prompts_and_resources_are_respelled_too() -> None:
 
 
 @pytest.mark.parametrize("value", [[1], 3, "x", None, True])
-def test_a_structured_result_that_is_no_object_is_of_2026(value: Any) -> None:
+def test_a_structured_result_that_is_not_an_object_is_wrapped_in_one(value: Any) -> None:
     result = {"content": [{"type": "text", "text": "3"}], "structuredContent": value}
-    for version in LEGACY:
-        assert Legacy(version).result(result) == {"content": [{"type": "text", "text": "3"}]}
+    for version in (NOVEMBER, JUNE, DRAFT):
+        assert Legacy(version).result(result) == {**result, "structuredContent": {"result": value}}
+    assert Legacy(MARCH).result(result) == {"content": [{"type": "text", "text": "3"}]}
+
+
+def output_schema(schema: Any) -> Any:
+    """How an output schema is listed for clients of November 2025."""
+    (tool,) = Legacy(NOVEMBER).result({"tools": [{"name": "t", "outputSchema": schema}]})["tools"]
+    return tool.get("outputSchema")
+
+
+NODE = {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "inner", "more"),
+    [
+        ({"type": "array", "items": {"type": "string"}}, None, {}),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, None, {}),
+        ({"type": ["integer", "null"]}, None, {}),
+        ({"enum": ["a", 1]}, None, {}),
+        ({"const": "a"}, None, {}),
+        (
+            {"type": "array", "items": {"$ref": "#/$defs/Node"}, "$defs": {"Node": NODE}},
+            {"type": "array", "items": {"$ref": "#/$defs/Node"}},
+            {"$defs": {"Node": NODE}},
+        ),
+        (
+            {"$ref": "#/$defs/Size", "$defs": {"Size": {"enum": ["s", "m"]}}},
+            {"$ref": "#/$defs/Size"},
+            {"$defs": {"Size": {"enum": ["s", "m"]}}},
+        ),
+        (
+            {"type": "array", "items": {"anyOf": [{"type": "integer"}, {"$ref": "#"}]}},
+            {"type": "array", "items": {"anyOf": [{"type": "integer"}, {"$ref": "#/properties/result"}]}},
+            {},
+        ),
+        (
+            {"type": "array", "prefixItems": [{"type": "string"}, {"$ref": "#/prefixItems/0"}]},
+            {
+                "type": "array",
+                "prefixItems": [{"type": "string"}, {"$ref": "#/properties/result/prefixItems/0"}],
+            },
+            {},
+        ),
+    ],
+)
+def test_an_output_schema_that_no_object_fits_is_wrapped_as_its_results_are(
+    schema: Any, inner: Any, more: Any
+) -> None:
+    wrapped = {"type": "object", "properties": {"result": inner or schema}, "required": ["result"], **more}
+    assert output_schema(schema) == wrapped
+    assert json_validator(wrapped)({"other": 1}) is not None
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"anyOf": [{"type": "object"}, {"type": "null"}]},
+        {"type": ["object", "null"]},
+        {"enum": [{}]},
+        {"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}},
+        {"$ref": "#/$defs/Missing"},
+    ],
+)
+def test_an_output_schema_that_an_object_may_fit_is_not_listed_before_2026(schema: Any) -> None:
+    assert output_schema(schema) is None
 
 
 def test_codes_of_2026_do_not_reach_clients_of_2025() -> None:
@@ -161,7 +234,8 @@ def test_capabilities_are_read_in_the_words_of_their_time() -> None:
     assert usable_capabilities(NOVEMBER, declared) == declared
     june = usable_capabilities(JUNE, declared)
     assert june == {"elicitation": {"form": {}}, "sampling": {"context": {}}, "roots": {"listChanged": True}}
-    assert "elicitation" not in usable_capabilities(MARCH, declared)
+    for version in (MARCH, FIRST):
+        assert "elicitation" not in usable_capabilities(version, declared)
 
 
 def test_what_a_request_says_of_itself_comes_on_top() -> None:

@@ -77,6 +77,7 @@ def test_a_required_key_that_is_missing_is_named(key: str) -> None:
         (PROGRESS_TOKEN, 1.5),
         (PROGRESS_TOKEN, True),
         (PROGRESS_TOKEN, {}),
+        (PROGRESS_TOKEN, None),
     ],
 )
 def test_a_malformed_key_is_invalid_and_named(key: str, value: Any) -> None:

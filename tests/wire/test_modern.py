@@ -128,6 +128,16 @@ def test_last_the_name_header_must_equal_the_body(header: str | None) -> None:
     assert "Mcp-Name" in error.message
 
 
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
+def test_only_the_methods_of_tasks_may_leave_the_name_header_out(method: str) -> None:
+    spelled = request(method, {"taskId": "t-1"})
+    headers = mirrored(spelled)
+    headers.pop(b"mcp-name", None)
+    assert accept(message(spelled), headers, {method}).name == "t-1"
+    with pytest.raises(HeaderMismatch, match="Mcp-Name header value 'other'"):
+        accept(message(spelled), {**headers, b"mcp-name": b"other"}, {method})
+
+
 def test_an_old_client_is_told_which_version_is_spoken_here() -> None:
     error = refusal(request("initialize"), None)
     assert isinstance(error, MethodNotFound)
@@ -153,7 +163,7 @@ def test_a_very_long_method_is_cut_in_the_message() -> None:
     ],
 )
 def test_every_error_has_its_http_status(error: ProtocolError, status: int) -> None:
-    assert http_status(error.code) == status
+    assert http_status(error) == status
 
 
 def test_a_result_is_tagged_and_signed() -> None:

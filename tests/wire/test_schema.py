@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from ekiden.errors import TooCostly, UnusableSchema
-from ekiden.wire.schema import json_validator
-from ekiden.wire.validation_cost import ValidationCost
+from ekiden.signals import TooCostly, UnusableSchema
+from ekiden.wire.schemas.cost import ValidationCost
+from ekiden.wire.schemas.pattern_cost import places
+from ekiden.wire.schemas.validator import json_validator
 
 
 class Leaf(BaseModel):
@@ -108,6 +109,38 @@ BOMBS: dict[str, tuple[Any, Any]] = {
 }
 
 
+def nested(word: str, inner: Any, **beside: Any) -> Any:
+    for _ in range(30):
+        inner = {word: [inner], **beside}
+    return inner
+
+
+BITS = "".join("01"[number.bit_count() % 2] for number in range(100_000))
+"""Text that no small automaton sees through."""
+
+BOMBS |= {
+    # Not one reference
+    "evaluated again": (nested("allOf", {}, unevaluatedProperties=False), {}),
+    "evaluated again, items": (nested("anyOf", {}, unevaluatedItems=True), []),
+    "objects compared": ({"items": {"enum": [{"a": n} for n in range(3000)]}}, [{"a": 2999}] * 10_000),
+    "mixed values compared": ({"items": {"enum": [*"abc", *range(3000)]}}, [2999] * 10_000),
+    "long lists compared": ({"items": {"const": [*range(3000)]}}, [[*range(3000)]] * 800),
+    "a union for each item": ({"items": {"anyOf": [{"minLength": n} for n in range(999)]}}, [5] * 2999),
+    "a member for each schema": (
+        {"allOf": [{"properties": {"a": {}}}] * 9999},
+        {str(n): 0 for n in range(9999)},
+    ),
+    "a pattern for each name": (
+        {"patternProperties": {f"{n}x": {} for n in range(800)}},
+        {str(n): 0 for n in range(99_999)},
+    ),
+    # Patterns
+    "a long pattern for a long text": ({"pattern": "1[01]{5000}[23]"}, BITS),
+    "a pattern for many texts": ({"items": {"pattern": "1[01]{999}[23]"}}, [BITS[:2000]] * 100),
+    "a pattern for many names": ({"propertyNames": {"pattern": "1[01]{5000}[23]"}}, {BITS: 1}),
+}
+
+
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_schema_that_means_more_than_it_says_is_refused_in_time(name: str) -> None:
     schema, value = BOMBS[name]
@@ -147,3 +180,60 @@ def test_items_are_counted_too() -> None:
 )
 def test_what_people_write_is_within_the_budget(schema: Any, value: Any) -> None:
     assert json_validator(schema, trusted=False)(value) is None
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"pattern": "((?=(a*)*(a*)*(a*)*x)|.)*y"},
+        {"patternProperties": {r"(a+)+\1$": True}},
+        {"anyOf": [{"pattern": rf"\p{{L}}{{10}}{number}"} for number in range(99)]},
+        {"pattern": "(((a{100}){100}){100}){100}"},
+        {"anyOf": [{"pattern": f"^a{{100}}{number}"} for number in range(999)]},
+        {"anyOf": [{"items": {"minLength": number}} for number in range(20_000)]},
+    ],
+    ids=["lookahead", "reference", "classes", "repetitions", "many patterns", "large"],
+)
+def test_a_schema_is_not_a_strangers_to_use_if_only_its_preparation_could_hang(schema: Any) -> None:
+    began = time.process_time()
+    with pytest.raises(UnusableSchema):
+        json_validator(schema, trusted=False)
+    assert time.process_time() - began < 2
+
+
+def test_a_strangers_pattern_never_backtracks() -> None:
+    check = json_validator({"pattern": "^(a+)+$"}, trusted=False)
+    assert check("a" * 100_000) is None
+    assert check("a" * 100_000 + "b") is not None
+
+
+def test_a_large_value_is_refused_without_being_quoted_by_every_branch() -> None:
+    branches = [{"type": "string", "minLength": number} for number in range(100)]
+    check = json_validator({"anyOf": branches}, trusted=False)
+    assert check([0] * 100_000) == "arguments: does not fit the schema"
+    problem = check(["x" * 10_000])
+    assert problem is not None
+    assert len(problem) < 600
+
+
+@pytest.mark.parametrize(
+    ("pattern", "count"),
+    [
+        ("", 1),
+        ("^[A-Z]{2}[0-9]{6}$", 11),
+        (r"\d{3}-\d{4}", 9),
+        ("(ab){10}", 31),
+        ("(?:a{10}){10}", 111),
+        ("(?<name>a|b)+c*?", 8),
+        ("[)(]{7}", 8),
+        (r"\{5}", 4),
+        (r"\p{L}{2}", 81),
+        ("a{3,}", 5),
+        # What can be read in two ways, at its worst
+        ("[[]a{10}]", 91),
+        ("(?x: # (\n a){10}", 161),
+    ],
+)
+def test_places_of_a_pattern_are_not_counted_too_low(pattern: str, count: int) -> None:
+    assert places(pattern) >= count
+    assert places(pattern) <= 2 * count + 10

@@ -1,6 +1,6 @@
 """How clients of 2025 begin and what they may send: the handshake, and three kinds of messages.
 
-Implements basic/lifecycle of 2025-03-26 to 2025-11-25. Unlike a modern client, one of 2025 also sends
+Implements basic/lifecycle of 2024-11-05 to 2025-11-25. Unlike a modern client, one of 2025 also sends
 responses, because servers sent requests then; and one of 2025-03-26 may send several messages at once.
 """
 
@@ -11,7 +11,7 @@ import msgspec
 
 from ekiden.errors import EnvelopeError, InvalidParams
 from ekiden.wire import jsonrpc, versions
-from ekiden.wire.json import decode, is_array, is_object
+from ekiden.wire.json import MAX_VALUES, decode, extract, is_array, is_object
 from ekiden.wire.jsonrpc import Message, RequestId
 from ekiden.wire.meta import (
     CLIENT_CAPABILITIES,
@@ -30,12 +30,17 @@ __all__ = [
     "negotiate",
     "read_hello",
     "read_incoming",
+    "read_messages",
     "request_meta",
     "usable_capabilities",
 ]
 
 _MOST_AT_ONCE: Final = 100
 """Messages in one batch."""
+_MOST_CAPABILITIES: Final = 16 * 1024
+_MOST_INFO: Final = 8 * 1024
+"""Bytes that are remembered of what a client says about itself. Clients in use say some hundred; icons, which
+may be whole pictures, do not have to be remembered."""
 
 
 class Response(msgspec.Struct):
@@ -51,8 +56,12 @@ Incoming: TypeAlias = Message | Response | EnvelopeError
 
 
 def read_incoming(data: bytes, version: str | None) -> tuple[list[Incoming], bool]:
-    """The messages in a body or a line, and whether they came as a batch; `ParseError` if it is not JSON."""
-    value = decode(data)
+    """The messages in a line, and whether they came as a batch; `ParseError` if it is not JSON."""
+    return read_messages(decode(data, MAX_VALUES), version)
+
+
+def read_messages(value: Any, version: str | None) -> tuple[list[Incoming], bool]:
+    """The messages in a decoded value, and whether they came as a batch."""
     if not is_array(value) or version not in versions.WITH_BATCHES:
         return [_read(value)], False
     if not 0 < len(value) <= _MOST_AT_ONCE:
@@ -81,7 +90,7 @@ def _response(value: dict[str, Any]) -> Incoming:
 
 
 class Hello(msgspec.Struct):
-    """What a client says in `initialize`."""
+    """What a client says in `initialize`, as far as it is remembered: it lives as long as the session."""
 
     version: str
     capabilities: dict[str, Any]
@@ -96,7 +105,7 @@ def read_hello(params: dict[str, Any]) -> Hello:
     capabilities, client_info = params.get("capabilities"), params.get("clientInfo")
     if not is_object(capabilities) or not is_object(client_info):
         raise InvalidParams("Invalid params: `capabilities` and `clientInfo` are required objects")
-    return Hello(version, capabilities, client_info)
+    return Hello(version, extract(capabilities, _MOST_CAPABILITIES), extract(client_info, _MOST_INFO))
 
 
 def negotiate(requested: str, spoken: Sequence[str]) -> str:
@@ -108,9 +117,9 @@ def usable_capabilities(version: str, declared: dict[str, Any]) -> dict[str, Any
     """What a client can be asked for, in today's words.
 
     Before 2025-11-25 there were no modes and parts: elicitation was forms, and sampling included
-    context. In 2025-03-26 there was no elicitation at all.
+    context. In 2025-03-26 and before there was no elicitation at all.
     """
-    if version not in ("2025-06-18", "2025-03-26"):
+    if version not in ("2025-06-18", "2025-03-26", "2024-11-05"):
         return declared
     usable = {name: value for name, value in declared.items() if name != "elicitation"}
     if is_object(usable.get("sampling")):

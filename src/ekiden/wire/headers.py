@@ -8,7 +8,7 @@ header was deceived. Header names arrive in lower case, as ASGI has them.
 import base64
 import binascii
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -193,28 +193,27 @@ _SAFE_INTEGER: Final = 2**53 - 1
 
 def find_mirrored_params(schema: Mapping[str, Any]) -> tuple[MirroredParam, ...]:
     """The `x-mcp-header` annotations of a tool's input schema; a misplaced one is a `ValueError`."""
-    found = tuple(_annotated(schema, ()))
-    names = [param.name.lower() for param in found]
-    for name in names:
-        if names.count(name) > 1:
+    found: dict[str, MirroredParam] = {}
+    for param in _annotated(schema, ()):
+        if (name := param.name.lower()) in found:
             raise ValueError(f"x-mcp-header {name!r} is used more than once")
+        found[name] = param
     if _count_annotations(schema) != len(found):
         raise ValueError("x-mcp-header is only allowed on properties reached through `properties` alone")
-    return found
+    return tuple(found.values())
 
 
-def _annotated(schema: Mapping[str, Any], path: tuple[str, ...]) -> list[MirroredParam]:
-    found: list[MirroredParam] = []
+def _annotated(schema: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[MirroredParam]:
     properties = schema.get("properties")
     if not is_object(properties):
-        return found
+        return
     for key, subschema in properties.items():
         if is_object(subschema):
             here = (*path, key)
             if "x-mcp-header" in subschema:
-                found.append(_mirrored_param(subschema, here))
-            found.extend(_annotated(subschema, here))
-    return found
+                yield _mirrored_param(subschema, here)
+            if "properties" in subschema:
+                yield from _annotated(subschema, here)
 
 
 def _mirrored_param(schema: Mapping[str, Any], path: tuple[str, ...]) -> MirroredParam:

@@ -1,10 +1,11 @@
 """JSON in and out, with the limits that make untrusted input harmless.
 
 The decoder is msgspec's: it refuses NaN and Infinity, lone surrogates, invalid UTF-8, trailing
-characters and fractions beyond what a double can hold. What it does not bound, the depth and the size
-of integers, is bounded here.
+characters and fractions beyond what a double can hold. What it does not bound, the depth, the number of
+values and the size of integers, is bounded here.
 """
 
+import itertools
 import re
 from typing import Any, Final, TypeAlias, TypeGuard
 
@@ -15,12 +16,14 @@ from ekiden.errors import ParseError
 __all__ = [
     "ENCODE_ERRORS",
     "MAX_DEPTH",
+    "MAX_VALUES",
     "JsonObject",
     "Raw",
     "canonical",
     "copied",
     "decode",
     "encode",
+    "extract",
     "is_array",
     "is_object",
 ]
@@ -28,6 +31,9 @@ __all__ = [
 MAX_DEPTH: Final = 128
 """Deep enough for any schema we have seen (the deepest had 14 levels), shallow enough that
 no recursive consumer of the value, ours or the author's, comes near its stack limit."""
+MAX_VALUES: Final = 50_000
+"""Values in one message of a client. By the time its tool is called each has cost about a microsecond, so no
+message holds up others for longer than some 50 ms. A table of 5,000 rows and 9 columns fits."""
 
 JsonObject: TypeAlias = dict[str, Any]
 """A decoded JSON object. Its values are whatever JSON has, and are looked at one by one."""
@@ -42,25 +48,19 @@ encode = _encoder.encode
 """A value made of JSON types (and `Raw`) as compact UTF-8 bytes on one line."""
 
 
-def decode(data: bytes) -> Any:
-    """The value that `data` spells, or `ParseError`."""
-    try:
-        value = _decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ParseError(f"Parse error: {error}") from None
-    except RecursionError:
-        raise _too_deep() from None
+def decode(data: bytes, most_values: int | None = None) -> Any:
+    """The value that `data` spells, or `ParseError`. A message of a client is given `most_values`."""
     # A level costs two brackets, that of an object also a name: most messages are cleared by their size.
     size = len(data)
-    if (
-        (size > 5 * MAX_DEPTH or (size > 2 * MAX_DEPTH and data.find(b"[") >= 0))
-        and size - len(data.replace(b"{", b"").replace(b"[", b"")) > MAX_DEPTH  # `count` is slower.
-        and not _is_shallow(value)
-    ):
-        raise _too_deep()
+    if size > 5 * MAX_DEPTH or (size > 2 * MAX_DEPTH and data.find(b"[") >= 0):
+        _check_size(data, most_values)
+    try:
+        value = _decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ParseError(f"Parse error: {error}") from None
     # Of a number that is too long, four digits in a row are seen by looking at every fourth byte only.
     if (
-        data[::4].translate(_DIGITS).find(b"0000") >= 0
+        data[::4].translate(_DIGITS).find(b"0000") >= 0  # `in` first takes it for a number, and fails.
         and data.translate(_DIGITS).find(_LONG_NUMBER) >= 0
         and not _is_exact(value)
     ):
@@ -71,6 +71,37 @@ def decode(data: bytes) -> Any:
 def copied(value: Any) -> Any:
     """A deep copy of a value made of JSON types, which the receiver may change."""
     return _decode(encode(value))
+
+
+_PER_VALUE: Final = 64
+"""Bytes that a value takes in memory beside its text, about."""
+_LEVELS: Final = 5
+"""Levels of objects out of which parts are taken. The deepest capability of the protocol is on the fourth."""
+
+
+def extract(value: JsonObject, most_bytes: int, levels: int = _LEVELS) -> JsonObject:
+    """As many members of an object as fit into some bytes of memory. Of a large member, parts are taken."""
+    if levels == _LEVELS and _bytes_of(value) <= most_bytes:
+        return value
+    kept: JsonObject = {}
+    for name, member in value.items():
+        most_bytes -= _bytes_of(name)
+        if most_bytes < 0:
+            break
+        size = _bytes_of(member)
+        if size > most_bytes:
+            if not is_object(member) or levels == 1:
+                continue
+            member = extract(member, most_bytes, levels - 1)
+            size = _bytes_of(member)
+        kept[name] = member
+        most_bytes -= size
+    return kept
+
+
+def _bytes_of(value: Any) -> int:
+    text = encode(value)
+    return len(text) + _PER_VALUE * (1 + len(text) - len(text.translate(None, b",[{")))
 
 
 ENCODE_ERRORS: Final = (TypeError, ValueError, OverflowError, RecursionError)
@@ -128,19 +159,86 @@ def _is_exact(value: Any) -> bool:
     return not is_array(value) or all(_is_exact(item) for item in value)
 
 
-def _is_shallow(value: Any) -> bool:
-    level: list[Any] = [value]
-    for _ in range(MAX_DEPTH):
-        level = [
-            child
-            for parent in level
-            for child in (parent.values() if is_object(parent) else parent)
-            if is_object(child) or is_array(child)
-        ]
-        if not level:
-            return True
-    return False
+# How much a text asks of its reader, found out before it is read.
+#
+# A body of a few megabytes may hold a million empty lists. Each costs twenty times its bytes in memory, and
+# time in the decoder, in every validator and in the garbage collector, which all hold up the event loop. So
+# values are counted first, by passes over the bytes that are nearly as fast as copying them. The count is
+# exact for a text that is JSON. Of any other, what the decoder reads before it fails is counted.
+
+_HARD: Final = (b"0" * 20, b"e000")
+"""Twenty digits, or an exponent of three, after `_DIGITS_AND_E`. To round such a number to a double takes up
+to ten microseconds, so each counts as `_PER_HARD` values."""
+_PER_HARD: Final = 16
+
+_DIGITS_AND_E: Final = bytes(
+    0x30 if 0x30 <= byte <= 0x39 else 0x65 if byte in b"eE" else 0x20 for byte in range(256)
+)
+"""With `_SIGNS` left out: turns digits into 0, and all that cannot be in a number into blanks."""
+_NUMBERS: Final = bytes(
+    0x31 if 0x31 <= byte <= 0x39 else byte if byte in b"0.eE" else 0x20 for byte in range(256)
+)
+"""The same, but zeros and points are still told from other digits."""
+_SIGNS: Final = b"+-."
+_SHORT_TEXT: Final = 4096
+"""Bytes up to which `replace` counts brackets. It goes from one to the next, and is four times as fast as
+`translate`, which looks at every byte, unless there are very many of them."""
+_STEPS: Final = bytes(1 if byte in b"[{" else 255 if byte in b"]}" else 0 for byte in range(256))
+_NO_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
 
-def _too_deep() -> ParseError:
-    return ParseError(f"Parse error: nested deeper than {MAX_DEPTH} levels")
+def _check_size(data: bytes, most_values: int | None) -> None:
+    """Refuse a text that is nested too deeply, or has more than `most_values` values (None: any number)."""
+    if len(data) <= _SHORT_TEXT:
+        openers = len(data) - len(data.replace(b"{", b"").replace(b"[", b""))
+    else:
+        openers = len(data) - len(data.translate(None, b"[{"))
+    # A value is the whole, or the first in its brackets, or comes after a comma.
+    may_be_many = (
+        most_values is not None
+        and len(data) > most_values
+        and (openers + len(data) - len(data.translate(None, b",")) >= most_values or _may_be_hard(data))
+    )
+    if openers <= MAX_DEPTH and not may_be_many:
+        return
+    bare = _without_strings(data, most_values)
+    if may_be_many and most_values is not None and _count(bare) > most_values:
+        raise _too_many(most_values)
+    if openers > MAX_DEPTH and _depth(bare) > MAX_DEPTH:
+        raise ParseError(f"Parse error: nested deeper than {MAX_DEPTH} levels")
+
+
+def _without_strings(data: bytes, most_values: int | None) -> bytes:
+    """The text without what is between quotes. A backslash is only there."""
+    if data.find(b"\\") >= 0:
+        data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    # A string is a value, or the name of one.
+    if most_values is not None and len(data) - len(data.translate(None, b'"')) > 4 * most_values:
+        raise _too_many(most_values)
+    return b"".join(data.split(b'"')[::2])
+
+
+def _count(bare: bytes) -> int:
+    values = 1 + len(bare) - len(bare.translate(None, b",[{"))
+    if _may_be_hard(bare):
+        numbers = bare.translate(_NUMBERS, b"+-")
+        for zeros in (b" 0.000", b" 0.00", b" 0.0"):  # Such zeros are in front of the digits that count.
+            numbers = numbers.replace(zeros, b" ")
+        numbers = numbers.translate(_DIGITS_AND_E, _SIGNS)
+        values += _PER_HARD * sum(numbers.count(mark) for mark in _HARD)
+    return values
+
+
+def _may_be_hard(data: bytes) -> bool:
+    numbers = data.translate(_DIGITS_AND_E, _SIGNS)
+    return any(numbers.find(mark) >= 0 for mark in _HARD)
+
+
+def _depth(bare: bytes) -> int:
+    """How deep brackets are nested, whether or not they fit together."""
+    steps = memoryview(bare.translate(_STEPS, _NO_BRACKETS)).cast("b")
+    return max(itertools.accumulate(steps), default=0)
+
+
+def _too_many(most_values: int) -> ParseError:
+    return ParseError(f"Parse error: more than {most_values} values in one message")

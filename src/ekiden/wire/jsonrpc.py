@@ -9,9 +9,11 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from ekiden.errors import EnvelopeError, InvalidRequest, ProtocolError
-from ekiden.wire.json import ENCODE_ERRORS, Raw, decode, encode, is_array, is_object
+from ekiden.wire.json import ENCODE_ERRORS, MAX_VALUES, Raw, decode, encode, is_array, is_object
 
 __all__ = [
+    "MOST_RESULT_BYTES",
+    "RESTART",
     "Message",
     "RequestId",
     "error_response",
@@ -21,11 +23,21 @@ __all__ = [
     "read",
     "request",
     "result_response",
+    "says_restart",
 ]
 
 RequestId: TypeAlias = int | str
 
 _EMPTY: Final[dict[str, Any]] = {}
+
+MOST_RESULT_BYTES: Final = 32 * 1024 * 1024
+"""The longest result that is sent, unless the server says otherwise. Ekiden's client takes as much."""
+_MOST_VALUES: Final = 2_000_000
+"""Values of a server's message: as objects of Python, small ones take twenty times the bytes they came in."""
+
+RESTART: Final = {"ekiden/next": "restart_call"}
+"""The `data` of an error after which only one thing helps: the call is started again, without its state.
+It does not say why."""
 
 
 class Message(msgspec.Struct, gc=False):
@@ -37,8 +49,8 @@ class Message(msgspec.Struct, gc=False):
 
 
 def parse(data: bytes) -> Message:
-    """Read one message; `ParseError` or `EnvelopeError` say what is wrong with it."""
-    return read(decode(data))
+    """Read one message of a client; `ParseError` or `EnvelopeError` say what is wrong with it."""
+    return read(decode(data, MAX_VALUES))
 
 
 def read(value: Any) -> Message:
@@ -71,7 +83,7 @@ def _no_method(value: dict[str, Any]) -> str:
 
 def parse_from_server(data: bytes) -> dict[str, Any]:
     """Read one message of a server: a response, a notification or, before 2026, a request."""
-    value = decode(data)
+    value = decode(data, _MOST_VALUES)
     if not is_object(value) or value.get("jsonrpc") != "2.0":
         raise InvalidRequest("this is not a JSON-RPC message")
     message_id = value.get("id")
@@ -115,3 +127,8 @@ def error_response(request_id: RequestId | None, error: ProtocolError) -> bytes:
 def notification(method: str, params: dict[str, Any] | Raw) -> bytes:
     """A notification as bytes."""
     return encode({"jsonrpc": "2.0", "method": method, "params": params})
+
+
+def says_restart(data: Any) -> bool:
+    """Whether the `data` of an error is `RESTART`, perhaps among other things."""
+    return is_object(data) and RESTART.items() <= data.items()

@@ -1,4 +1,4 @@
-"""The dialects of 2025-11-25, 2025-06-18 and 2025-03-26: today's outcomes as those versions spell them.
+"""The dialects of 2024-11-05 to 2025-11-25: today's outcomes as those versions spell them.
 
 `Legacy` takes results as 2026-07-28 has them and leaves out what its version does not know: the tags
 and hints of 2026, and the fields that came in between. It also spells what a server asks of a client,
@@ -8,15 +8,17 @@ which in 2025 was a request of its own.
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ekiden.errors import InternalError, InvalidRequest, ProtocolError, Unsayable
+from ekiden.errors import InternalError, InvalidRequest, ProtocolError
+from ekiden.signals import Unsayable
 from ekiden.wire.json import decode, encode, is_array, is_object
-from ekiden.wire.jsonrpc import RequestId, error_response, result_response
+from ekiden.wire.jsonrpc import MOST_RESULT_BYTES, RequestId, error_response, result_response
 from ekiden.wire.meta import SERVER_INFO
 from ekiden.wire.tasks import TaskView, legacy_task
 
 __all__ = ["Legacy"]
 
 _JUNE: Final = frozenset({"2025-06-18", "2025-11-25", "2026-06-XX"})
+_FIRST: Final = "2024-11-05"
 _NOVEMBER: Final = frozenset({"2025-11-25", "2026-06-XX"})
 _SINCE: Final = {
     "title": _JUNE,
@@ -34,6 +36,13 @@ _CAPABILITIES: Final = ("experimental", "logging", "completions", "prompts", "re
 _LISTS: Final = ("tools", "prompts", "resources", "resourceTemplates")
 _MODERN_ONLY: Final = frozenset({-32020, -32021, -32022})
 _NOT_FOUND: Final = -32002
+_STAYING: Final = ("#/$defs/", "#/definitions/")
+_AT_ROOT: Final = ("$schema", "$defs", "definitions")
+"""What stays at the root of a schema that is wrapped."""
+_DEEPEST: Final = 32
+"""How far references are followed: one may lead to itself."""
+_WRAPPED: Final = "result"
+"""Where 2025 has a structured result that is not an object: the name that other SDKs give it, too."""
 _MOST_READY: Final = 64
 """Respelled lists that are kept; each is one page of one list."""
 
@@ -43,10 +52,13 @@ class Legacy:
 
     pushes = True
     """Whether questions are requests of their own."""
+    most_bytes = MOST_RESULT_BYTES
+    """The longest response that is sent."""
 
     def __init__(self, version: str) -> None:
         self.version = version
         self._unknown = frozenset(name for name, since in _SINCE.items() if version not in since)
+        self._offered = [name for name in _CAPABILITIES if name != "completions" or version != _FIRST]
         self._ready: dict[int, tuple[bytes, bytes]] = {}
         """Respelled lists, by the identity of the bytes they were made of. Equality would not do: two servers
         may list the same tools with other task support."""
@@ -84,13 +96,12 @@ class Legacy:
         ):
             if is_array(items := spelled.get(field)):
                 spelled[field] = [spell(item) for item in items]
-        if "structuredContent" in spelled and not self._takes_structured(spelled["structuredContent"]):
-            del spelled["structuredContent"]
+        if "structuredContent" in spelled:
+            if self.version not in _JUNE:
+                del spelled["structuredContent"]  # It is in the text as well.
+            elif not is_object(value := spelled["structuredContent"]):
+                spelled["structuredContent"] = {_WRAPPED: value}
         return spelled
-
-    def _takes_structured(self, value: Any) -> bool:
-        """Since June 2025 it is an object; what else 2026 allows is in the text as well."""
-        return self.version in _JUNE and is_object(value)
 
     def _known(self, fields: dict[str, Any]) -> dict[str, Any]:
         if not self._unknown:
@@ -102,11 +113,15 @@ class Legacy:
 
     def _definition(self, entry: dict[str, Any]) -> dict[str, Any]:
         known = self._known(entry)
+        if self.version == _FIRST and "inputSchema" in entry:
+            known = {name: value for name, value in known.items() if name != "annotations"}
         if self.task_support is not None and "inputSchema" in entry and self.version in _NOVEMBER:
             support = self.task_support(str(entry.get("name")))
             known = known if support is None else {**known, "execution": {"taskSupport": support}}
         if is_object(output := known.get("outputSchema")) and output.get("type") != "object":
             known = {name: value for name, value in known.items() if name != "outputSchema"}
+            if _never_object(output, output):
+                known["outputSchema"] = _wrapped(output)
         if is_array(arguments := known.get("arguments")):
             known["arguments"] = [self._known(argument) for argument in arguments]
         return known
@@ -115,6 +130,8 @@ class Legacy:
         if block.get("type") == "resource_link" and self.version not in _JUNE:
             return {"type": "text", "text": f"{block.get('title') or block.get('name')}: {block.get('uri')}"}
         known = self._known(block)
+        if block.get("type") == "audio" and self.version == _FIRST:
+            known = _attached(known)
         if is_object(resource := known.get("resource")):
             known = {**known, "resource": self._known(resource)}
         return known
@@ -136,7 +153,7 @@ class Legacy:
             info = {name: value for name, value in info.items() if name != "description"}
         result: dict[str, Any] = {
             "protocolVersion": self.version,
-            "capabilities": {name: capabilities[name] for name in _CAPABILITIES if name in capabilities},
+            "capabilities": {name: capabilities[name] for name in self._offered if name in capabilities},
             "serverInfo": info,
         }
         if instructions is not None:
@@ -170,6 +187,58 @@ class Legacy:
         spell = _QUESTIONS.get(method)
         asked = dict(params or {})
         return asked if spell is None else spell(self.version, asked, elicitation_id)
+
+
+def _never_object(schema: Any, root: dict[str, Any], depth: int = 0) -> bool:
+    """Whether no object fits a schema. Only then is it certain that its results are wrapped."""
+    if not is_object(schema) or depth > _DEEPEST:
+        return False
+    if "type" in schema:
+        kinds: Any = schema["type"]
+        return "object" not in (kinds if is_array(kinds) else [kinds])
+    if is_array(choices := schema.get("enum", [schema["const"]] if "const" in schema else None)):
+        return not any(is_object(choice) for choice in choices)
+    for name in ("anyOf", "oneOf"):
+        if is_array(options := schema.get(name)):
+            return all(_never_object(option, root, depth + 1) for option in options)
+    return _never_object(_referred(schema.get("$ref"), root), root, depth + 1)
+
+
+def _referred(reference: object, root: dict[str, Any]) -> Any:
+    """The definition that a `$ref` of the usual kind names."""
+    if type(reference) is not str or not reference.startswith("#/$defs/"):
+        return None
+    return root.get("$defs", {}).get(reference.removeprefix("#/$defs/"))
+
+
+def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of an object that holds a result. Definitions stay at the root: references lead there."""
+    kept = {name: value for name, value in schema.items() if name in _AT_ROOT}
+    inner = {name: value for name, value in schema.items() if name not in kept}
+    whole: dict[str, Any] = {**kept, "properties": {_WRAPPED: inner}}
+    return {"type": "object", **_redirected(whole), "required": [_WRAPPED]}
+
+
+def _redirected(value: Any) -> Any:
+    """A schema whose references to its root, or to parts of it that have moved, lead to the new place."""
+    if is_array(value):
+        return [_redirected(item) for item in value]
+    if not is_object(value):
+        return value
+    moved = {name: _redirected(item) for name, item in value.items()}
+    reference = moved.get("$ref")
+    if reference == "#" or (
+        type(reference) is str and reference.startswith("#/") and not reference.startswith(_STAYING)
+    ):
+        moved["$ref"] = f"#/properties/{_WRAPPED}{reference[1:]}"
+    return moved
+
+
+def _attached(audio: dict[str, Any]) -> dict[str, Any]:
+    """A sound as a resource that comes along: 2024-11-05 has no other place for one."""
+    others = {name: value for name, value in audio.items() if name not in ("type", "data", "mimeType")}
+    sound = {"uri": "attachment:audio", "mimeType": audio.get("mimeType"), "blob": audio.get("data")}
+    return {**others, "type": "resource", "resource": sound}
 
 
 def _elicitation(version: str, params: dict[str, Any], elicitation_id: str) -> dict[str, Any]:

@@ -19,6 +19,7 @@ __all__ = [
     "PROTOCOL_VERSION",
     "SERVER_INFO",
     "SUBSCRIPTION_ID",
+    "TRACE_LINK",
     "RequestMeta",
     "read_meta",
 ]
@@ -29,6 +30,8 @@ CLIENT_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
 SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
+TRACE_LINK: Final = "io.modelcontextprotocol/tracelink"
+"""The `traceparent` of a call's first round, in its later rounds."""
 PROGRESS_TOKEN: Final = "progressToken"  # noqa: S105  the wire's name for it, no secret
 
 LOG_LEVELS: Final = {
@@ -66,12 +69,15 @@ def read_meta(params: dict[str, Any]) -> RequestMeta:
     client_info: Any = fields.get(CLIENT_INFO)
     if client_info.__class__ is not dict and CLIENT_INFO in fields:
         raise _malformed(CLIENT_INFO, "must be an object")
-    log_level = fields.get(LOG_LEVEL)
-    if LOG_LEVEL in fields and (type(log_level) is not str or log_level not in LOG_LEVELS):
-        raise _malformed(LOG_LEVEL, f"must be one of {', '.join(LOG_LEVELS)}")
-    token = fields.get(PROGRESS_TOKEN)
-    if PROGRESS_TOKEN in fields and type(token) is not int and type(token) is not str:
-        raise _malformed(PROGRESS_TOKEN, "must be a string or an integer")
+    log_level = token = None
+    if LOG_LEVEL in fields:
+        log_level = fields[LOG_LEVEL]
+        if type(log_level) is not str or log_level not in LOG_LEVELS:
+            raise _malformed(LOG_LEVEL, f"must be one of {', '.join(LOG_LEVELS)}")
+    if PROGRESS_TOKEN in fields:
+        token = fields[PROGRESS_TOKEN]
+        if type(token) is not int and type(token) is not str:
+            raise _malformed(PROGRESS_TOKEN, "must be a string or an integer")
     return RequestMeta(version, capabilities, client_info, log_level, token, fields)
 
 

@@ -5,19 +5,37 @@ the spec implies: what the body says about itself, whether the headers agree, wh
 version, whether we know the method. `Modern` spells what goes back.
 """
 
-from collections.abc import Container, Mapping
-from typing import Any, Final
+from collections.abc import Container, Mapping, MutableMapping
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from ekiden.errors import InternalError, InvalidParams, MethodNotFound, ProtocolError, UnsupportedVersion
+from ekiden.errors import (
+    InternalError,
+    InvalidParams,
+    MethodNotFound,
+    ProtocolError,
+    StatusError,
+    UnsupportedVersion,
+)
 from ekiden.wire import tasks, versions
-from ekiden.wire.headers import METHOD, VERSION, Headers, check_method, check_name, check_version
+from ekiden.wire.headers import METHOD, NAME, VERSION, Headers, check_method, check_name, check_version
+from ekiden.wire.incoming import Incoming
 from ekiden.wire.json import Raw, encode
-from ekiden.wire.jsonrpc import Message, RequestId, error_response, result_response
+from ekiden.wire.jsonrpc import MOST_RESULT_BYTES, Message, RequestId, error_response, result_response
 from ekiden.wire.meta import SERVER_INFO, RequestMeta, read_meta
+from ekiden.wire.principal import Principal
 
-__all__ = ["Modern", "Request", "accept", "http_status", "target_of"]
+__all__ = [
+    "Kind",
+    "Modern",
+    "Request",
+    "accept",
+    "http_headers",
+    "http_status",
+    "refusal_status",
+    "target_of",
+]
 
 _NAMED_BY: Final = {
     "tools/call": "name",
@@ -42,9 +60,25 @@ _RESERVED: Final = frozenset(range(-32099, -32022)) | {-32002, -32042}
 """Codes without a meaning in this version, and those that had one in earlier versions."""
 
 
-def http_status(code: int) -> int:
+def http_status(error: ProtocolError) -> int:
     """The HTTP status of an error response. The spec gives -32603 and authors' codes none: 200."""
-    return _HTTP_STATUS.get(code, 200)
+    return error.status if isinstance(error, StatusError) else _HTTP_STATUS.get(error.code, 200)
+
+
+def http_headers(error: ProtocolError) -> tuple[tuple[bytes, bytes], ...]:
+    """The HTTP headers that an error response has of its own."""
+    if not isinstance(error, StatusError):
+        return ()
+    return tuple((name.lower().encode(), value.encode("latin-1")) for name, value in error.headers.items())
+
+
+def refusal_status(error: ProtocolError) -> int:
+    """The HTTP status for a refused message that has no response: never a success."""
+    status = http_status(error)
+    return status if status != 200 else 500 if error.code == -32603 else 400
+
+
+Kind: TypeAlias = Literal["request", "notification", "response", "http"]
 
 
 class Request(msgspec.Struct, gc=False):
@@ -60,6 +94,30 @@ class Request(msgspec.Struct, gc=False):
     """The HTTP headers, names in lower case; None on other transports."""
     task: str | None = None
     """The task of which this is a leg; None where a client has sent the request just now."""
+    session: str | None = None
+    """The session of a client of 2025, or the connection over stdio or memory; None over HTTP in 2026."""
+    kind: Kind = "request"
+    """What the client sent. A notification has an empty `id`. A response is the answer to a question that was
+    pushed: `params` has its `result` or `error`. An `http` is a GET or DELETE in a session of 2025."""
+    principal: Principal | None = None
+    """The verified identity of who sent it; None if the server verifies none."""
+    http: Incoming | None = None
+    """The HTTP request that brought it; None on other transports, and in a task."""
+
+    @property
+    def address(self) -> str | None:
+        """The client's IP address; that of a proxy, unless the proxy is one of `trusted_proxies`."""
+        return None if self.http is None else self.http.address
+
+    @property
+    def asgi(self) -> MutableMapping[str, Any] | None:
+        """The ASGI scope where the server is mounted in another application; else None."""
+        return None if self.http is None else self.http.asgi
+
+    def header(self, name: str) -> str | None:
+        """An HTTP header as text; None if it was not sent, or there is no HTTP."""
+        value = None if self.headers is None else self.headers.get(name.lower().encode("latin-1"))
+        return None if value is None else value.strip(b" \t").decode("latin-1")
 
 
 def accept(message: Message, headers: Headers | None, methods: Container[str]) -> Request:
@@ -85,7 +143,8 @@ def accept(message: Message, headers: Headers | None, methods: Container[str]) -
     if method not in methods:
         raise MethodNotFound(_not_found(method))
     name = target_of(method, params)
-    if name is not None and headers is not None:
+    # Clients in use leave `Mcp-Name` out of the methods of tasks; see decision 16.
+    if name is not None and headers is not None and (NAME in headers or method not in tasks.METHODS):
         check_name(headers, name)
     assert message.id is not None
     return Request(message.id, method, params, meta, name, headers)
@@ -112,6 +171,8 @@ class Modern:
     """Spells results and errors for 2026-07-28."""
 
     version: Final = versions.MODERN
+    most_bytes = MOST_RESULT_BYTES
+    """The longest response that is sent."""
 
     def __init__(self, server_info: dict[str, Any]) -> None:
         self._server_info = server_info

@@ -8,13 +8,18 @@ import msgspec
 
 from ekiden.errors import TooMuch
 
-__all__ = ["KEEP_ALIVE", "Decoder", "Event", "event"]
+__all__ = ["KEEP_ALIVE", "Decoder", "Event", "event", "numbered"]
 
 KEEP_ALIVE: Final = b": keep-alive\n\n"
 """A comment: proxies see traffic, clients see nothing."""
 
 _NOTHING: Final = re.compile(rb"(?:(?::[^\r\n]*+)?[\r\n])++")
 """Comments and empty lines in a row, skipped together: a server that sends only those costs little."""
+
+
+def numbered(stream: int, number: int, message: bytes) -> bytes:
+    """The event that carries a message, with an id that names its stream and its place in it."""
+    return b"id: %d_%d\n" % (stream, number) + event(message)
 
 
 def event(message: bytes) -> bytes:

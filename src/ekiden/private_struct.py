@@ -4,10 +4,10 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["Opaque"]
+__all__ = ["PrivateStruct"]
 
 
-class Opaque(msgspec.Struct, eq=False):
+class PrivateStruct(msgspec.Struct, eq=False):
     """A struct that is one thing and not a value: it equals only itself, and prints only its name."""
 
     def __repr__(self) -> str:

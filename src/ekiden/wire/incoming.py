@@ -1,0 +1,74 @@
+"""One HTTP request as a transport has read it: its head, its body, and who sent it. No I/O."""
+
+from collections.abc import Awaitable, MutableMapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from ekiden.errors import ParseError
+from ekiden.wire.headers import Headers
+from ekiden.wire.json import MAX_VALUES, JsonObject, decode
+from ekiden.wire.principal import Principal
+
+__all__ = ["PENDING", "ROUTED", "Incoming", "Refusal"]
+
+
+class Refusal(NamedTuple):
+    """How a request is refused on the level of HTTP."""
+
+    status: int
+    reason: str
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+ROUTED: Final = Refusal(0, "")
+"""In place of a refusal: the path is not that of the endpoint, but something else is served there."""
+PENDING: Final = Refusal(0, "")
+"""In place of a refusal: whether the request is admitted is not known yet; `Incoming.admission` will tell."""
+
+
+class Incoming(msgspec.Struct, gc=False):
+    """One HTTP request that is here as a whole."""
+
+    method: str
+    path: str
+    headers: Headers
+    refusal: Refusal | None
+    """Why it is refused; then its body may be missing. Or `ROUTED`, or `PENDING`."""
+    body: bytes
+    repeating: list[tuple[bytes, bytes]] | None = None
+    """All headers as they were sent, if one was sent twice; else None."""
+    address: str | None = None
+    """The client's IP address, as far as it is known."""
+    query: bytes = b""
+    """What follows the `?`. Our own connections set it only if somebody looks at it."""
+    asgi: MutableMapping[str, Any] | None = None
+    """The ASGI scope, where the server is mounted in another application."""
+    principal: Principal | None = None
+    """Who sent it, if the gate has verified that."""
+    seconds_left: float | None = None
+    """How long its access token is valid: so long a stream of it may last. None if it does not expire."""
+    admission: Awaitable[Refusal | None] | None = None
+    """Tells how a `PENDING` request is refused; None if it is not."""
+    most_values: int = MAX_VALUES
+    """Values that the JSON in its body may have."""
+    _value: Any = None
+    _broken: str | None = ""
+    """Why the body cannot be read: empty if that was not tried, None if it can. Not the exception itself: its
+    traceback holds this object, and no collector would find the circle."""
+
+    def let_go(self, message: JsonObject) -> None:
+        """Hold only `message` of the body from now on, for the log: the answer may take long."""
+        self.body, self._value = b"", message
+
+    def value(self) -> Any:
+        """The JSON in its body, or `ParseError`. It is read once, however often this is called."""
+        if self._broken == "":
+            try:
+                self._value = decode(self.body, self.most_values)
+                self._broken = None
+            except ParseError as error:
+                self._broken = error.message
+        if self._broken is not None:
+            raise ParseError(self._broken)
+        return self._value
