@@ -1,13 +1,15 @@
 """No test of this folder may hang, and none sees what the steps of another noted."""
 
 import signal
-from collections.abc import AsyncGenerator, Generator
+import threading
+from collections.abc import AsyncGenerator, Callable, Generator
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
 
+from ekiden.server import handlers
 from ekiden.stores.memory import MemoryStore
 from ekiden.stores.sqlite import SQLiteStore
 from tests.laws import steps
@@ -35,6 +37,32 @@ def _nothing_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("EKIDEN_KEYS", "EKIDEN_KEYS_FILE", "EKIDEN_STORE"):
         monkeypatch.delenv(name, raising=False)
     steps.forget()
+
+
+@pytest.fixture
+def _threads_begin_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The event loop stands still until a thread has begun: no scope cuts it before, on any machine."""
+    begun = threading.Event()
+    contained, in_thread = handlers._contained, handlers._in_thread
+
+    def begins(*arguments: Any, **keywords: Any) -> Any:
+        begun.set()
+        return contained(*arguments, **keywords)
+
+    def starts(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+        def runs(*arguments: Any, **keywords: Any) -> Any:
+            try:
+                return function(*arguments, **keywords)
+            finally:
+                begun.set()  # It may have found that it must not begin.
+
+        begun.clear()
+        thread = in_thread(runs, *arguments, **keywords)
+        begun.wait(LONGEST)
+        return thread
+
+    monkeypatch.setattr(handlers, "_contained", begins)
+    monkeypatch.setattr(handlers, "_in_thread", starts)
 
 
 @pytest.fixture(params=["nothing", "memory", "sqlite"])

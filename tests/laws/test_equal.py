@@ -19,6 +19,7 @@ PLAIN = [(scope, function) for scope in SCOPES for function in (steps.lasting, s
 BAD = [(scope, function) for scope in SCOPES[:4] for function in (steps.stubborn, steps.tidying)]
 
 
+@pytest.mark.usefixtures("_threads_begin_at_once")
 @pytest.mark.parametrize(("scope", "function"), PLAIN + BAD)
 async def test_a_scope_says_the_same_of_a_step_in_every_run(scope: Scope, function: Any) -> None:
     runs = Runs()
@@ -144,6 +145,7 @@ async def test_a_sleep_that_outlasts_a_step_under_one_scope_is_cut_where_it_was(
 # Failing siblings
 
 
+@pytest.mark.usefixtures("_threads_begin_at_once")
 @pytest.mark.parametrize("how", REPLAYED)
 @pytest.mark.parametrize("function", [steps.lasting, steps.lasting_thread])
 async def test_a_group_with_a_failing_sibling_goes_on_in_every_round(function: Any, how: str) -> None:

@@ -39,6 +39,7 @@ async def test_a_step_that_a_scope_cuts_is_begun_once(scope: Scope, how: str) ->
 THREADS = [(scope, "rounds") for scope in SCOPES] + [(scope, "task") for scope in SCOPES[:3]]
 
 
+@pytest.mark.usefixtures("_threads_begin_at_once")
 @pytest.mark.parametrize(("scope", "how"), THREADS)
 async def test_a_thread_that_a_scope_cannot_cut_is_begun_once(scope: Scope, how: str) -> None:
     async def tool(ctx: Context) -> str:
@@ -63,6 +64,7 @@ async def test_a_step_that_takes_its_cancellation_badly_is_begun_once(scope: Sco
     assert begun("pay") == 1
 
 
+@pytest.mark.usefixtures("_threads_begin_at_once")
 @pytest.mark.parametrize("function", [steps.lasting, steps.lasting_thread])
 async def test_a_step_that_is_cut_twice_under_one_scope_is_two_steps(function: Any) -> None:
     async def tool(ctx: Context) -> str:

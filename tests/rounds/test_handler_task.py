@@ -200,7 +200,7 @@ async def test_a_parked_handler_that_was_left_behind_is_not_waited_for() -> None
                 await ends.wait()
         await branch
 
-    assert type(await soon(leg.run(handler()))) is Suspended
+    assert type(await soon(leg.run(handler, {}))) is Suspended
     fails.set()
     async with asyncio.timeout(5):
         while task.phase != "left":

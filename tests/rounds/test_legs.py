@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from ekiden import Context, Server
 from ekiden.testing import ScriptedClient
-from ekiden.transports.server.eager import Started
+from ekiden.transports.server.started import Started, start
 from tests.serving import ask, call_tool, soon
 
 KEYS = [b"a key of thirty-two bytes or more."]
@@ -180,10 +180,10 @@ async def test_a_task_factory_that_a_handler_sets_stays() -> None:
 def _at_once(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> "asyncio.Task[Any]":
     """What asyncio's own eager factory does, which came with Python 3.12."""
     context = copy_context()
-    begun: Started[Any] = context.run(Started, coroutine)
+    begun: Any = context.run(start, coroutine)
 
     async def rest() -> Any:
-        return await begun
+        return await begun if isinstance(begun, Started) else begun
 
     return asyncio.Task(rest(), loop=loop, **{**options, "context": context})
 

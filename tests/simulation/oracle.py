@@ -206,7 +206,7 @@ def _text(happened: Happened, reply: dict[str, object] | None = None) -> str:
 # How it ended
 
 
-_OTHER_ANSWERS = "has become a task with other answers"
+_OTHER_ANSWERS = "has become a task before, with other answers"
 
 
 def _ended_well(happened: Happened) -> list[Violation]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from ekiden.errors import NonDeterminismError
-from ekiden.opaque import Opaque
+from ekiden.private_struct import PrivateStruct
 from ekiden.rounds.handler_task import OVER, HandlerTask
 from ekiden.rounds.interpreter import Step
 from ekiden.rounds.journal import LEFT_BEHIND, STEP, Journal
@@ -25,7 +25,7 @@ _HOLDING: Final = "held steps"
 """The name of the timer for that."""
 
 
-class NewStep(Opaque):
+class NewStep(PrivateStruct):
     """A step that the journal does not know."""
 
     name: str
@@ -35,7 +35,7 @@ class NewStep(Opaque):
     """Begins it, once it may begin."""
 
 
-class Accounting(Opaque):
+class Accounting(PrivateStruct):
     """What earlier legs did and has not come up in this one, and the new steps that wait for it."""
 
     _task: HandlerTask
@@ -50,6 +50,9 @@ class Accounting(Opaque):
 
     def admit(self, new: NewStep) -> None:
         """Begin a new step, hold it back, or refuse the call."""
+        if not self._journal.backlog and not self.is_suspect:
+            new.begin()  # All has come up: nothing can be missing.
+            return
         old = self._journal.missing_step_of(new.branch) or self._given_up()
         if old is not None:
             self._refuse(old, new)

@@ -12,12 +12,13 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from ekiden.errors import InvalidParams, MalformedAnswer, UnfitAnswer
-from ekiden.opaque import Opaque
+from ekiden.errors import InvalidParams
+from ekiden.private_struct import PrivateStruct
 from ekiden.rounds.journal import UNKNOWN_BRANCH, Entry, Journal, fingerprint, framed
+from ekiden.signals import MalformedAnswer, UnfitAnswer
 from ekiden.wire.json import canonical
 
-__all__ = ["UNANSWERED", "Ask", "Questions", "RoundQuestions", "declares", "malformed"]
+__all__ = ["UNANSWERED", "Ask", "Questions", "RoundQuestions", "declares", "is_method", "malformed"]
 
 _log = logging.getLogger(__name__)
 
@@ -28,6 +29,16 @@ LIST_ROOTS: Final = "roots/list"
 _PREFIXES: Final = {ELICIT: "elicit", SAMPLE: "sample", LIST_ROOTS: "roots"}
 """The readable part of a name, by method."""
 
+
+_WHO: Final = {
+    "elicitation": "The user could not be asked",
+    "sampling": "The client's model could not be asked",
+    "roots": "The client could not be asked for its roots",
+}
+QUESTIONS: Final = _WHO.keys()
+"""The capabilities that questions need."""
+_LONGEST_QUESTION: Final = 500
+"""Characters of a question that a model is told."""
 
 _FORM_MODE: Final[Mapping[str, Any]] = {"form": {}}
 
@@ -57,10 +68,15 @@ class Ask(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "name", f"{_PREFIXES[self.method]}-{self.digest}")
 
+    @property
+    def words(self) -> str:
+        """What the user reads; empty if somebody else is asked."""
+        message: str = "" if self.params is None else self.params.get("message", "")
+        return message
+
     def label(self) -> str:
         """What a token says of the question: its name and, for the log, how it begins."""
-        words = "" if self.params is None else self.params.get("message", "")
-        return f"{self.name} {words[:_WORDS]}"
+        return f"{self.name} {self.words[:_WORDS]}"
 
     def request(self) -> dict[str, Any]:
         """The question as an input request."""
@@ -109,7 +125,7 @@ class Questions(Protocol):
         ...
 
 
-class RoundQuestions(Opaque):
+class RoundQuestions(PrivateStruct, gc=False):
     """The questions of one round. Its answers came with the request."""
 
     handler: str
@@ -151,7 +167,7 @@ class RoundQuestions(Opaque):
         """The token of this round carries them to the next."""
         if not self.asked:
             return
-        answered = [key for key in self.asked if key in self.responses]
+        answered = [key for key in self.asked if key in self.responses and not is_method(self.asked[key])]
         unread = [k for k in answered if k not in self._unfit and f"a:{k}" not in journal.entries]
         asked_now = {ask.label() for ask in asks.values()}.difference(self.asked.values())
         for key in unread:
@@ -161,6 +177,11 @@ class RoundQuestions(Opaque):
             # Where an answer was read, it may have led to what is asked now, and this one's branch be late.
             if asked_now and len(unread) == len(answered):
                 _log.warning(_CHANGED, self.handler, words or key, asked_now.pop().partition(" ")[2])
+
+
+def is_method(label: str | None) -> bool:
+    """Whether a token says only the method of a question: then its handler asked with `InputRequired`."""
+    return label in _PREFIXES
 
 
 def digest_of(method: str, params: Mapping[str, Any] | None) -> str:
@@ -179,6 +200,18 @@ def declares(declared: Mapping[str, Any], needed: Mapping[str, Any]) -> bool:
         if wanted and given != wanted and not declares(given, wanted):
             return False
     return True
+
+
+def not_asked(needs: Mapping[str, Any], question: str = "") -> str:
+    """What to tell the model or the user of a client that cannot be asked something, in words."""
+    missing = " and ".join(f"{name} ({', '.join(more)})" if more else name for name, more in needs.items())
+    if not needs or not _WHO.keys() >= needs.keys():
+        return f"This needs a client that declares {missing}, which this one does not"
+    who = " and ".join(_WHO[name] for name in needs)
+    words = f" {question[:_LONGEST_QUESTION]!r}" if question else ""
+    return (
+        f"{who}{words}, because this client does not support {missing}. The call has ended without a result."
+    )
 
 
 def malformed(key: str, problem: MalformedAnswer) -> InvalidParams:

@@ -26,7 +26,7 @@ from contextvars import Context
 from threading import get_ident
 from typing import Any, Final, Literal, NoReturn, TypeAlias
 
-from ekiden.opaque import Opaque
+from ekiden.private_struct import PrivateStruct
 from ekiden.rounds.outcome import Suspended
 from ekiden.rounds.turns import Turns
 
@@ -78,7 +78,7 @@ SETTLED: Final[frozenset[Phase]] = frozenset({"resting", "ended", "left"})
 """The handler rests, has ended or was left behind: the leg need not wait for it."""
 
 
-class HandlerTask(Opaque):
+class HandlerTask(PrivateStruct):
     """Starts a handler, brings it to rest, and ends it."""
 
     title: str
@@ -124,7 +124,8 @@ class HandlerTask(Opaque):
 
     def begin(self, *, parked: bool) -> None:
         """The handler begins, in its task. A parked one is never taken to be alone."""
-        self.task = asyncio.current_task()
+        if self.task is None:  # It begins at once, and the constructor has not returned.
+            self.task = asyncio.current_task()
         self.began = self.loop.time()
         if not parked:
             self.alone = True
@@ -184,6 +185,19 @@ class HandlerTask(Opaque):
         """The same, in an effect: the handler unwinds from there."""
         self.fail(error)
         raise asyncio.CancelledError
+
+    def give_up(self, error: BaseException) -> None:
+        """End the leg with an error, and wait no longer for the handler, which was cancelled before.
+
+        What it tidies up outside of effects may go on.
+        """
+        if self.phase in OVER:
+            return
+        self.ending = error
+        self.phase = MOVES["end"][self.phase]
+        if self.turns is not None:
+            self.turns.close()
+        self._leave_behind()
 
     def end(self) -> None:
         """The leg is over, whatever the handler is at: cancel it, and all that it waits for."""

@@ -17,6 +17,7 @@ __all__ = [
     "Step",
     "check_key",
     "log_failed_afterwards",
+    "log_other_sleep",
     "mixed_styles",
     "not_for_tasks",
     "not_in_a_step",
@@ -124,8 +125,16 @@ class Interpreter(Protocol):
         """Wait until a moment that is the same however often the handler is run."""
         ...
 
+    async def permit(self, scopes: tuple[str, ...], granted: bool) -> None:
+        """Go on if these scopes are granted; else the call waits until the client comes with more."""
+        ...
+
     def afterwards(self, step: Step, key: str | None = None) -> None:
         """Have a step run when the handler has returned."""
+        ...
+
+    def give_up(self, error: Exception) -> None:
+        """End the run with this error. The handler, which was cancelled and does not end, is left behind."""
         ...
 
     def use(self, style: str) -> None:
@@ -148,6 +157,17 @@ def log_failed_afterwards(handler: str, step: Step, error: Exception) -> None:
     _log.error("%s has ended well, but its on_complete step %s failed: %r", handler, step.name, error)
 
 
+def log_other_sleep(handler: str, before: str, now: str) -> None:
+    """Say that a handler sleeps for another time than before."""
+    _log.warning(
+        "%s did %s before, and is about to do %s instead, from now on. A sleep whose length changes with "
+        "every round never ends: draw the length with `ctx.random`, or give the sleep a key=",
+        handler,
+        before,
+        now,
+    )
+
+
 def not_for_tasks(handler: str) -> UsageError:
     """The error of a handler that wants to be a task and was not registered for that."""
     return UsageError(f'{handler} calls ctx.background(): register it with task="deferred"')
@@ -167,5 +187,6 @@ def mixed_styles(handler: str) -> UsageError:
     """The error of a handler that uses both ways in one call."""
     return UsageError(
         f"{handler} asks with `ctx` and also keeps its own state with `InputRequired` or "
-        "`ctx.input_responses`: one call can do only one of them"
+        "`ctx.input_responses`: one call can do only one of them, unless `ctx.background()` lies between: "
+        "`InputRequired` before it, questions with `ctx` after it"
     )

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from ekiden.opaque import Opaque
+from ekiden.private_struct import PrivateStruct
 
 __all__ = ["LEFT_BEHIND", "STEP", "UNKNOWN_BRANCH", "Entry", "Journal", "Kind", "fingerprint", "framed"]
 
@@ -49,7 +49,7 @@ def framed(*parts: bytes) -> bytes:
     return b"".join([b"%d:%b" % (len(part), part) for part in parts])
 
 
-class Entry(msgspec.Struct, array_like=True):
+class Entry(msgspec.Struct, array_like=True, gc=False):
     """One remembered effect."""
 
     kind: Kind
@@ -64,13 +64,13 @@ class Entry(msgspec.Struct, array_like=True):
     """A step in words, for the log."""
 
 
-class Journal(Opaque):
+class Journal(PrivateStruct, gc=False):
     """The entries in order."""
 
     entries: dict[str, Entry] = {}
     backlog: dict[str, None] = {}
     """Keys of the entries of earlier legs that the handler was not told of yet in this one, in order."""
-    seen: set[str] = set()
+    seen: dict[str, None] = {}
     """Keys of the entries that came up in this leg."""
     unsaved: dict[str, Entry] = {}
     """Entries of this leg that no store knows yet, in order."""
@@ -84,7 +84,7 @@ class Journal(Opaque):
         """The entry for `key`, which has now come up."""
         entry = self.entries.get(key)
         if entry is not None:
-            self.seen.add(key)
+            self.seen[key] = None
         return entry
 
     def add(self, key: str, entry: Entry) -> None:
@@ -93,7 +93,7 @@ class Journal(Opaque):
             for known in (self.entries, self.unsaved, self.backlog):
                 known.pop(key, None)
         self.entries[key] = self.unsaved[key] = entry
-        self.seen.add(key)
+        self.seen[key] = None
 
     def move_to_the_end(self, keys: Iterable[str]) -> None:
         """Put known entries behind all others: something else has come before them."""

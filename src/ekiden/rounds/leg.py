@@ -18,26 +18,20 @@ What the handler does, effect by effect, is here. How it begins and ends, waits 
 """
 
 import asyncio
-import logging
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextvars import Context, copy_context
 from functools import partial
 from threading import get_ident
 from typing import Any, Final
 
-from ekiden.errors import (
-    MalformedAnswer,
-    MissingCapability,
-    NonDeterminismError,
-    NotRecalled,
-    UnfitAnswer,
-)
-from ekiden.opaque import Opaque
+from ekiden.errors import InsufficientScope, MissingCapability, NonDeterminismError, NotRecalled
+from ekiden.private_struct import PrivateStruct
 from ekiden.rounds.asks import UNANSWERED, Ask, declares
 from ekiden.rounds.handler_task import OVER, SETTLED
 from ekiden.rounds.interpreter import (
     Step,
     log_failed_afterwards,
+    log_other_sleep,
     mixed_styles,
     not_for_tasks,
     not_in_a_step,
@@ -48,21 +42,15 @@ from ekiden.rounds.outcome import Suspended
 from ekiden.rounds.performing import current_step
 from ekiden.rounds.replay import Replay
 from ekiden.rounds.waiting import CUT
+from ekiden.signals import MalformedAnswer, UnfitAnswer
 
 __all__ = ["BACKGROUND", "Leg", "Suspended", "current_step"]
-
-_log = logging.getLogger(__name__)
 
 BACKGROUND: Final = "b:background"
 """The pause of a handler that wants to go on as a task."""
 
-_OTHER_SLEEP: Final = (
-    "%s did %s before, and is about to do %s instead, from now on. A sleep whose length changes with every "
-    "round never ends: draw the length with `ctx.random`, or give the sleep a key="
-)
 
-
-class Leg(Opaque):
+class Leg(PrivateStruct):
     """The effects of one run of one handler. Implements `ekiden.rounds.interpreter.Interpreter`."""
 
     replay: Replay
@@ -74,6 +62,10 @@ class Leg(Opaque):
     """The time to live and the poll interval that the handler wants for its task."""
     style: str | None = None
     """How the handler asks: with effects (`asks`), or by itself (`manual`)."""
+    lacks: dict[str, tuple[str, ...]] = {}
+    """The scopes that the handler waits for, by the name of what waits."""
+    was_manual: bool = False
+    """Whether it asked by itself before `background`. After that it may ask with effects."""
 
     @property
     def handler(self) -> str:
@@ -94,15 +86,17 @@ class Leg(Opaque):
         """What time it is."""
         return self.replay.clock()
 
-    # Running
+    async def run(self, handler: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+        """Run the handler with these arguments: its value, what it raised, or `Suspended`."""
+        if not self.start(handler, arguments):
+            await self.replay.task.settled()
+        return self.replay.conclude()
 
-    async def run(self, handler: Coroutine[Any, Any, Any]) -> Any:
-        """Run the handler: its value, what it raised, or `Suspended`."""
-        replay, task = self.replay, self.replay.task
-        task.start(self.whole(handler))
-        if task.phase not in SETTLED or task.beside:
-            await replay.settled(handler)
-        return replay.conclude()
+    def start(self, handler: Callable[..., Any], arguments: Mapping[str, Any]) -> bool:
+        """Begin to run the handler; whether it has come to its end already. Then `conclude` says how."""
+        task = self.replay.task
+        task.start(self.whole(handler, arguments))
+        return task.phase in SETTLED and not task.beside
 
     async def go_on(self, values: Mapping[str, Any], capabilities: Mapping[str, Any]) -> Any:
         """Go on with a parked handler, with the answers that `read` read. The client declares again."""
@@ -117,14 +111,18 @@ class Leg(Opaque):
         """The outcome is not wanted any more: cancel the handler, and let running steps end."""
         await self.replay.task.stop()
 
-    async def whole(self, handler: Coroutine[Any, Any, Any]) -> Any:
+    def give_up(self, error: Exception) -> None:
+        """End the leg with an error, and leave the handler behind, which was cancelled and does not end."""
+        self.replay.task.give_up(error)
+
+    async def whole(self, handler: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
         """The handler, and then its `on_complete` steps."""
         replay = self.replay
         replay.task.begin(parked=replay.parked)
         if current_step.get() is not None:
             current_step.set(None)  # A step has called this server: its handlers are not in that step.
         try:
-            value = await handler
+            value = await handler(**arguments)
         except (SystemExit, KeyboardInterrupt) as error:
             raise RuntimeError(
                 f"the handler raised {type(error).__name__}, which is not an Exception"
@@ -172,7 +170,7 @@ class Leg(Opaque):
             value = self._new_answer(ask, name, 0) if name[2:] in replay.questions.responses else UNANSWERED
             if value is UNANSWERED:
                 if not declares(replay.questions.capabilities, ask.needs):
-                    task.fail_here(MissingCapability(ask.needs))
+                    task.fail_here(MissingCapability(ask.needs, question=ask.words))
                 # There are no siblings to wait for: suspend now, instead of after the idle passes.
                 task.suspend_here(replay.suspension({name[2:]: ask}, []))
             return value
@@ -190,7 +188,7 @@ class Leg(Opaque):
         elif declares(replay.questions.capabilities, ask.needs):
             replay.asks[replay.questions.put(ask, name[2:], branch)] = ask
         else:
-            replay.task.fail(MissingCapability(ask.needs))
+            replay.task.fail(MissingCapability(ask.needs, question=ask.words))
 
     def _known_answer(self, ask: Ask, entry: Entry) -> Any:
         try:
@@ -292,6 +290,8 @@ class Leg(Opaque):
         self._enter("become a task")
         if self.can_background is None:
             raise not_for_tasks(self.handler)
+        if self.style == "manual":
+            self.style, self.was_manual = None, True
         if self.can_background:
             self.wishes = (ttl, poll)
             await self._pause(BACKGROUND)
@@ -301,11 +301,30 @@ class Leg(Opaque):
             self.replay.task.suspend_here(self.replay.suspension({}, [name]))
 
     def _begin_pause(self, name: str, branch: int) -> None:
-        replay = self.replay
+        replay, passed = self.replay, Entry("pause", "", None, branch)
         if replay.is_durable:
-            replay.task.run_beside(replay.steps().finish(name, Entry("pause", "", None, branch)))
+            replay.task.run_beside(replay.steps().finish(name, passed))
+        elif name[:2] == "q:" and name not in self.lacks:
+            replay.record(name, passed)
+            replay.waits().turns.arrive(name, None)
         else:
             replay.pauses[name] = None
+
+    async def permit(self, scopes: tuple[str, ...], granted: bool) -> None:
+        """Go on if these scopes are granted; else the leg ends, and a later one may have them."""
+        replay, task = self.replay, self.replay.task
+        if task.phase in OVER:
+            await task.refuse()
+        self._enter("ask for a scope")
+        name = replay.name("q:", None, " ".join(scopes))
+        if granted:
+            await self._passed(name, partial(self._begin_pause, name))
+            return
+        if replay.is_durable or replay.parked:
+            task.fail_here(InsufficientScope(scopes))
+        self.lacks[name] = scopes
+        replay.journal.backlog.pop(name, None)
+        await replay.turn(name, "", partial(self._begin_pause, name))
 
     async def _passed(self, name: str, begin: Callable[[int], None]) -> bool:
         """Wait for an effect without a value; False if it is new and would end the leg on the spot."""
@@ -349,7 +368,7 @@ class Leg(Opaque):
             taken = replay.waits().turns.branches.values()
             for old in replay.journal.backlog:
                 if old.startswith("d:sleep-") and replay.journal.entries[old].branch not in taken:
-                    _log.warning(_OTHER_SLEEP, self.handler, old[2:], what)
+                    log_other_sleep(self.handler, old[2:], what)
                     return
 
     def _begin_sleep(self, name: str, until: float, branch: int) -> None:
@@ -361,7 +380,9 @@ class Leg(Opaque):
             self.replay.afterwards += ((step, key),)
 
     def use(self, style: str) -> None:
-        """A call either asks in its body or returns `InputRequired` itself; it cannot do both."""
+        """A call asks in its body or returns `InputRequired` itself; both only with `background` between."""
+        if self.was_manual:
+            return  # What it was answered before may be read again.
         if self.style is None:
             self.style = style
         elif self.style != style:

@@ -15,7 +15,7 @@ from ekiden.wire.json import ENCODE_ERRORS, decode
 from ekiden.wire.jsonrpc import RequestId
 from ekiden.wire.tasks import TaskView
 
-__all__ = ["Complete", "Dialect", "Failed", "Interim", "Outcome", "Suspended", "Task"]
+__all__ = ["Complete", "Dialect", "Failed", "Interim", "Outcome", "Suspended", "Task", "too_large"]
 
 
 _log = logging.getLogger(__name__)
@@ -23,6 +23,9 @@ _log = logging.getLogger(__name__)
 
 class Dialect(Protocol):
     """What an outcome needs of a protocol version: a spelling for each way to end."""
+
+    most_bytes: int
+    """The longest result that is sent."""
 
     def complete(self, request_id: RequestId, result: dict[str, Any] | bytes) -> bytes:
         """Spell a final result."""
@@ -41,6 +44,14 @@ class Dialect(Protocol):
         ...
 
 
+def too_large(size: int, most: int) -> InternalError:
+    """The error that is sent instead of a result that is too large."""
+    _log.error("A result has %d bytes, and at most %d are allowed (Server(result_bytes=...))", size, most)
+    return InternalError(
+        f"The result is too large: {size} bytes, and at most {most} are allowed. Ask for less of it at a time"
+    )
+
+
 class Complete(msgspec.Struct):
     """The request is answered. `result` is bytes if it was encoded ahead (lists, discovery)."""
 
@@ -49,10 +60,13 @@ class Complete(msgspec.Struct):
     def render(self, dialect: Dialect, request_id: RequestId) -> bytes:
         """The response as `dialect` spells it; a result that JSON cannot represent is an error."""
         try:
-            return dialect.complete(request_id, self.result)
+            response = dialect.complete(request_id, self.result)
         except ENCODE_ERRORS:
             _log.exception("A result cannot be sent")
             return dialect.error(request_id, InternalError("The result cannot be sent as JSON"))
+        if len(response) > dialect.most_bytes:
+            return dialect.error(request_id, too_large(len(response), dialect.most_bytes))
+        return response
 
     def as_dict(self) -> dict[str, Any]:
         """The result as a dict, also if it was encoded ahead."""

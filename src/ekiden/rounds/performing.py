@@ -12,14 +12,14 @@ from contextvars import Context, ContextVar, copy_context
 from functools import partial
 from typing import Any, Final
 
-from ekiden.errors import Restart
-from ekiden.opaque import Opaque
+from ekiden.private_struct import PrivateStruct
 from ekiden.rounds.accounting import NewStep
 from ekiden.rounds.handler_task import OVER, HandlerTask
 from ekiden.rounds.interpreter import Step
 from ekiden.rounds.journal import Entry, Journal
 from ekiden.rounds.ledger import RoundMemory
 from ekiden.rounds.waiting import Waiting, current_task
+from ekiden.signals import Restart
 
 __all__ = ["Steps", "current_memory", "current_step", "raised"]
 
@@ -33,7 +33,7 @@ current_memory: ContextVar[RoundMemory | None] = ContextVar("current_memory", de
 """Where that step finds out whether it may still begin."""
 
 
-class Performance(Opaque):
+class Performance(PrivateStruct):
     """A step whose function runs right now."""
 
     task: asyncio.Task[Any]
@@ -41,7 +41,7 @@ class Performance(Opaque):
     """Set if it was cut short; done when it has ended."""
 
 
-class Steps(Opaque, kw_only=True):
+class Steps(PrivateStruct, kw_only=True):
     """The steps and sleeps of one leg. Made when the first of them is to begin."""
 
     task: HandlerTask
@@ -66,8 +66,9 @@ class Steps(Opaque, kw_only=True):
     def begin(self, step: Step, name: str, context: Context, branch: int) -> None:
         """Begin a new step as soon as it may begin. One that has failed before may have to wait."""
         if self.pauses is not None:
-            failed = self.journal.find(_tries(name))
-            self.journal.backlog.pop(_tries(name), None)
+            tries = _tries(name)
+            failed = self.journal.find(tries)
+            self.journal.backlog.pop(tries, None)
             if failed is not None and failed.value[1] - self.clock() >= _SOON:
                 self._try_at(failed.value[1], step, name, context, branch)
                 return

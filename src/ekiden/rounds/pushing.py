@@ -7,11 +7,12 @@ asked, so concurrent branches do not wait for each other.
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final, TypeAlias
 
-from ekiden.errors import CannotAsk, MalformedAnswer, UnfitAnswer
-from ekiden.rounds.asks import Ask, declares
+from ekiden.errors import CannotAsk, InsufficientScope
+from ekiden.rounds.asks import Ask, declares, not_asked
 from ekiden.rounds.interpreter import (
     Step,
     log_failed_afterwards,
@@ -23,8 +24,11 @@ from ekiden.rounds.interpreter import (
 from ekiden.rounds.journal import Entry
 from ekiden.rounds.performing import current_step, raised
 from ekiden.rounds.waiting import current_task
+from ekiden.signals import MalformedAnswer, UnfitAnswer
 
 __all__ = ["Push", "SendAsk"]
+
+_log = logging.getLogger(__name__)
 
 _TRIES: Final = 10
 """How often an answer that breaks the rules of its question is asked for again."""
@@ -53,6 +57,8 @@ class Push:
         self.handler = handler
         self.clock = clock
         self.style: str | None = None
+        self._was_manual = False
+        """Whether the handler asked by itself before `background`. After that it may ask in its body."""
         self._send = send
         self._capabilities = capabilities
         self._flow = flow
@@ -63,7 +69,13 @@ class Push:
         self._unwinding: dict[asyncio.Task[Any], asyncio.Future[None]] = {}
         """Those of them that were cut short and have not ended yet."""
         self._counts: dict[str, int] = {}
+        self.reasked = 0
+        """Questions that were asked again, because their answer did not fit."""
         self.is_over = False
+        self._settled: asyncio.Future[None] | None = None
+        """Done when the handler has ended, or was given up."""
+        self._error: Exception | None = None
+        """Why it was given up."""
         self._can_background = can_background
 
     async def run(self, handler: Coroutine[Any, Any, Any]) -> Any:
@@ -71,12 +83,18 @@ class Push:
 
         If the request is cancelled, running steps end first: what they do outside must not be half done.
         """
-        main = asyncio.get_running_loop().create_task(self._whole(handler))
+        loop = asyncio.get_running_loop()
+        main = loop.create_task(self._whole(handler))
+        self._settled = loop.create_future()
+        main.add_done_callback(self._settle)
         try:
-            await asyncio.wait({main})
+            await self._settled
             self.is_over = True  # Branches that still run can do nothing more.
             while self._steps:
                 await asyncio.wait(set(self._steps))  # One that was cut short may take its time to end.
+            if self._error is not None:
+                main.add_done_callback(_dropped)
+                raise self._error
             if main.cancelled():
                 raise RuntimeError("the handler let a cancellation escape that was not its own")
             return main.result()
@@ -88,6 +106,18 @@ class Push:
                     await asyncio.wait(set(self._steps))
             await asyncio.wait({main}, timeout=_UNWIND_SECONDS)
             raise
+
+    def give_up(self, error: Exception) -> None:
+        """End the call with an error, and leave the handler behind, which was cancelled and does not end."""
+        if not self.is_over and self._settled is not None and not self._settled.done():
+            _log.warning("%s does not end although its call has; it is left behind", self.handler)
+            self._error = error
+            self.is_over = True
+            self._settle()
+
+    def _settle(self, main: asyncio.Task[Any] | None = None) -> None:
+        if self._settled is not None and not self._settled.done():
+            self._settled.set_result(None)
 
     async def _whole(self, handler: Coroutine[Any, Any, Any]) -> Any:
         if current_step.get() is not None:
@@ -108,10 +138,12 @@ class Push:
 
     async def ask(self, ask: Ask, key: str | None = None) -> Any:
         """Ask the client, and wait for a fitting answer."""
+        if self._error is not None:
+            raise asyncio.CancelledError
         _not_in_a_step(self.handler, "ask")
         self.use("asks")
         if not declares(self._capabilities, ask.needs):
-            raise CannotAsk(undeclared(ask.needs))
+            raise CannotAsk(not_asked(ask.needs, ask.words))
         problem = ""
         for _ in range(_TRIES):
             raw = await self._send(ask.method, ask.params)
@@ -123,6 +155,7 @@ class Push:
                 ) from None
             except UnfitAnswer as unfit:
                 problem = str(unfit)
+                self.reasked += 1
         raise CannotAsk(f"No fitting answer to {ask.method} came in {_TRIES} tries: {problem}")
 
     async def step(self, step: Step, key: str | None = None) -> Any:
@@ -183,12 +216,25 @@ class Push:
         await asyncio.sleep(0)
 
     async def background(self, ttl: float | None = None, poll: float | None = None) -> None:
-        """Nothing to do: the client waits for the end of the call."""
+        """The client waits for the end of the call. A handler that asked by hand may ask in its body now."""
         if not self._can_background:
             raise not_for_tasks(self.handler)
+        if self.style == "manual":
+            self.style, self._was_manual = None, True
+
+    async def permit(self, scopes: tuple[str, ...], granted: bool) -> None:
+        """Go on, or end the call. After a step the client is not led to call again: it would run twice."""
+        _not_in_a_step(self.handler, "ask for a scope")
+        if granted:
+            return
+        if self._counts:
+            raise CannotAsk(f"This needs an access token with {' '.join(scopes)}, from the start of the call")
+        raise InsufficientScope(scopes)
 
     async def sleep(self, seconds: float, key: str | None = None) -> None:
         """Wait."""
+        if self._error is not None:
+            raise asyncio.CancelledError
         await asyncio.sleep(seconds)
 
     def afterwards(self, step: Step, key: str | None = None) -> None:
@@ -196,24 +242,23 @@ class Push:
         self._afterwards.append((step, key))
 
     def use(self, style: str) -> None:
-        """A call either asks in its body or returns `InputRequired` itself; it cannot do both."""
+        """A call asks in its body or returns `InputRequired` itself; both only with `background` between."""
+        if self._was_manual and style == "manual":
+            return  # What it was answered before may be read again.
         if self.style is None:
             self.style = style
         elif self.style != style:
             raise mixed_styles(self.handler)
 
 
+def _dropped(main: asyncio.Task[Any]) -> None:
+    if not main.cancelled() and (error := main.exception()) is not None:
+        _log.warning("A handler that was given up raised %r; that is dropped", error)
+
+
 def _tell(told: asyncio.Future[Entry], entry: Entry) -> None:
     if not told.done():
         told.set_result(entry)
-
-
-def undeclared(needs: Mapping[str, Any]) -> str:
-    """What to tell a user whose client cannot be asked."""
-    parts = [
-        f"{name} ({', '.join(more)})" if (more := list(wanted)) else name for name, wanted in needs.items()
-    ]
-    return f"This needs a client that declares {' and '.join(parts)}, which this one does not"
 
 
 def _not_in_a_step(handler: str, what: str) -> None:

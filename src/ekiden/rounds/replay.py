@@ -6,13 +6,12 @@ alone and runs no step needs neither. What an effect means is not said here, but
 """
 
 import asyncio
-import inspect
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ekiden.errors import MalformedAnswer, NonDeterminismError, UnfitAnswer, UsageError
-from ekiden.opaque import Opaque
+from ekiden.errors import NonDeterminismError, UsageError
+from ekiden.private_struct import PrivateStruct
 from ekiden.rounds.accounting import Accounting, vanished
 from ekiden.rounds.asks import Ask, Questions, malformed
 from ekiden.rounds.handler_task import OVER, HandlerTask
@@ -23,6 +22,7 @@ from ekiden.rounds.outcome import Suspended
 from ekiden.rounds.performing import Steps
 from ekiden.rounds.turns import Turns
 from ekiden.rounds.waiting import Waiting
+from ekiden.signals import MalformedAnswer, UnfitAnswer
 
 __all__ = ["Replay"]
 
@@ -37,7 +37,7 @@ _AFTERWARDS: Final = -1
 """The branch of steps that are run when the handler has returned."""
 
 
-class Replay(Opaque):
+class Replay(PrivateStruct):
     """One run of one handler. A parked one can go on in a later round."""
 
     task: HandlerTask
@@ -76,15 +76,6 @@ class Replay(Opaque):
         return self.task.phase in OVER
 
     # From its beginning to its end
-
-    async def settled(self, handler: Coroutine[Any, Any, Any]) -> None:
-        """Wait until the handler rests, has ended or was left behind. Then `conclude`."""
-        try:
-            await self.task.settled()
-        except asyncio.CancelledError:
-            if inspect.getcoroutinestate(handler) == inspect.CORO_CREATED:
-                handler.close()  # It was cancelled before it began.
-            raise
 
     async def resume(self, values: Mapping[str, Any]) -> Any:
         """Go on with a parked handler: deliver these answers, and run on to its next end."""

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ekiden.opaque import Opaque
+from ekiden.private_struct import PrivateStruct
 from ekiden.rounds.journal import UNKNOWN_BRANCH, Journal
 
 __all__ = ["PATIENCE_SECONDS", "Arrival", "Turns", "Waiter"]
@@ -36,7 +36,7 @@ _CUT_AGAIN_SECONDS: Final = 5.0
 """How much later than at first an effect may be cut in a replay. After that it is taken not to be cut."""
 
 
-class Waiter(Opaque):
+class Waiter(PrivateStruct):
     """An effect that its branch waits for."""
 
     name: str
@@ -64,7 +64,7 @@ class Waiter(Opaque):
     """The arguments of its cancellation: anyio's scopes absorb only their own."""
 
 
-class Arrival(Opaque):
+class Arrival(PrivateStruct):
     """Something that a waiter is to be told when its turn comes."""
 
     name: str
@@ -73,7 +73,7 @@ class Arrival(Opaque):
     """False while the store does not know of it yet; it keeps its place in the meantime."""
 
 
-class Turns(Opaque):
+class Turns(PrivateStruct):
     """The effects that a handler waits for, and what has arrived for them."""
 
     _loop: asyncio.AbstractEventLoop

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ekiden.opaque import Opaque
+from ekiden.private_struct import PrivateStruct
 from ekiden.rounds.accounting import Accounting
 from ekiden.rounds.handler_task import OVER, HandlerTask
 from ekiden.rounds.interpreter import Step
@@ -22,7 +22,7 @@ CUT: Final = object()
 """The value of an effect that its handler cut short before: it has none."""
 
 
-class Waiting(Opaque):
+class Waiting(PrivateStruct):
     """The effects that a handler and its branches wait for. Made when the first of them has to wait."""
 
     _task: HandlerTask

@@ -5,18 +5,18 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from ekiden.errors import StateRefused
 from ekiden.rounds.journal import Entry
+from ekiden.signals import StateRefused
 
-__all__ = ["About", "Claims", "decode_claims", "encode_claims", "verify"]
+__all__ = ["About", "CallState", "decode_state", "encode_state", "verify"]
 
 _BOUND: Final = ("audience", "method", "target", "arguments", "principal")
 
 About: TypeAlias = tuple[str, str, str, bytes, str]
-"""What a token was issued for, or a request is: the claims named in `_BOUND`."""
+"""What a token was issued for, or a request is: the fields named in `_BOUND`."""
 
 
-class Claims(msgspec.Struct, array_like=True):
+class CallState(msgspec.Struct, array_like=True, gc=False):
     """The content of a `requestState`."""
 
     issued: float
@@ -47,25 +47,25 @@ class Claims(msgspec.Struct, array_like=True):
     parked: str | None = None
     """The ticket of the parked handler that waits for this token, in one process."""
     trace: str | None = None
-    """The `traceparent` of the first round."""
+    """The `traceparent` of the first round: of the server's span, else of the client's."""
 
 
-encode_claims: Final[Callable[[Claims], bytes]] = msgspec.msgpack.Encoder().encode
-"""Claims as bytes to be sealed."""
+encode_state: Final[Callable[[CallState], bytes]] = msgspec.msgpack.Encoder().encode
+"""A state as bytes to be sealed."""
 
 
-decode_claims: Final[Callable[[bytes], Claims]] = msgspec.msgpack.Decoder(Claims).decode
-"""Claims out of opened bytes; raises `msgspec.MsgspecError` if they are not claims."""
+decode_state: Final[Callable[[bytes], CallState]] = msgspec.msgpack.Decoder(CallState).decode
+"""A state out of opened bytes; raises `msgspec.MsgspecError` if they are not one."""
 
 
-def verify(claims: Claims, about: About, *, now: float, max_age: float, skew: float = 60.0) -> None:
+def verify(state: CallState, about: About, *, now: float, max_age: float, skew: float = 60.0) -> None:
     """Refuse a token that is late, early, or was issued for anything else than this request."""
-    if now > claims.expires:
+    if now > state.expires:
         raise StateRefused("expired")
-    if now > claims.started + max_age:
+    if now > state.started + max_age:
         raise StateRefused("the flow is too old")
-    if claims.issued > now + skew:
+    if state.issued > now + skew:
         raise StateRefused("issued in the future")
-    if (claims.audience, claims.method, claims.target, claims.arguments, claims.principal) != about:
-        different = (name for name, is_ in zip(_BOUND, about, strict=True) if getattr(claims, name) != is_)
+    if (state.audience, state.method, state.target, state.arguments, state.principal) != about:
+        different = (name for name, is_ in zip(_BOUND, about, strict=True) if getattr(state, name) != is_)
         raise StateRefused(f"issued for another {next(different)}")
