@@ -41,7 +41,8 @@ def database(_migrated: str) -> str:
     """The URL of a database whose tables are empty."""
     with psycopg.connect(_migrated, autocommit=True) as connection:
         connection.execute(
-            "TRUNCATE ekiden_tasks, ekiden_task_entries, ekiden_rounds, ekiden_round_steps, ekiden_journals"
+            "TRUNCATE ekiden_tasks, ekiden_task_entries, ekiden_rounds, ekiden_round_steps, ekiden_journals,"
+            " ekiden_sessions, ekiden_questions, ekiden_streams, ekiden_events"
         )
     return _migrated
 

@@ -16,6 +16,7 @@ import psycopg
 import pytest
 
 from ekiden import Context, Server
+from ekiden.server.sealing.keys import new_key
 from ekiden.stores.memory import MemoryStore
 from ekiden.stores.sqlite import SQLiteStore
 from tests.acceptance.driving import KEY
@@ -132,7 +133,7 @@ def test_a_process_whose_server_stopped_warns_of_nothing(tmp_path: Path) -> None
         capture_output=True,
         text=True,
         timeout=60,
-        env={**os.environ, "EKIDEN_KEYS": "k" * 44},
+        env={**os.environ, "EKIDEN_KEYS": new_key()},
     )
     assert (ended.returncode, ended.stderr) == (0, "")
 

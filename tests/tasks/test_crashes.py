@@ -15,9 +15,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from scripts.ports import free_port
 from tests.acceptance.driving import headers_for, post, request
 from tests.tasks.driving import WITH_TASKS, accept
-from tests.workers.cluster import free_port
 
 SCRIPT = Path(__file__).with_name("crashing_server.py")
 PATIENCE = 30.0
@@ -77,7 +77,7 @@ class Shop:
             **os.environ,
             "STORE": store,
             "NOTES": str(self.notes),
-            "EKIDEN_KEYS": base64.urlsafe_b64encode(b"k" * 32).decode(),
+            "EKIDEN_KEYS": base64.urlsafe_b64encode(bytes(range(32))).decode(),
         }
         self._process: subprocess.Popen[bytes] | None = None
         self._ids = itertools.count(1)

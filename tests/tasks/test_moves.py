@@ -1,6 +1,8 @@
 """Moves that a store may have to make twice, and what they say to the client."""
 
+from ekiden.rounds.outcome import Complete
 from ekiden.tasks import moves
+from ekiden.tasks.run import ending_of
 from ekiden.testing.task_contract import new_record
 
 
@@ -18,3 +20,12 @@ def test_giving_up_twice_is_giving_up_once() -> None:
     for now in (1002.0, 1003.0):
         moves.give_up(record, 1, b"{}", now=now, lease=10.0, tidy=True, message=f"at {now}")
         assert (record.state, record.message, record.updated) == ("failing", "at 1002.0", 1002.0)
+
+
+def test_a_task_whose_tool_failed_has_completed_and_says_so() -> None:
+    record = new_record("t1")
+    moves.claim(record, now=1001.0, lease=10.0)
+    ending = ending_of(Complete({"content": [], "isError": True}), 1000)
+    moves.finish(record, 1, ending, now=1002.0)
+    assert (record.status, record.tool_failed) == ("completed", True)
+    assert not ending_of(Complete({"content": [], "isError": False}), 1000).tool_failed

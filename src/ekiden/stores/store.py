@@ -1,14 +1,17 @@
 """What a store is: where a server keeps what must outlive a request.
 
-A store has two halves. The ledger (`ekiden.rounds.ledger.Ledger`) remembers rounds, so that a repeated round
-runs no step twice; `tasks` keeps tasks and their journals. `open_store` opens the three that come with
-ekiden. To write another one, implement `Store`, and let `ekiden.testing.LedgerContract` and
-`ekiden.testing.TaskStoreContract` check it.
+The ledger (`ekiden.rounds.ledger.Ledger`) remembers rounds, so that a repeated round runs no step twice;
+`tasks` keeps tasks and their journals; `sessions` keeps those of clients of 2025; `bus` lets the processes
+that share the store hear of each other. `open_store` opens the three that come with ekiden. To write another
+one, implement `Store`, and let `ekiden.testing.LedgerContract`, `ekiden.testing.TaskStoreContract` and
+`ekiden.testing.BusContract` and `ekiden.testing.SessionStoreContract` check it.
 """
 
 from typing import Protocol
 
+from ekiden.bus.port import Bus
 from ekiden.rounds.ledger import Ledger
+from ekiden.sessions.store import SessionStore
 from ekiden.tasks.store import TaskStore
 
 __all__ = ["Store"]
@@ -25,6 +28,16 @@ class Store(Ledger, Protocol):
     @property
     def tasks(self) -> TaskStore | None:
         """Where tasks are kept; None if this store keeps only rounds. Then no tool can have `task=`."""
+        ...
+
+    @property
+    def bus(self) -> Bus | None:
+        """How processes that share this store hear of each other; None, or not there: each is alone."""
+        ...
+
+    @property
+    def sessions(self) -> SessionStore | None:
+        """Where sessions of 2025 are kept; None, or not there: in the memory of each process. Needs a bus."""
         ...
 
     async def migrate(self) -> None:

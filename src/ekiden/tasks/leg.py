@@ -6,11 +6,11 @@ client's wish, which the handler may clean up after, with effects too.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Self
 
-from ekiden.errors import InternalError, TaskCancelled
-from ekiden.opaque import Opaque
+from ekiden.errors import InternalError
+from ekiden.private_struct import PrivateStruct
 from ekiden.rounds.asks import Ask
 from ekiden.rounds.handler_task import HandlerTask
 from ekiden.rounds.journal import Entry, Journal
@@ -18,8 +18,10 @@ from ekiden.rounds.ledger import RoundMemory
 from ekiden.rounds.leg import BACKGROUND, Leg
 from ekiden.rounds.outcome import Failed, Suspended
 from ekiden.rounds.replay import Replay
+from ekiden.signals import TaskCancelled
 from ekiden.tasks.moves import Suspension
 from ekiden.tasks.questions import TaskQuestions
+from ekiden.tasks.record import Question
 from ekiden.tasks.store import Held
 
 __all__ = ["BY_HAND", "TaskLeg"]
@@ -28,7 +30,7 @@ BY_HAND: Final = "m:manual"
 """The journal's key for the state of a handler that asks with `InputRequired`, not with effects."""
 
 
-class TaskLeg(Opaque):
+class TaskLeg(PrivateStruct):
     """One run of a task's handler."""
 
     effects: Leg
@@ -65,11 +67,11 @@ class TaskLeg(Opaque):
             clock,
             flow=held.record.flow,
             memory=memory,
-            # The manual way runs no part of the handler again: all that it does is new.
-            fresh=not held.entries or BY_HAND in journal.entries,
+            fresh=not held.entries or _waits_by_hand(journal),
             is_durable=True,
         )
-        frontier = () if held.record.asked else (BACKGROUND,)
+        begins = not held.record.asked and next(reversed(journal.entries), None) == BACKGROUND
+        frontier = (BACKGROUND,) if begins else ()
         # It is in the background already. Where it became a task by that, the journal knows.
         return cls(Leg(replay, frontier, can_background=BACKGROUND in journal.entries), questions)
 
@@ -85,11 +87,11 @@ class TaskLeg(Opaque):
 
     # Running
 
-    async def run(self, handler: Coroutine[Any, Any, Any]) -> Any:
+    async def run(self, handler: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
         """Run the handler: its value, what it raised, or `Suspended`; `TaskCancelled` if it was cut off."""
         replay, task = self.effects.replay, self.effects.replay.task
-        task.start(self.effects.whole(handler))
-        await replay.settled(handler)
+        task.start(self.effects.whole(handler, arguments))
+        await task.settled()
         if self._is_cancelling and task.task is not None:
             is_cut = isinstance(task.ending, Suspended) or (task.ending is None and task.task.cancelled())
             if is_cut:
@@ -146,20 +148,15 @@ class TaskLeg(Opaque):
         entry = self.effects.replay.journal.entries.get(BY_HAND)
         return None if entry is None else entry.value
 
-    def questions_by_hand(self) -> dict[str, dict[str, Any]]:
-        """The questions that the last leg ended with."""
-        return {name: question.request for name, question in self._questions.current.items()}
+    def questions_by_hand(self) -> dict[str, Question]:
+        """The questions that the last leg ended with; none if they are settled."""
+        return self._questions.current if _waits_by_hand(self.effects.replay.journal) else {}
 
-    def answers_by_hand(self) -> dict[str, Any]:
-        """The answers to them so far."""
-        if self.by_hand is None:
-            return {}
-        current = self._questions.current
-        return {name: question.response for name, question in current.items() if question.answered}
-
-    def open_by_hand(self) -> bool:
-        """Whether any is unanswered."""
-        return not all(question.answered for question in self._questions.current.values())
+    def settle_by_hand(self, kept: Any) -> None:
+        """All of them are answered, and `kept` has the answers: what stands from now on is of effects."""
+        for question in list(self._questions.current.values()):
+            self._questions.mark_read(question)
+        self.effects.replay.journal.add(BY_HAND, Entry("manual", "", kept))
 
     def ask_again_by_hand(self, asks: Mapping[str, Ask]) -> Suspended:
         """End the leg before it has begun, with some questions put again; the others stand."""
@@ -179,3 +176,9 @@ class TaskLeg(Opaque):
         if pause is not None:
             replay.pauses[BY_HAND] = replay.clock() + pause
         return Suspended(dict(asks), [] if pause is None else [BY_HAND])
+
+
+def _waits_by_hand(journal: Journal) -> bool:
+    """Whether the last leg ended with `InputRequired`. No part of the handler is run again then."""
+    entry = journal.entries.get(BY_HAND)
+    return entry is not None and not entry.value.get("settled")

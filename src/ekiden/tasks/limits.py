@@ -25,6 +25,15 @@ class TaskLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Progress is written to the store at most this often."""
     sweep_seconds: float = 5.0
     """How often a worker looks by itself, in case a signal was lost."""
+    per_principal: int | None = 1000
+    """Tasks of one principal that have not ended; a further one is refused. None: any number."""
+    bytes_per_principal: int | None = 64 * 1024 * 1024
+    """Bytes of the rows of one principal's tasks: arguments, questions, results. Those of tasks that have
+    ended count until they are forgotten; steps do not count. None: any number."""
+    without_principal: int | None = 100_000
+    """The same as `per_principal` for all clients together, if the server does not tell them apart."""
+    bytes_without_principal: int | None = 4 * 1024 * 1024 * 1024
+    """The same as `bytes_per_principal` for all clients together, if the server does not tell them apart."""
     grace_seconds: float = 10.0
     """How long running steps may take to end when the process stops. Those that take longer are run again by
     another worker, when the lease has run out."""

@@ -37,6 +37,8 @@ class Ending(msgspec.Struct, frozen=True):
 
     result: bytes | None = None
     error: bytes | None = None
+    tool_failed: bool = False
+    """Whether the result says that the tool failed (`isError`)."""
 
 
 class Suspension(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,7 +122,7 @@ def finish(record: TaskRecord, fence: int, ending: Ending, *, now: float, messag
     if record.fence == fence and record.state == after:
         return
     record.state = _owned(record, fence, "complete" if ending.error is None else "fail")
-    record.result, record.error = ending.result, ending.error
+    record.result, record.error, record.tool_failed = ending.result, ending.error, ending.tool_failed
     record.message = message
     _close(record, now)
 

@@ -9,10 +9,10 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from ekiden.errors import MalformedAnswer, UnfitAnswer
-from ekiden.opaque import Opaque
+from ekiden.private_struct import PrivateStruct
 from ekiden.rounds.asks import UNANSWERED, Ask
 from ekiden.rounds.journal import Journal
+from ekiden.signals import MalformedAnswer, UnfitAnswer
 from ekiden.tasks.moves import Suspension
 from ekiden.tasks.record import Question
 
@@ -26,7 +26,7 @@ _PUT_AFTER: Final = 0.005
 _NONE: Final[dict[str, Any]] = {}
 
 
-class TaskQuestions(Opaque, kw_only=True):
+class TaskQuestions(PrivateStruct, kw_only=True):
     """The questions of one leg. Implements `ekiden.rounds.asks.Questions`."""
 
     handler: str

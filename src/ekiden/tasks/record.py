@@ -68,6 +68,8 @@ class TaskRecord(msgspec.Struct, kw_only=True):
     """The final result, as JSON."""
     error: bytes | None = None
     """The final error, as JSON."""
+    tool_failed: bool = False
+    """Whether the final result says that the tool failed (`isError`). The task has completed all the same."""
     expired: bool = False
     trace: str | None = None
     """The `traceparent` of the request that became the task, where that was traced."""

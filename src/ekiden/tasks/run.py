@@ -6,22 +6,16 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from ekiden.errors import (
-    Ended,
-    InternalError,
-    LostClaim,
-    ProtocolError,
-    StoreRefused,
-    StoreUnavailable,
-    TaskCancelled,
-)
+from ekiden.errors import InternalError, LostClaim, ProtocolError, StoreRefused, StoreUnavailable
 from ekiden.rounds.journal import Entry, Journal
 from ekiden.rounds.leg import Suspended
-from ekiden.rounds.outcome import Complete, Failed, Outcome
+from ekiden.rounds.outcome import Complete, Failed, Outcome, too_large
+from ekiden.signals import Ended, TaskCancelled
 from ekiden.tasks import moves
 from ekiden.tasks.leases import Asked
 from ekiden.tasks.leg import TaskLeg
-from ekiden.tasks.moves import Ending
+from ekiden.tasks.moves import Ending, Suspension
+from ekiden.tasks.states import State
 from ekiden.tasks.store import Held
 from ekiden.tasks.work import Why, Work, Worker
 from ekiden.wire.json import ENCODE_ERRORS, encode
@@ -47,6 +41,7 @@ class Run:
         self.losses = held.record.losses
         """The workers that it has lost in a row without any progress."""
         self.id = held.record.id
+        self.tool = held.record.tool
         self.fence = held.fence
         self.task: asyncio.Task[None] | None = None
         self._leg: TaskLeg | None = None
@@ -74,6 +69,7 @@ class Run:
             await self._store.release(
                 self.id, self.fence, now=worker.now(), after=worker.limits.sweep_seconds
             )
+            self._moved("queued")
         elif record.state in ("tidying", "failing"):
             await self._tidy(work)
         elif record.losses >= worker.limits.attempts:
@@ -124,6 +120,7 @@ class Run:
             await self._worker.insist(
                 lambda: self._store.suspend(self.id, self.fence, leaves, unsaved, now=now, known=self._known)
             )
+            self._moved("waiting", leaves)
         except LostClaim:
             # Cancelled at the moment when the leg came to rest: there is no handler to tell.
             current = await self._store.load(self.id)
@@ -132,13 +129,14 @@ class Run:
             await self._stop(work)
 
     async def _finish(self, ended: Outcome, unsaved: Mapping[str, Entry]) -> None:
-        now, ending = self._worker.now(), ending_of(ended)
+        now, ending = self._worker.now(), ending_of(ended, self._worker.result_bytes)
         message = self._diagnosis(ended.error.message) if isinstance(ended, Failed) else None
 
         async def finish(with_this: Ending) -> None:
-            await self._store.finish(
+            record = await self._store.finish(
                 self.id, self.fence, with_this, unsaved, now=now, message=message, known=self._known
             )
+            self._moved(record.state)
 
         try:
             await self._worker.insist(lambda: finish(ending))
@@ -156,6 +154,7 @@ class Run:
                 self.id, self.fence, error, now=now, lease=lease, tidy=work.tidies, message=why
             )
         )
+        self._moved("failing" if work.tidies else "failed")
         if work.tidies:
             self._held.record.state = "failing"
             await self._tidy(work)
@@ -169,6 +168,7 @@ class Run:
         await self._worker.insist(
             lambda: self._store.stop(self.id, self.fence, now=now, lease=lease, tidy=work.tidies)
         )
+        self._moved("tidying" if work.tidies else "cancelled")
         if work.tidies:
             await self._tidy(work)
 
@@ -178,7 +178,8 @@ class Run:
                 await work.tidy(self._journal.entries, self._why)
             except Exception:
                 _log.exception("The clean-up of task %s failed", self.id)
-        await self._worker.insist(lambda: self._store.tidied(self.id, self.fence))
+        record = await self._worker.insist(lambda: self._store.tidied(self.id, self.fence))
+        self._moved(record.state)
 
     @property
     def _tidying_tries(self) -> int:
@@ -190,6 +191,14 @@ class Run:
         if self._held.record.state != "failing":
             return "cancelled"
         return "expired" if self._held.record.expired else "given up"
+
+    def _moved(self, state: State | None, leaves: Suspension | None = None) -> None:
+        """Tell whoever measures that the task is in this state now, and what was asked again."""
+        observer = self._worker.observer
+        if state is not None:
+            observer.moved(self.tool, state)
+        if leaves is not None and (again := sum(question.attempt > 1 for question in leaves.asked)):
+            observer.asked_again(self.tool, again)
 
     async def hand_over(self) -> None:
         """The process ends, or the claim is lost. If it is not lost, other workers may go on at once."""
@@ -204,6 +213,7 @@ class Run:
             if unsaved := self._journal.save():
                 await self._store.append(self.id, self.fence, unsaved)
             await self._store.release(self.id, self.fence, now=self._worker.now())
+            self._moved("queued")
 
     # What the leg commits
 
@@ -324,6 +334,7 @@ class Run:
                     return
                 self._told = leaves.message
                 leg.left(leaves)
+                self._moved(None, leaves)
 
     async def _turn(self) -> None:
         """Wait until a message may be written again, or until there is more than a message."""
@@ -347,14 +358,18 @@ def _taken_over() -> Ended:
     return Ended(Failed(InternalError("The task was taken over by another worker")))
 
 
-def ending_of(outcome: Outcome) -> Ending:
+def ending_of(outcome: Outcome, most_bytes: int) -> Ending:
     """An outcome as the row keeps it."""
     if isinstance(outcome, Complete):
+        result = outcome.as_dict()
         try:
-            return Ending(result=encode(outcome.as_dict()))
+            kept = encode(result)
         except ENCODE_ERRORS:
             _log.exception("A task's result cannot be kept")
             return Ending(error=spell_error(InternalError("The result cannot be sent as JSON")))
+        if len(kept) > most_bytes:
+            return Ending(error=spell_error(too_large(len(kept), most_bytes)))
+        return Ending(result=kept, tool_failed=result.get("isError") is True)
     if isinstance(outcome, Failed):
         return Ending(error=spell_error(outcome.error))
     raise TypeError(f"a task cannot end with {type(outcome).__name__}")

@@ -15,10 +15,12 @@ from typing import Any, Final, TypeVar
 from ekiden.errors import InternalError, LostClaim, StoreUnavailable
 from ekiden.tasks.leases import Asked, Leases
 from ekiden.tasks.limits import TaskLimits
+from ekiden.tasks.observer import TaskObserver, Unobserved
 from ekiden.tasks.queue import SUSPECT, Queue
 from ekiden.tasks.record import TaskRecord
 from ekiden.tasks.run import Run, spell_error
-from ekiden.tasks.store import Held, Signal, TaskStore
+from ekiden.tasks.states import State
+from ekiden.tasks.store import Due, Held, Signal, TaskStore
 from ekiden.tasks.work import Work
 
 __all__ = ["Runner", "TaskLimits"]
@@ -33,6 +35,8 @@ _SOON: Final = 0.02
 _HELD_BACK_SECONDS: Final = 0.25
 """Seconds before the next look where something is due that has to wait, such as a second suspect."""
 
+_QUIET_SECONDS: Final = 0.3
+"""What ends this soon when the runner is stopped is not worth a line."""
 _NAG_SECONDS: Final = 1.0
 """How long a loop may take to end before it is cancelled again."""
 
@@ -65,8 +69,12 @@ class Runner:
         audience: str,
         clock: Callable[[], float],
         limits: TaskLimits,
+        observer: TaskObserver | None = None,
+        result_bytes: int,
     ) -> None:
         self.store = store
+        self.observer = observer or Unobserved()
+        self.result_bytes = result_bytes
         self.limits = limits
         self._find = find
         self._tools = tools
@@ -103,6 +111,16 @@ class Runner:
         loops = (self._dispatch, self._sweep_now_and_then, self.leases.keep_renewing)
         self._loops = [asyncio.create_task(loop()) for loop in loops]
 
+    def forget(self) -> None:
+        """Begin anew: the event loop of all that runs is closed. What ran is due when its lease runs out."""
+        if self._unwatch is not None:
+            self._unwatch()
+            self._unwatch = None
+        self._runs.clear()
+        self._beside.clear()
+        self._loops = []
+        self._reserved = 0
+
     async def stop(self, grace: float | None = None) -> None:
         """Hand everything over: running steps end and are committed, then other workers go on."""
         seconds = self.limits.grace_seconds if grace is None else grace
@@ -114,8 +132,10 @@ class Runner:
         tasks = [run.task for run in self._runs.values() if run.task is not None]
         for task in tasks:
             task.cancel()
+        telling = asyncio.get_running_loop().call_later(_QUIET_SECONDS, self._tell_what_runs, seconds)
         await _wait(tasks, deadline)  # Their leases are renewed until they have ended.
         await _wait(self._beside, deadline)
+        telling.cancel()
         for run in self._runs.values():
             run.abandon()
             _log.warning(
@@ -129,6 +149,12 @@ class Runner:
         if self._unwatch is not None:
             self._unwatch()
             self._unwatch = None
+
+    def _tell_what_runs(self, seconds: float) -> None:
+        """Log what `stop` waits for."""
+        if self._runs:
+            tools = ", ".join(sorted(run.tool for run in self._runs.values()))
+            _log.warning("Waiting up to %g s for the running steps of tasks (%s)", seconds, tools)
 
     @property
     def _room(self) -> int:
@@ -158,6 +184,7 @@ class Runner:
     def _adopt(self, held: Held, asked: Asked) -> None:
         run = Run(self, held, asked)
         self._runs[held.record.id] = run
+        self.observer.runs(run.tool, 1)
         # Not with the context of the request that becomes a task: the other legs do not have it.
         run.task = asyncio.create_task(self._guard(run), context=self._surroundings.copy())
 
@@ -172,6 +199,7 @@ class Runner:
             _log.exception("A leg of task %s failed; its lease will lapse", run.id)
         finally:
             self._runs.pop(run.id, None)
+            self.observer.runs(run.tool, -1)
             self.made_room()
 
     # Looking for work
@@ -222,10 +250,10 @@ class Runner:
         self._is_crowded = len(others) > room
         if self._look_further(len(found), limit, is_enough=len(chosen) >= room):
             if chosen:
-                await self._claim(chosen)
+                await self._claim(chosen, others)
             return 0.0
         if chosen:
-            had = await self._claim(chosen)
+            had = await self._claim(chosen, others)
             if not had or self._is_crowded:
                 return 0.0 if had else _SOON  # There is more, or another worker was faster.
         upcoming = await self.store.next_due(self._audience, tools)
@@ -241,7 +269,7 @@ class Runner:
         self._looked_at = limit * _WIDER
         return True
 
-    async def _claim(self, chosen: Sequence[str]) -> int:
+    async def _claim(self, chosen: Sequence[str], found: Sequence[Due]) -> int:
         asked, held = self.leases.asked(), list[Held]()
         self._reserved += len(chosen)
         try:
@@ -251,6 +279,11 @@ class Runner:
             self._reserved -= len(chosen)
             for each in held:
                 self._adopt(each, asked)
+        waited = {each.id: each for each in found}
+        for each in held:
+            before = waited[each.record.id]
+            lag, lapsed = asked.wall - before.due, before.state in ("running", "stopping")
+            self.observer.claimed(each.record.tool, lag, taken_over=lapsed)
         return len(held)
 
     @property
@@ -290,14 +323,22 @@ class Runner:
     async def sweep(self) -> None:
         """Fail what has expired, and forget what expired long ago."""
         error = spell_error(InternalError("The task expired"))
+        expired: dict[str, tuple[str, State]] = {}
+
+        def tidies(record: TaskRecord) -> bool:
+            expired[record.id] = record.tool, "failing" if self._tidies(record) else "failed"
+            return expired[record.id][1] == "failing"
+
         for _ in range(_MOST_SWEEPS):
             now = self._clock()
             ids = await self.store.overdue(now=now, limit=_OVERDUE_AT_ONCE)
             if ids:
                 message = "The task's time to live is over."
-                await self.store.expire(ids, error, now=now, message=message, tidies=self._tidies)
+                await self.store.expire(ids, error, now=now, message=message, tidies=tidies)
             if len(ids) < _OVERDUE_AT_ONCE:
                 break
+        for tool, state in expired.values():
+            self.observer.moved(tool, state)
         await self.store.forget(before=self._clock() - self.limits.keep_seconds)
 
     def _tidies(self, record: TaskRecord) -> bool:

@@ -22,10 +22,10 @@ from ekiden.errors import IllegalMove, LostClaim
 from ekiden.rounds.journal import Entry
 from ekiden.tasks import moves
 from ekiden.tasks.moves import Ending, Suspension
-from ekiden.tasks.record import TaskRecord
+from ekiden.tasks.record import TaskRecord, encode_record
 from ekiden.tasks.states import State
 
-__all__ = ["Due", "Glance", "Held", "Place", "Signal", "TaskStore", "Watcher", "is_quiet"]
+__all__ = ["Due", "Glance", "Held", "Place", "Signal", "TaskStore", "Usage", "Watcher", "is_quiet"]
 
 T = TypeVar("T")
 
@@ -57,6 +57,15 @@ class Due(msgspec.Struct, frozen=True):
     state: State
     fence: int
     losses: int
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """What the tasks of one principal take of a store."""
+
+    open: int
+    """Those that have not ended."""
+    bytes: int
+    """Of the rows of all, without their journals."""
 
 
 class Glance(msgspec.Struct):
@@ -155,6 +164,16 @@ class TaskStore(abc.ABC):
 
         `works` says that the watcher runs tasks: a store may tell only one such that a task is due.
         """
+
+    async def usage(self, audience: str, principal: str) -> Usage:
+        """What the tasks of one principal take. A store that can count should: this one reads all of them."""
+        count = size = 0
+        after: Place | None = None
+        while page := await self.listing(audience=audience, principal=principal, after=after):
+            count += sum(not record.final for record in page)
+            size += sum(len(encode_record(record)) for record in page)
+            after = (page[-1].created, page[-1].id)
+        return Usage(count, size)
 
     async def check(self) -> None:
         """Raise `UsageError` if the store cannot be used as it is: its tables are too old or too new."""

@@ -10,6 +10,7 @@ from ekiden.rounds.outcome import Outcome
 from ekiden.tasks.leases import Leases
 from ekiden.tasks.leg import TaskLeg
 from ekiden.tasks.limits import TaskLimits
+from ekiden.tasks.observer import TaskObserver
 from ekiden.tasks.record import TaskRecord
 from ekiden.tasks.store import TaskStore
 
@@ -44,6 +45,9 @@ class Worker(Protocol):
     store: TaskStore
     limits: TaskLimits
     leases: Leases
+    observer: TaskObserver
+    result_bytes: int
+    """The longest result that is kept."""
 
     def now(self) -> float:
         """The time."""

@@ -227,6 +227,8 @@ async def test_every_statement_has_its_index(database: str, name: str) -> None:
         values = (["task 1"],)
     if name == "OVERDUE":
         values = (1.0, 9)
+    if name == "USAGE":
+        values = ("server", b"")
     async with store._database.writing() as connection:
         found = await (await connection.execute(f"EXPLAIN {PLANS[name]}".encode(), values)).fetchall()
     plan = "\n".join(line for (line,) in found)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from ekiden.bus.datagrams import folder_beside
 from ekiden.stores.sqlite import SQLiteStore
-from ekiden.stores.sqlite import wake as sqlite_wake
 from ekiden.stores.sqlite.wake import WakeSocket
 from ekiden.tasks.store import Signal
 
@@ -34,7 +34,7 @@ def place(
         deep = Path(short) if request.param == "beside" else Path(short) / ("deep" * 25)
         deep.mkdir(exist_ok=True)
         path = str(deep / "a.db")
-        folder = sqlite_wake._folder(path)
+        folder = folder_beside(path, "wake")
         assert folder.parent == (deep if request.param == "beside" else temporary)
         yield path, folder
 

@@ -43,6 +43,8 @@ class MemoryStore:
     """
 
     waits = False
+    bus = None
+    sessions = None
 
     def __init__(self, *, shared: bool = True) -> None:
         self.shared = shared

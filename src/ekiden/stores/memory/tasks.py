@@ -5,12 +5,12 @@ from typing import TypeVar
 
 import msgspec
 
+from ekiden.bus.listeners import Listeners
 from ekiden.rounds.journal import Entry
 from ekiden.stores.columns import LEASED, RUNNING, due_of
-from ekiden.stores.watchers import Watchers
 from ekiden.tasks.record import TaskRecord, decode_record, encode_record
 from ekiden.tasks.states import State
-from ekiden.tasks.store import Due, Place, Signal, TaskStore, Watcher
+from ekiden.tasks.store import Due, Place, Signal, TaskStore, Usage, Watcher
 
 __all__ = ["MemoryTasks"]
 
@@ -29,11 +29,19 @@ class MemoryTasks(TaskStore):
         self._journals: dict[str, dict[str, bytes]] = {}
         self._due: dict[str, tuple[str, str, float]] = {}
         """The audience, the tool and the due time of tasks that have one."""
+        self._whose: dict[str, tuple[str, str]] = {}
+        """The audience and the principal of every task."""
+        self._unended: set[str] = set()
         self._expires: dict[str, float] = {}
-        self._watchers = Watchers()
+        self._watchers = Listeners[Signal]()
 
     def _save(self, record: TaskRecord, entries: Mapping[str, Entry] | None) -> None:
         self._rows[record.id] = encode_record(record)
+        self._whose[record.id] = (record.audience, record.principal)
+        if record.final:
+            self._unended.discard(record.id)
+        else:
+            self._unended.add(record.id)
         self._add(record.id, entries or {})
         if record.expires is not None:
             self._expires[record.id] = record.expires
@@ -106,6 +114,12 @@ class MemoryTasks(TaskStore):
         among = {each.principal for each in found[:limit]}
         return [*found[:limit], *(each for each in first.values() if each.principal not in among)]
 
+    async def usage(self, audience: str, principal: str) -> Usage:
+        """What one principal takes."""
+        rows = self._rows
+        mine = [task_id for task_id, whose in self._whose.items() if whose == (audience, principal)]
+        return Usage(sum(task_id in self._unended for task_id in mine), sum(len(rows[each]) for each in mine))
+
     async def next_due(self, audience: str, tools: Collection[str]) -> float | None:
         """When the next may be."""
         times = (due for whose, tool, due in self._due.values() if whose == audience and tool in tools)
@@ -137,6 +151,8 @@ class MemoryTasks(TaskStore):
             del self._rows[record.id], self._expires[record.id]
             self._journals.pop(record.id, None)
             self._due.pop(record.id, None)
+            self._whose.pop(record.id, None)
+            self._unended.discard(record.id)
             self._flows.pop(record.flow, None)
         return len(old)
 

@@ -33,6 +33,7 @@ __all__ = [
     "NEXT_DUE",
     "OTHERS_DUE",
     "OVERDUE",
+    "USAGE",
     "Append",
     "Write",
     "due_of",
@@ -207,6 +208,11 @@ NEWEST: Final[dict[str, LiteralString]] = {
         ORDER BY created DESC, id DESC LIMIT %(limit)s""",
 }
 """Tasks from a place on, the newest first: everybody's, or those of one principal of one audience."""
+
+USAGE: Final[LiteralString] = f"""
+    SELECT count(*) FILTER (WHERE state NOT IN ({sql_list(ENDED)})), coalesce(sum(octet_length(record)), 0)
+    FROM ekiden_tasks WHERE audience = %s AND principal = %s
+"""
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(Entry).decode

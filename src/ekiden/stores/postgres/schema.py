@@ -101,6 +101,46 @@ _MIGRATIONS: Final[tuple[LiteralString, ...]] = (
         FROM ekiden_text_entries ORDER BY number;
     DROP TABLE ekiden_text_entries;
     """,
+    """
+    CREATE TABLE ekiden_sessions (
+        key text PRIMARY KEY,
+        audience text NOT NULL,
+        principal bytea NOT NULL,
+        used double precision NOT NULL,
+        expires double precision NOT NULL,
+        data bytea NOT NULL
+    );
+    CREATE INDEX ekiden_sessions_unused ON ekiden_sessions (audience, used);
+    CREATE INDEX ekiden_sessions_mine ON ekiden_sessions (audience, principal, used);
+    CREATE INDEX ekiden_sessions_expires ON ekiden_sessions (expires);
+    CREATE TABLE ekiden_questions (
+        session text NOT NULL REFERENCES ekiden_sessions ON DELETE CASCADE,
+        number bigint NOT NULL,
+        expires double precision NOT NULL,
+        answer bytea,
+        PRIMARY KEY (session, number)
+    );
+    CREATE INDEX ekiden_questions_expires ON ekiden_questions (expires);
+    CREATE TABLE ekiden_streams (
+        session text NOT NULL REFERENCES ekiden_sessions ON DELETE CASCADE,
+        number bigint NOT NULL,
+        owner text NOT NULL,
+        leased_until double precision NOT NULL,
+        waiting bytea NOT NULL,
+        expires double precision,
+        PRIMARY KEY (session, number)
+    );
+    CREATE INDEX ekiden_streams_open ON ekiden_streams (owner) WHERE expires IS NULL;
+    CREATE INDEX ekiden_streams_expires ON ekiden_streams (expires) WHERE expires IS NOT NULL;
+    CREATE TABLE ekiden_events (
+        session text NOT NULL,
+        stream bigint NOT NULL,
+        number bigint NOT NULL,
+        data bytea NOT NULL,
+        PRIMARY KEY (session, stream, number),
+        FOREIGN KEY (session, stream) REFERENCES ekiden_streams ON DELETE CASCADE
+    );
+    """,
 )
 """The statements that lead from each schema version to the next."""
 

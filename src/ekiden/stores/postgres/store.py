@@ -19,7 +19,9 @@ from ekiden.rounds.ledger import (
     encode_entry,
 )
 from ekiden.stores.keys_of_entries import key_digest, key_from_bytes, key_to_bytes
+from ekiden.stores.postgres.bus import PostgresBus
 from ekiden.stores.postgres.database import Connection, PostgresDatabase
+from ekiden.stores.postgres.sessions import PostgresSessions
 from ekiden.stores.postgres.tasks import PostgresTasks
 
 __all__ = ["PostgresStore"]
@@ -52,7 +54,8 @@ class PostgresStore:
     """Implements `ekiden.Store`.
 
     It uses up to `most_connections`, two more for the owners of rounds, and for tasks up to six: four for
-    what changes them, one to renew leases, one to hear of changes.
+    what changes them, one to renew leases, one to hear of changes. One more hears of resources and lists that
+    changed, once a client has subscribed to them.
     """
 
     shared = True
@@ -61,6 +64,8 @@ class PostgresStore:
     def __init__(self, url: str, *, most_connections: int = 10, wait_seconds: float = 5.0) -> None:
         self._database = PostgresDatabase(url, most_connections=most_connections, wait_seconds=wait_seconds)
         self.tasks = PostgresTasks(self._database)
+        self.sessions = PostgresSessions(self._database)
+        self.bus = PostgresBus(self._database)
 
     async def migrate(self) -> None:
         """Make the tables, or bring them up to date."""
@@ -183,6 +188,7 @@ class PostgresStore:
     async def close(self) -> None:
         """Close the connections."""
         await self.tasks.close()
+        await self.bus.close()
         await self._database.close()
 
 

@@ -21,7 +21,7 @@ from ekiden.stores.postgres.together import Together
 from ekiden.tasks import moves
 from ekiden.tasks.record import TaskRecord, decode_record, encode_record
 from ekiden.tasks.states import State
-from ekiden.tasks.store import Due, Held, Place, Signal, TaskStore, Watcher, is_quiet
+from ekiden.tasks.store import Due, Held, Place, Signal, TaskStore, Usage, Watcher, is_quiet
 
 __all__ = ["PostgresTasks"]
 
@@ -215,6 +215,11 @@ class PostgresTasks(TaskStore):
         among = {each.principal for each in found}
         first = [rows.due_of(row) for row in others if row[0] is not None]
         return [*found, *(each for each in first if each.principal not in among)]
+
+    async def usage(self, audience: str, principal: str) -> Usage:
+        """What one principal takes."""
+        ((count, size),) = await self._look(rows.USAGE, (audience, key_to_bytes(principal)))
+        return Usage(count, int(size))
 
     async def next_due(self, audience: str, tools: Collection[str]) -> float | None:
         """When the next may be."""

@@ -2,7 +2,7 @@
 
 Read in this order: `schema` (the tables), `opening` (how the file is made and opened), `one_thread`, `file`
 (how it is read and written), `statements` and `due` (the statements for tasks, and which are next),
-`private_folder` and `wake` (how other processes hear of changes), `tasks` (the store of tasks), `store` (the
+`wake` (how other processes hear of changes), `tasks` (the store of tasks), `store` (the
 ledger of rounds).
 """
 

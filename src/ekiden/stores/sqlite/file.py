@@ -17,7 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from ekiden.errors import FileClosed, StoreUnavailable, UsageError
+from ekiden.errors import StoreUnavailable, UsageError
+from ekiden.signals import FileClosed
 from ekiden.stores.sqlite.one_thread import OneThread
 from ekiden.stores.sqlite.opening import (
     Identity,

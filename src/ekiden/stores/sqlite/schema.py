@@ -84,6 +84,45 @@ MIGRATIONS: Final = (
     CREATE INDEX tasks_created ON tasks (created, id);
     CREATE INDEX tasks_created_by_principal ON tasks (audience, principal, created, id);
     """,
+    """
+    CREATE TABLE sessions (
+        key TEXT PRIMARY KEY,
+        audience TEXT NOT NULL,
+        principal TEXT NOT NULL,
+        used REAL NOT NULL,
+        expires REAL NOT NULL,
+        data BLOB NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX sessions_unused ON sessions (audience, used);
+    CREATE INDEX sessions_mine ON sessions (audience, principal, used);
+    CREATE INDEX sessions_expires ON sessions (expires);
+    CREATE TABLE questions (
+        session TEXT NOT NULL,
+        number INTEGER NOT NULL,
+        expires REAL NOT NULL,
+        answer BLOB,
+        PRIMARY KEY (session, number)
+    ) WITHOUT ROWID;
+    CREATE INDEX questions_expires ON questions (expires);
+    CREATE TABLE streams (
+        session TEXT NOT NULL,
+        number INTEGER NOT NULL,
+        owner TEXT NOT NULL,
+        leased_until REAL NOT NULL,
+        waiting BLOB NOT NULL,
+        expires REAL,
+        PRIMARY KEY (session, number)
+    ) WITHOUT ROWID;
+    CREATE INDEX streams_open ON streams (owner) WHERE expires IS NULL;
+    CREATE INDEX streams_expires ON streams (expires) WHERE expires IS NOT NULL;
+    CREATE TABLE events (
+        session TEXT NOT NULL,
+        stream INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        data BLOB NOT NULL,
+        PRIMARY KEY (session, stream, number)
+    ) WITHOUT ROWID;
+    """,
 )
 """The statements that lead from each schema version to the next."""
 

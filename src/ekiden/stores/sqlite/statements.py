@@ -30,6 +30,7 @@ __all__ = [
     "OVERDUE",
     "PROGRESS",
     "SMALL_BY_ID",
+    "USAGE",
     "newest",
 ]
 
@@ -63,6 +64,11 @@ ENTRIES: Final = "SELECT key, entry FROM task_entries WHERE task_id = ? ORDER BY
 FORGET_ENTRIES: Final = "DELETE FROM task_entries WHERE task_id = ?"
 
 # Looking for tasks
+
+USAGE: Final = f"""
+    SELECT count(*) FILTER (WHERE state NOT IN ({sql_list(ENDED)})), coalesce(sum(length(record)), 0)
+    FROM tasks WHERE audience = ? AND principal = ?
+"""
 
 DUE: Final = f"""
     SELECT {_DUE} FROM tasks

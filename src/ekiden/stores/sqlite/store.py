@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ekiden.bus.datagrams import folder_beside
+from ekiden.bus.sockets import SocketBus
 from ekiden.rounds.journal import Entry
 from ekiden.rounds.ledger import (
     ABANDONED_SECONDS,
@@ -22,6 +24,7 @@ from ekiden.rounds.ledger import (
 )
 from ekiden.stores.keys_of_entries import key_from_bytes, key_to_bytes
 from ekiden.stores.sqlite.file import SQLiteFile, Synchronous
+from ekiden.stores.sqlite.sessions import SQLiteSessions
 from ekiden.stores.sqlite.tasks import SQLiteTasks
 
 __all__ = ["SQLiteStore"]
@@ -44,6 +47,8 @@ class SQLiteStore:
     ) -> None:
         self._file = SQLiteFile(path, busy_seconds=busy_seconds, synchronous=synchronous)
         self.tasks = SQLiteTasks(self._file)
+        self.sessions = None if str(path) == ":memory:" else SQLiteSessions(self._file)
+        self.bus = None if str(path) == ":memory:" else SocketBus(folder_beside(str(path), "bus"))
 
     async def _run(self, work: Callable[..., T], *arguments: Any, size: int = 0) -> T:
         return await self._file.write(lambda connection: work(connection, *arguments), size=size)
@@ -115,6 +120,8 @@ class SQLiteStore:
     async def close(self) -> None:
         """Close the file."""
         self.tasks.close()
+        if self.bus is not None:
+            await self.bus.close()
         await self._file.close()
 
 

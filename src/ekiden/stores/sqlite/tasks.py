@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from ekiden.bus.listeners import Listeners
 from ekiden.errors import IllegalMove, LostClaim
 from ekiden.rounds.journal import Entry
 from ekiden.stores.columns import ROW, live_values, read_row
@@ -19,11 +20,10 @@ from ekiden.stores.sqlite import statements as sql
 from ekiden.stores.sqlite.due import FairSearch
 from ekiden.stores.sqlite.file import SQLiteFile
 from ekiden.stores.sqlite.wake import WakeSocket
-from ekiden.stores.watchers import Watchers
 from ekiden.tasks import moves
 from ekiden.tasks.record import TaskRecord, encode_record
 from ekiden.tasks.states import State
-from ekiden.tasks.store import Due, Glance, Held, Place, Signal, TaskStore, Watcher, is_quiet
+from ekiden.tasks.store import Due, Glance, Held, Place, Signal, TaskStore, Usage, Watcher, is_quiet
 
 __all__ = ["SQLiteTasks"]
 
@@ -49,7 +49,7 @@ class SQLiteTasks(TaskStore):
 
     def __init__(self, file: SQLiteFile) -> None:
         self._file = file
-        self._watchers = Watchers()
+        self._watchers = Listeners[Signal]()
         self._wake = WakeSocket(file.path)
         self._search = FairSearch()
 
@@ -192,6 +192,12 @@ class SQLiteTasks(TaskStore):
         """Tasks that may be claimed."""
         return await self._file.scan(
             lambda connection: self._search.due(connection, audience, tools, now=now, limit=limit)
+        )
+
+    async def usage(self, audience: str, principal: str) -> Usage:
+        """What one principal takes."""
+        return await self._file.scan(
+            lambda connection: Usage(*connection.execute(sql.USAGE, (audience, principal)).fetchone())
         )
 
     async def next_due(self, audience: str, tools: Collection[str]) -> float | None:

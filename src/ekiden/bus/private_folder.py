@@ -8,7 +8,7 @@ import os
 import stat
 from pathlib import Path
 
-from ekiden.errors import NotPrivate
+from ekiden.signals import NotPrivate
 
 __all__ = ["PrivateFolder"]
 
@@ -34,8 +34,8 @@ class PrivateFolder:
         return found
 
     def names(self) -> tuple[str, ...]:
-        """What is in it."""
-        return tuple(entry.name for entry in self.path.iterdir())
+        """The sockets in it. What else a person may have put there is left alone."""
+        return tuple(entry.name for entry in self.path.iterdir() if _is_socket(entry))
 
     def remove(self) -> None:
         """Remove it if it is empty."""
@@ -44,3 +44,10 @@ class PrivateFolder:
             self.path.rmdir()
         except OSError:
             pass
+
+
+def _is_socket(path: Path) -> bool:
+    try:
+        return stat.S_ISSOCK(path.lstat().st_mode)
+    except OSError:  # It was removed meanwhile.
+        return False

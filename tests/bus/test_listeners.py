@@ -1,16 +1,16 @@
-"""Watchers hear of changes in their own event loop, as long as it lives."""
+"""Listeners hear of changes in their own event loop, as long as it lives."""
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
-from ekiden.stores.watchers import Watchers
+from ekiden.bus.listeners import Listeners
 from ekiden.tasks.store import Signal
 
 SIGNAL = Signal("t1", None)
 
 
 async def test_who_watches_in_another_loop_is_told_there() -> None:
-    watchers, told = Watchers(), list[Signal]()
+    listeners, told = Listeners[Signal](), list[Signal]()
     heard = asyncio.Event()
 
     def hear(signal: Signal) -> None:
@@ -19,30 +19,30 @@ async def test_who_watches_in_another_loop_is_told_there() -> None:
         heard.set()
 
     mine = asyncio.get_running_loop()
-    watchers.add(hear)
+    listeners.add(hear)
     with ThreadPoolExecutor(1) as thread:
-        thread.submit(watchers.tell, SIGNAL).result(10)
+        thread.submit(listeners.tell, SIGNAL).result(10)
     await asyncio.wait_for(heard.wait(), 10)
     assert told == [SIGNAL]
 
 
 def test_who_watched_in_a_loop_that_is_closed_is_forgotten() -> None:
-    watchers, told = Watchers(), list[Signal]()
+    listeners, told = Listeners[Signal](), list[Signal]()
 
     async def watch() -> None:
-        watchers.add(told.append)
+        listeners.add(told.append)
 
     asyncio.run(watch())
-    assert watchers
-    watchers.tell(SIGNAL)
-    assert not watchers
+    assert listeners
+    listeners.tell(SIGNAL)
+    assert not listeners
     assert told == []
 
 
 async def test_who_does_not_watch_any_more_is_not_told() -> None:
-    watchers, told = Watchers(), list[Signal]()
-    stop = watchers.add(told.append)
-    watchers.tell(SIGNAL)
+    listeners, told = Listeners[Signal](), list[Signal]()
+    stop = listeners.add(told.append)
+    listeners.tell(SIGNAL)
     stop()
-    watchers.tell(SIGNAL)
+    listeners.tell(SIGNAL)
     assert told == [SIGNAL]

@@ -1,0 +1,206 @@
+"""Messages between the processes of one machine, by Unix datagram sockets in a private folder.
+
+Every process that listens has a socket of its own in the folder; a sender finds the others by reading it.
+Where the system has no such sockets, or the folder belongs to another user, nothing is sent and nothing is
+received.
+"""
+
+import contextlib
+import enum
+import hashlib
+import logging
+import os
+import secrets
+import socket
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from ekiden.bus.private_folder import PrivateFolder
+from ekiden.signals import NotPrivate
+
+__all__ = ["MOST_BYTES", "Datagrams", "Sent", "folder_beside"]
+
+_log = logging.getLogger(__name__)
+
+MOST_BYTES: Final = 16 * 1024
+"""Bytes of a message."""
+
+_MOST_NAME: Final = 100
+"""Bytes that the path of a socket may have; systems allow 104 or 108."""
+
+_COARSE: Final = 100_000_000
+"""Nanoseconds: how coarse the clock of a file system may be."""
+
+_TRIES: Final = 5
+"""How often the folder is made again if another process removes it before there is a socket in it."""
+
+
+class Sent(enum.Enum):
+    """What became of a message to one listener."""
+
+    YES = enum.auto()
+    FULL = enum.auto()
+    """Its queue is full: it may be sent later."""
+    GONE = enum.auto()
+    """Its process has died."""
+
+
+class Datagrams:
+    """The sockets of this process. `warning` is logged, once, if the folder cannot be trusted.
+
+    The list of listeners is kept for `known_seconds`, so that many messages in a row read the folder once.
+    """
+
+    def __init__(self, folder: Path, *, warning: str, known_seconds: float = 0.0) -> None:
+        self._folder = PrivateFolder(folder)
+        self._warning = warning
+        self._known_seconds = known_seconds
+        self._name = f"{os.getpid()}-{secrets.token_hex(4)}"
+        self._supported = hasattr(socket, "AF_UNIX")
+        self._receiver: socket.socket | None = None
+        self._sender: socket.socket | None = None
+        self._others: tuple[str, ...] = ()
+        self._seen_at = -1
+        self._looked_at = float("-inf")
+        self._leave: Callable[[], object] | None = None
+
+    # Receiving
+
+    def listen(self, on_message: Callable[[bytes], None]) -> None:
+        """Call a function, in a thread of its own, for every message of another process."""
+        if not self._supported or self._receiver is not None:
+            return
+        with contextlib.suppress(OSError):
+            try:
+                receiver = self._receiver = self._bind()
+            except NotPrivate as problem:
+                self._distrust(problem)
+                return
+            # Also if `close` is never called.
+            self._leave = weakref.finalize(self, _leave, self._folder, self._name, os.getpid())
+            threading.Thread(
+                target=_receive, args=(receiver, on_message), daemon=True, name="ekiden-wake"
+            ).start()
+
+    def _bind(self) -> socket.socket:
+        for last in (*[False] * (_TRIES - 1), True):
+            self._folder.make()
+            receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            try:
+                receiver.bind(str(self._folder.path / self._name))
+                return receiver
+            except FileNotFoundError:  # The last process that left has just removed the folder.
+                receiver.close()
+                if last:
+                    raise
+            except OSError:
+                receiver.close()
+                raise
+        raise AssertionError("unreachable")
+
+    def _distrust(self, problem: NotPrivate) -> None:
+        """Stop using sockets, with one warning."""
+        self._supported = False
+        _log.warning("%s: %s", self._warning, problem)
+
+    def stop_listening(self) -> None:
+        """Remove the socket of this process. Nothing is received any more."""
+        self._receiver = None
+        if self._leave is not None:
+            self._leave()
+            self._leave = None
+
+    # Sending
+
+    def others(self) -> list[str]:
+        """The names of all other processes that listen."""
+        return [name for name in self._listeners() if name != self._name] if self._supported else []
+
+    def _listeners(self) -> tuple[str, ...]:
+        now = time.monotonic()
+        if now - self._looked_at < self._known_seconds:
+            return self._others
+        self._looked_at = now
+        try:
+            changed = self._folder.look().st_mtime_ns
+            if changed != self._seen_at:
+                self._others = self._folder.names()
+                # The clock of a file system is coarse: a change that is this young may not be the last.
+                self._seen_at = changed if time.time_ns() - changed > _COARSE else -1
+        except NotPrivate as problem:
+            self._others = ()
+            self._distrust(problem)
+        except OSError:
+            self._others = ()
+        return self._others
+
+    def send(self, name: str, message: bytes) -> Sent:
+        """Send a message to one of the others. Never waits."""
+        address = self._folder.path / name
+        if self._sender is None:
+            self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self._sender.setblocking(False)
+            weakref.finalize(self, self._sender.close)
+        try:
+            self._sender.sendto(message, str(address))
+        except (ConnectionRefusedError, FileNotFoundError):
+            with contextlib.suppress(OSError):  # Something else may lie there by now.
+                address.unlink()
+            return Sent.GONE
+        except OSError:
+            return Sent.FULL
+        return Sent.YES
+
+    def close(self) -> None:
+        """Close both sockets."""
+        self.stop_listening()
+        if self._sender is not None:
+            self._sender.close()
+            self._sender = None
+
+
+def _receive(receiver: socket.socket, on_message: Callable[[bytes], None]) -> None:
+    with receiver:
+        while message := receiver.recv(MOST_BYTES):
+            on_message(message)
+
+
+def _leave(folder: PrivateFolder, name: str, process: int) -> None:
+    """Remove the socket of this process and those of dead ones, and the folder if it is empty then."""
+    if os.getpid() != process:
+        return  # A fork of the process that listens.
+    own = folder.path / name
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as last:
+        last.sendto(b"", str(own))  # An empty message ends the thread, which closes its socket.
+    with contextlib.suppress(OSError):
+        folder.look()
+        own.unlink(missing_ok=True)
+        for other in folder.names():
+            if _is_dead(folder.path / other):
+                (folder.path / other).unlink(missing_ok=True)
+    folder.remove()
+
+
+def _is_dead(address: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(str(address))
+        except ConnectionRefusedError:
+            return address.is_socket()
+        except OSError:
+            return False
+    return False
+
+
+def folder_beside(path: str, ending: str) -> Path:
+    """Beside a file; where that path would be too long for a socket, among the temporary files."""
+    beside = Path(f"{os.path.realpath(path)}-{ending}")
+    if len(os.fsencode(beside)) + 32 <= _MOST_NAME:
+        return beside
+    digest = hashlib.blake2b(os.fsencode(beside), digest_size=12).hexdigest()
+    return Path(tempfile.gettempdir()) / f"ekiden-{digest}"

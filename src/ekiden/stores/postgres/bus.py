@@ -1,0 +1,95 @@
+"""A bus between all processes that use one database: LISTEN and NOTIFY.
+
+Messages that are published while a statement runs go out with the next one. While the database is away they
+wait here, up to a limit; beyond it listeners are told only that they have missed some.
+"""
+
+import asyncio
+import contextlib
+import logging
+import secrets
+from collections.abc import Callable
+from typing import Final
+
+from ekiden.bus.listeners import Listeners
+from ekiden.bus.port import Hear
+from ekiden.errors import StoreUnavailable, UsageError
+from ekiden.stores.postgres.database import PostgresDatabase
+from ekiden.stores.postgres.listening import MOST_BYTES, Listening
+
+__all__ = ["PostgresBus"]
+
+_log = logging.getLogger(__name__)
+
+_MISSED: Final = "?"
+_MOST_WAITING: Final = 1000
+_AT_ONCE: Final = 100
+_AGAIN_SECONDS: Final = 1.0
+
+
+class PostgresBus:
+    """Implements `ekiden.bus.port.Bus`."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
+        self._origin = secrets.token_hex(6)
+        """Begins every message of this process, which so ignores its own."""
+        self._listeners: Listeners[bytes | None] = Listeners()
+        self._listening = Listening(database, "ekiden_bus", self._receive, lambda: self._listeners.tell(None))
+        self._waiting: list[str] = []
+        self._sending: asyncio.Task[None] | None = None
+
+    def publish(self, message: bytes) -> None:
+        """Send a message to all other processes."""
+        if len(message) + len(self._origin) > MOST_BYTES:
+            message = _MISSED.encode()
+        if len(self._waiting) >= _MOST_WAITING:
+            self._waiting = [self._origin + _MISSED]
+        self._waiting.append(self._origin + message.decode())
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.get_running_loop().create_task(self._send_waiting())
+
+    async def _send_waiting(self) -> None:
+        while self._waiting:
+            batch, self._waiting = self._waiting[:_AT_ONCE], self._waiting[_AT_ONCE:]
+            try:
+                await self._send(batch)
+            except StoreUnavailable as error:
+                _log.debug("%d messages to other processes wait: %s", len(batch), error)
+                self._waiting[:0] = batch
+                await asyncio.sleep(_AGAIN_SECONDS)
+            except UsageError as error:
+                _log.error("Other processes are not told of changes: %s", error)
+                return
+
+    async def _send(self, batch: list[str]) -> None:
+        async with self._database.in_line() as connection:
+            await connection.execute(
+                "SELECT pg_notify('ekiden_bus', message) FROM unnest(%s::text[]) AS message", (batch,)
+            )
+
+    async def listen(self, hear: Hear) -> Callable[[], None]:
+        """Call `hear` for all that others publish from now on."""
+        remove = self._listeners.add(hear)
+        self._listening.start()
+        await self._listening.begun()
+
+        def end() -> None:
+            remove()
+            if not self._listeners:
+                self._listening.end()
+
+        return end
+
+    def _receive(self, payload: str) -> None:
+        if not payload.startswith(self._origin):
+            message = payload[len(self._origin) :]
+            self._listeners.tell(None if message == _MISSED else message.encode())
+
+    async def close(self) -> None:
+        """Send what waits to be sent, if the database is there, and stop listening."""
+        if self._sending is not None and not self._sending.done():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._database.wait_seconds):
+                    await self._sending
+        await self._listening.close()
