@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
-from scripts.postgres import free_port
+from scripts.ports import free_port
 
 
 class Network:

@@ -19,6 +19,7 @@ from ekiden import (
     ClientLimits,
     EkidenError,
     InvalidResult,
+    TooMuch,
     TransportError,
     UsageError,
 )
@@ -204,7 +205,7 @@ DEEDS: dict[str, tuple[Deed, type[Exception], str]] = {
     "neither question nor state": (interim(), InvalidResult, "neither questions nor state"),
     "questions in a list": (interim(inputRequests=[FORM]), InvalidResult, "interim result is malformed"),
     "a state that is no text": (interim(requestState={"a": 1}), InvalidResult, "interim result is malformed"),
-    "a question that is none": (interim(inputRequests={"a": 5}), InvalidResult, "asks something unknown"),
+    "a question that is none": (interim(inputRequests={"a": 5}), InvalidResult, "questions are not objects"),
     "a question without words": (
         interim(inputRequests={"a": {"method": "elicitation/create"}}),
         InvalidResult,
@@ -488,6 +489,33 @@ async def test_pages_without_end_are_capped() -> None:
         with pytest.raises(InvalidResult, match="within 20 pages"):
             await client.list_tools()
         assert len(server.messages) == 21
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ({"list_items": 1000}, "lists more than 1000 tools"),
+        ({"list_bytes": 100_000}, "lists more than 100000 bytes"),
+    ],
+)
+async def test_a_list_is_limited_over_all_its_pages(limits: dict[str, int], words: str) -> None:
+    tool = {"name": "t", "description": "x" * 500, "inputSchema": {"type": "object"}}
+
+    async def page(writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:
+        await answers({"tools": [tool] * 50, "nextCursor": str(message["id"])})(writer, message)
+
+    async with evil({"tools/list": page}) as server:
+        async with Client(server.url, limits=ClientLimits(**limits), timeout=PATIENCE) as client:
+            with pytest.raises(TooMuch, match=words):
+                await client.list_tools()
+        assert len(server.messages) < 25
+
+
+async def test_a_message_of_more_values_than_memory_has_room_for_is_refused() -> None:
+    body = b'{"jsonrpc":"2.0","id":"ID","result":{"tools":[' + b"[]," * 2_000_000 + b"[]]}}"
+    async with evil({"tools/list": says(body)}) as server, Client(server.url, timeout=PATIENCE) as client:
+        with pytest.raises(TransportError, match="more than 2000000 values"):
+            await client.list_tools()
 
 
 def doubling(lines: int) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from ekiden import Context, HttpLimits, InvalidParams, Server
+from tests.eras.old_client import call as old_call
+from tests.eras.old_client import old_client
 from tests.serving import (
     PATIENCE,
     call,
@@ -618,6 +620,66 @@ async def test_mounted_without_the_lifespan_the_first_request_starts_it(framewor
         assert {answer.json()["result"]["content"][0]["text"] for answer in answers} == {"the state"}
         assert log == ["start"]
     await server.asgi().endpoint.stop()
+
+
+def behind_middleware(server: Server, seen: list[int]) -> Any:
+    """A FastAPI application whose middleware is written as its tutorial does."""
+    application = FastAPI(lifespan=server.running)
+
+    @application.middleware("http")
+    async def watch(request: Any, call_next: Any) -> Any:
+        response = await call_next(request)
+        seen.append(response.status_code)
+        return response
+
+    application.mount("/", server.asgi())
+    return application
+
+
+async def test_a_cancelled_call_behind_fastapis_middleware_is_quiet(probe: Probe) -> None:
+    seen: list[int] = []
+    async with served(behind_middleware(probe.server, seen)) as base:
+        async with raw_client(base) as client:
+            await client.send(call("hold"))
+            await soon(probe.began.wait())
+        await soon(probe.ended.wait())
+        assert (await post(base, call("echo", {"text": "still here"}))).status_code == 200
+    assert seen == [499, 200]
+
+
+async def test_a_client_that_leaves_within_its_request_is_quiet_behind_fastapis_middleware(
+    probe: Probe,
+) -> None:
+    seen: list[int] = []
+    async with served(behind_middleware(probe.server, seen)) as base:
+        async with raw_client(base) as client:
+            await client.send_head({**headers_for(call("echo")), "content-length": "1000"})
+            client.abort()
+        async with asyncio.timeout(PATIENCE):
+            while not seen:
+                await asyncio.sleep(0.005)
+    assert seen == [499]
+
+
+async def test_a_client_of_2025_that_leaves_its_call_is_quiet_behind_fastapis_middleware(
+    probe: Probe,
+) -> None:
+    async with served(behind_middleware(probe.server, [])) as base:
+        async with old_client(base) as client:
+            leaving = asyncio.ensure_future(client.answered(old_call("hold")))
+            await soon(probe.began.wait())
+            leaving.cancel()
+            await asyncio.wait({leaving})
+        probe.release.set()
+        assert (await post(base, call("echo", {"text": "still here"}))).status_code == 200
+
+
+@pytest.mark.parametrize("framework", [starlette, fastapi])
+async def test_mounted_it_says_where_in_the_application_its_endpoint_is(probe: Probe, framework: Any) -> None:
+    async with served(framework(probe.server, probe.server.running)) as base:
+        response = await post(base, call("echo", {"text": "hello"}), path="/api/elsewhere")
+    assert response.status_code == 404
+    assert "the MCP endpoint is /api/mcp" in response.text
 
 
 async def test_mounted_without_a_path_of_its_own_it_answers_where_it_is_mounted(probe: Probe) -> None:

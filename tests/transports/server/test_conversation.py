@@ -1,12 +1,14 @@
 """What stdio and memory have in common, over the memory channel."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 
 from ekiden import Context, Server, ToolError
+from ekiden.transports.server.conversation import Conversation
 from ekiden.transports.server.memory import MemoryChannel
 from tests.serving import PATIENCE, call, exchange, notification, request, soon
 
@@ -274,3 +276,25 @@ async def test_a_subscription_that_the_server_ends_ends_with_its_result(
     probe.server.asgi().endpoint.drain()
     response = await soon(channel.receive())
     assert (response["id"], response["result"]["resultType"]) == (9, "complete")
+
+
+async def test_the_end_waits_for_an_answer_that_is_being_sent() -> None:
+    sending, sent = asyncio.Event(), asyncio.Event()
+    said: list[bytes] = []
+
+    async def send(message: bytes) -> None:
+        sending.set()
+        await sent.wait()
+        said.append(message)
+
+    endpoint = Server("s").asgi().endpoint
+    async with endpoint.in_use():
+        conversation = Conversation(endpoint, send)
+        await conversation.receive(json.dumps(request("server/discover")).encode())
+        await soon(sending.wait())
+        closing = asyncio.create_task(conversation.close(PATIENCE))
+        await asyncio.sleep(0)
+        assert not closing.done()
+        sent.set()
+        await soon(closing)
+    assert len(said) == 1

@@ -129,8 +129,15 @@ def test_no_origins_at_all_keeps_every_page_out() -> None:
 def test_the_null_origin_is_allowed_only_by_name_or_by_a_star() -> None:
     assert Guard(origins=["null"]).allows_origin(b"null")
     assert Guard(origins=["*"]).allows_origin(b"null")
-    assert Guard(["*"]).allows_origin(b"null")
+    assert not Guard(["*"]).allows_origin(b"null")
     assert not Guard().allows_origin(b"null")
+
+
+def test_a_star_among_the_hosts_opens_no_origin() -> None:
+    guard = Guard(["*", "mcp.example"])
+    assert guard.allows_origin(b"https://mcp.example")
+    for origin in b"https://evil.example", b"http://localhost", b"http://*", b"http://*:80", b"null":
+        assert not guard.allows_origin(origin)
 
 
 def test_a_star_among_the_origins_does_not_open_the_hosts() -> None:

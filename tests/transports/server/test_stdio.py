@@ -331,3 +331,17 @@ async def test_many_calls_at_once_are_all_answered() -> None:
     assert {answer["id"]: answer["result"]["content"][0]["text"] for answer in answers} == {
         n: str(n) for n in range(500)
     }
+
+
+@pytest.mark.parametrize("era", ["modern", "2025"])
+async def test_requests_that_came_before_the_end_of_input_are_all_answered(era: str) -> None:
+    """Each answer is a list or a value that is there at once: the last are being sent when the input ends."""
+    for _ in range(3):
+        async with child() as server, asyncio.timeout(PATIENCE):
+            lines = [json.dumps(HELLO)] if era == "2025" else []
+            lines += [json.dumps(request("tools/list", request_id=n)) for n in range(30)]
+            server.stdin.write(("\n".join(lines) + "\n").encode())
+            server.stdin.close()
+            answers = [json.loads(line) for line in (await server.stdout.read()).splitlines()]
+            assert [answer["id"] for answer in answers if answer["id"] != "hello"] == list(range(30))
+            assert await server.process.wait() == 0

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, Final
 
 from ekiden.errors import ProtocolError, TransportError
 from ekiden.transports.client.link import Listener, Outgoing
@@ -17,11 +17,19 @@ __all__ = ["ChannelLink"]
 
 _log = logging.getLogger(__name__)
 
+_NOT_CANCELLED: Final = frozenset({"initialize", "server/discover", "ping"})
+"""What a connection begins with. `initialize` must not be cancelled, and the others change nothing."""
+
 
 class _Waiting:
     def __init__(self, listener: Listener) -> None:
         self.listener = listener
         self.response: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+
+
+def _taken(response: asyncio.Future[dict[str, Any]]) -> BaseException | None:
+    """The exception of a response that nobody waits for: untaken, asyncio would log it as lost."""
+    return response.exception() if response.done() and not response.cancelled() else None
 
 
 class ChannelLink:
@@ -34,6 +42,11 @@ class ChannelLink:
         """Takes what does not belong to a request."""
         self._lost: TransportError | None = None
         self._answering: set[asyncio.Task[None]] = set()
+        self._garbage = 0
+        """Lines that are not messages."""
+        self._closing = False
+        self.asked_in_vain = asyncio.Event()
+        """Set when the server asks something after the link was closed: it waits for an answer in vain."""
 
     async def request(self, outgoing: Outgoing, listener: Listener) -> dict[str, Any]:
         """Send a request and wait for its response; if the wait is cancelled, the server is told."""
@@ -44,9 +57,13 @@ class ChannelLink:
             await self._write(outgoing.body)
             return await waiting.response
         except asyncio.CancelledError:
-            if outgoing.method != "initialize":  # The one request that must not be cancelled.
+            _taken(waiting.response)
+            if outgoing.method not in _NOT_CANCELLED:
                 await self._cancel(outgoing.id)
             raise
+        except TransportError as error:
+            # If the channel was lost while the request was written, that says more.
+            raise _taken(waiting.response) or error from None
         finally:
             del self._waiting[outgoing.id]
 
@@ -67,7 +84,9 @@ class ChannelLink:
         try:
             message = jsonrpc.parse_from_server(data)
         except ProtocolError as error:
-            _log.warning("The server sent a line that is not a message: %s", error)
+            self._garbage += 1
+            if self._garbage == 1:
+                _log.warning("The server sent a line that is not a message: %s", error)
             return False
         if "method" not in message:
             self._response(message)
@@ -78,7 +97,9 @@ class ChannelLink:
         return True
 
     def _request(self, message: dict[str, Any]) -> None:
-        if self.listener is not None:
+        if self._closing:
+            self.asked_in_vain.set()
+        elif self.listener is not None:
             self._answer(self.listener.on_request(message))
         elif message["method"] == "ping":
             self._answer(self._pong(message["id"]))
@@ -141,7 +162,10 @@ class ChannelLink:
             if not waiting.response.done():
                 waiting.response.set_exception(error)
 
-    async def close(self) -> None:
+    async def close(self, *, hurry: bool = False) -> None:
         """Stop answering."""
+        self._closing = True
+        if self._garbage > 1:
+            _log.warning("The server sent %d lines that are not messages", self._garbage)
         for task in self._answering:
             task.cancel()

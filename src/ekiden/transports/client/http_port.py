@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from typing import Protocol
 
-__all__ = ["HttpPort", "Response"]
+__all__ = ["HttpPort", "Response", "content_type"]
 
 
 class Response(Protocol):
@@ -42,3 +42,8 @@ class HttpPort(Protocol):
     async def close(self) -> None:
         """Close all connections."""
         ...
+
+
+def content_type(response: Response) -> str:
+    """The type of a response's body, without parameters, in lower case."""
+    return response.headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -48,6 +48,6 @@ class Link(Protocol):
         """Send a notification, or before 2026 a response."""
         ...
 
-    async def close(self) -> None:
-        """End the link."""
+    async def close(self, *, hurry: bool = False) -> None:
+        """End the link. With `hurry` somebody's time is up already: a server gets less time to end."""
         ...

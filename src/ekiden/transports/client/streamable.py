@@ -10,9 +10,10 @@ import contextlib
 import logging
 from typing import Any, Final
 
-from ekiden.errors import HttpRefused, ProtocolError, TooMuch, TransportError
-from ekiden.transports.client.http_port import HttpPort, Response
+from ekiden.errors import ProtocolError, TooMuch, TransportError
+from ekiden.transports.client.http_port import HttpPort, Response, content_type
 from ekiden.transports.client.link import Listener, Outgoing
+from ekiden.transports.client.refusal import refused
 from ekiden.wire import jsonrpc, sse
 from ekiden.wire.jsonrpc import RequestId
 
@@ -54,7 +55,7 @@ class StreamableLink:
             session := response.headers.get("mcp-session-id")
         ) is not None and outgoing.method == "initialize":
             self.session_headers["Mcp-Session-Id"] = session
-        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        kind = content_type(response)
         if kind == "text/event-stream":
             return await self._stream(response, outgoing, listener)
         try:
@@ -115,7 +116,7 @@ class StreamableLink:
         finally:
             await response.close()
         if response.status >= 400:
-            raise HttpRefused(response.status, {"body": body[:200].decode(errors="replace")})
+            raise refused(response.status, content_type(response), body)
 
     # Only with servers of 2025
 
@@ -168,8 +169,8 @@ class StreamableLink:
                 response = await self._http.send("DELETE", dict(self.session_headers), b"")
                 await response.close()
 
-    async def close(self) -> None:
-        """Close the connections."""
+    async def close(self, *, hurry: bool = False) -> None:
+        """Close the connections, which takes no time."""
         if self._listening is not None:
             self._listening.cancel()
         await self._http.close()
@@ -214,7 +215,7 @@ def _plain(status: int, kind: str, body: bytes, request_id: RequestId) -> dict[s
     ):
         return {**message, "status": status}
     if status >= 400:
-        raise HttpRefused(status, message)
+        raise refused(status, kind, body)
     if message is None:
         raise TransportError(f"The server's response (HTTP status {status}) cannot be read: {problem}")
     if message.get("id") != request_id or "method" in message:

@@ -7,33 +7,45 @@ client goes away, the request is cancelled.
 
 import asyncio
 import logging
+from types import CoroutineType
+from typing import Final
 
 import msgspec
 
 from ekiden.errors import EnvelopeError, ProtocolError, UsageError
-from ekiden.rounds.outcome import Complete, Failed, Outcome
-from ekiden.transports.server.eager import Started
+from ekiden.rounds.outcome import Outcome
+from ekiden.transports.server.budget import BodyBudget
+from ekiden.transports.server.cors import Cors
+from ekiden.transports.server.gate import Gate
 from ekiden.transports.server.guard import Guard, sent_twice
 from ekiden.transports.server.legacy.session_http import SessionHTTP
 from ekiden.transports.server.port import Endpoint
 from ekiden.transports.server.reply import (
     Attendant,
-    Incoming,
+    Event,
     Receive,
     Reply,
     Respond,
     Scope,
     Send,
 )
+from ekiden.transports.server.started import Started, start
 from ekiden.wire import jsonrpc
-from ekiden.wire.headers import MODERN, VERSION, Headers, reject_duplicates
-from ekiden.wire.json import decode
-from ekiden.wire.jsonrpc import RequestId
-from ekiden.wire.modern import accept
+from ekiden.wire.headers import MODERN, VERSION, reject_duplicates
+from ekiden.wire.incoming import ROUTED, Incoming, Refusal
+from ekiden.wire.json import MAX_VALUES
+from ekiden.wire.jsonrpc import Message, RequestId
+from ekiden.wire.modern import accept, refusal_status
 
-__all__ = ["HttpLimits", "Incoming", "StreamableHTTP"]
+__all__ = ["HttpLimits", "StreamableHTTP"]
 
 _log = logging.getLogger(__name__)
+
+
+_SMALL: Final = 4 * 1024
+"""A body of more bytes is forgotten when it is read, before it is answered."""
+_LARGE: Final = 256 * 1024
+"""Between reading a body of more bytes and answering it, others get their turn."""
 
 
 class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,12 +53,30 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     body: int = 4 * 1024 * 1024
     """Bytes of a request body; a larger one is 413. Tool arguments are text, not uploads."""
+    bodies: int = 256 * 1024 * 1024
+    """Bytes of bodies that are on their way, or wait for their turn, on all connections of one process. One
+    more large body is 503 with `Retry-After`; requests of less than 64 KiB are not counted. Calls of clients
+    of 2025 go on when their client leaves: those of more than 4 KiB count until they have ended."""
+    values: int = MAX_VALUES
+    """Values in a request body: numbers, texts, lists, objects. By the time its tool is called, each has cost
+    about a microsecond of the event loop and a hundred bytes, so others never wait long for one body. Numbers
+    that are slow to read, with twenty digits or an exponent of three, count sixteen times."""
     body_seconds: float = 30.0
     """How long a body may take to arrive; then 408."""
     silence_seconds: float = 10.0
     """A call or stream that was silent this long gets a keep-alive comment. Proxies cut at 30 or 60."""
     stall_seconds: float = 60.0
     """A client that takes none of a stream for this long is taken to be gone."""
+    keep_alive_seconds: float = 75.0
+    """How long a connection without a request stays open. Longer than clients and proxies keep theirs, which
+    is mostly 60 at most: a request that is sent just when the server closes is lost. Where the server is
+    mounted, whoever listens decides."""
+    connections: int | None = None
+    """Connections that one process has open. One more is answered with 503 and `Retry-After`. By default as
+    many as the system has file descriptors for. Where the server is mounted, whoever listens decides."""
+    connections_per_address: int | None = None
+    """The same for one IP address, so that one client cannot take all of them. Not behind a proxy: there all
+    connections come from the proxy."""
 
 
 class StreamableHTTP:
@@ -57,12 +87,17 @@ class StreamableHTTP:
     ) -> None:
         self.endpoint = endpoint
         self._dialect = endpoint.dialect
-        self._path = path
-        self._guard = guard
         self.limits = limits
-        self._digits = len(str(limits.body))
+        self.bodies = BodyBudget(limits.bodies)
+        self.gate = Gate(path, guard, limits.body)
+        """Sees every request before its body is read."""
+        if guard.origins:
+            self.gate.cors = Cors(any_origin="*" in guard.origins)
         self.legacy = SessionHTTP(
-            endpoint.sessions, silence_seconds=limits.silence_seconds, stall_seconds=limits.stall_seconds
+            endpoint.sessions,
+            self.bodies,
+            silence_seconds=limits.silence_seconds,
+            stall_seconds=limits.stall_seconds,
         )
         """Serves the clients of 2025."""
 
@@ -71,20 +106,29 @@ class StreamableHTTP:
         if scope["type"] != "http":
             await self._other(scope, receive, send)
             return
+        self.endpoint.forget_a_closed_loop()  # Who mounts a server may never tell it that a loop has ended.
         pairs: list[tuple[bytes, bytes]] = scope["headers"]
         headers = dict(pairs)
-        method, path = scope["method"], scope["path"]
-        refusal = self.refusal(method, path, scope.get("root_path", ""), headers)
+        method, path, root = scope["method"], scope["path"], scope.get("root_path", "")
+        refusal = self.gate.refusal(method, path, root, headers)
         repeating = None if len(headers) == len(pairs) else pairs
-        incoming = Incoming(method, path, headers, refusal, b"", repeating)
-        if refusal is None:
-            reading = Started(_read_body(receive, self.limits.body))
-            body = reading.value if reading.done else await self._slow_body(reading, incoming)
-            if body is None and incoming.refusal is None:
-                return  # The client left.
-            incoming.body = body or b""
+        peer: tuple[str, int] | None = scope.get("client")
+        address = None if peer is None else peer[0]
+        incoming = Incoming(method, path, headers, refusal, b"", repeating, address)
+        incoming.asgi, incoming.query = scope, scope.get("query_string", b"")
+        if self.gate.looks_closer and (admission := self.gate.admit(incoming)) is not None:
+            incoming.refusal = await admission
+        if incoming.refusal is None or incoming.refusal is ROUTED:
+            event = start(receive().__await__())
+            if isinstance(event, Started) or event["type"] != "http.request" or event.get("more_body"):
+                if not await self._slow_body(event, receive, incoming):
+                    await Reply(send, headers, self.limits.stall_seconds).to_nobody()
+                    return
+            else:
+                incoming.body = event.get("body", b"")
             if len(incoming.body) > self.limits.body:
-                incoming.refusal = 413, f"Body too large: the limit is {self.limits.body} bytes"
+                reason = f"Body too large: the limit is {self.limits.body} bytes"
+                incoming.refusal = Refusal(413, reason)
         await self.exchange(incoming, receive, send)
 
     async def exchange(
@@ -92,46 +136,76 @@ class StreamableHTTP:
     ) -> None:
         """Answer one request whose body is here. `respond` sends a plain JSON response synchronously."""
         headers = incoming.headers
-        if incoming.repeating is not None and (name := sent_twice(incoming.repeating)) is not None:
-            incoming.refusal = 400, f"Bad request: {name} is sent more than once"
+        incoming.most_values = self.limits.values
+        if self.gate.cors is not None:
+            send, respond = self._for_pages(self.gate.cors, incoming, send, respond)
         reply = Reply(send, headers, self.limits.stall_seconds, respond)
-        if incoming.refusal is not None and not self.legacy.allows(incoming):
-            await reply.refuse(*incoming.refusal)
-            return
-        if incoming.refusal is not None or (headers.get(VERSION) != MODERN and self.legacy.takes(incoming)):
-            await self.legacy.serve(incoming, receive, send)
+        if (
+            incoming.refusal is not None or incoming.repeating is not None or headers.get(VERSION) != MODERN
+        ) and await self._is_answered(incoming, receive, send, reply):
             return
         request_id: RequestId | None = None
         try:
-            message = jsonrpc.read(decode(incoming.body))
+            message = jsonrpc.read(incoming.value())
+            if len(incoming.body) > _SMALL:
+                await _let_go(incoming, message)
             if (request_id := message.id) is None:
-                await reply.accepted()
+                await self._notified(message, incoming, reply)
                 return
             if incoming.repeating is not None:
                 reject_duplicates(incoming.repeating)
             request = accept(message, headers, self.endpoint.methods)
+            request.http, request.principal = incoming, incoming.principal
         except ProtocolError as error:
-            if isinstance(error, EnvelopeError):
-                request_id = error.request_id
-            await reply.error(self._dialect, request_id, error)
+            broken = error.request_id if isinstance(error, EnvelopeError) else request_id
+            await reply.error(self._dialect, broken, error)
             return
-        outcome: Outcome | None
         answer = self.endpoint.begin(request, reply)
-        if isinstance(answer, (Complete, Failed)):
-            outcome = answer
-        else:
-            run = Started(answer)
-            outcome = run.value if run.done else await self._wait(run, receive, reply)
-        if outcome is not None:
-            await reply.finish(outcome, self._dialect, request.id)
+        outcome: Outcome | Started[Outcome] | None
+        outcome = start(answer) if isinstance(answer, CoroutineType) else answer  # type: ignore[assignment]  # There is no other kind of coroutine.
+        if isinstance(outcome, Started):
+            await asyncio.sleep(0)  # A handler that has a task of its own may begin and end meanwhile.
+            outcome = outcome.go_on()
+            if isinstance(outcome, Started):
+                outcome = await Attendant(receive, reply, self.limits.silence_seconds).attend(outcome)
+        sending = reply.to_nobody() if outcome is None else reply.finish(outcome, self._dialect, request.id)
+        if sending is not None:
+            await sending
 
-    async def _wait(self, run: Started[Outcome], receive: Receive, reply: Reply) -> Outcome | None:
-        """The outcome, or None if the client left before there was one."""
-        await asyncio.sleep(0)  # A handler that has a task of its own may begin and end meanwhile.
-        run.go_on()
-        if run.done:
-            return run.value
-        return await Attendant(receive, reply, self.limits.silence_seconds).attend(run)
+    def _for_pages(
+        self, cors: Cors, incoming: Incoming, send: Send, respond: Respond | None
+    ) -> tuple[Send, Respond | None]:
+        """How to answer a request that a page may have sent: with headers that let it read the response."""
+        page = self.gate.calling_page(incoming.headers)
+        return (send, respond) if page is None else (cors.send(send, page), None)
+
+    async def _is_answered(self, incoming: Incoming, receive: Receive, send: Send, reply: Reply) -> bool:
+        """Answer a request that is not simply a message for the endpoint; False if it is one after all."""
+        if incoming.refusal is not None and incoming.admission is not None:
+            incoming.refusal = await incoming.admission
+        if incoming.repeating is not None and (name := sent_twice(incoming.repeating)) is not None:
+            incoming.refusal = Refusal(400, f"Bad request: {name} is sent more than once")
+        refusal = incoming.refusal
+        if refusal is None:
+            if incoming.headers.get(VERSION) == MODERN or not self.legacy.takes(incoming):
+                return False
+            await self.legacy.serve(incoming, receive, send)
+        elif refusal is ROUTED:
+            root = "" if incoming.asgi is None else incoming.asgi.get("root_path", "")
+            await self.gate.route_of(incoming, root)(incoming, receive, send)
+        elif self.legacy.allows(incoming):
+            await self.legacy.serve(incoming, receive, send)
+        else:
+            await reply.refuse(refusal)
+        return True
+
+    async def _notified(self, message: Message, incoming: Incoming, reply: Reply) -> None:
+        if self.endpoint.is_watched:
+            refused = await self.endpoint.notified(message, incoming, None)
+            if refused is not None:
+                await reply.error(self._dialect, None, refused, refusal_status(refused))
+                return
+        await reply.accepted()
 
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -159,50 +233,27 @@ class StreamableHTTP:
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
-    def refusal(self, method: str, path: str, root: str, headers: Headers) -> tuple[int, str] | None:
-        """Why this request is refused before its body is read: status and reason, or None."""
-        length = headers.get(b"content-length", b"")
-        if len(length) >= self._digits and length.isdigit() and int(length[:20]) > self.limits.body:
-            return 413, f"Body too large: the limit is {self.limits.body} bytes"
-        if not self._guard.allows_host(headers.get(b"host")):
-            return 421, "Host not allowed: add it to `allowed_hosts` to serve it"
-        origin = headers.get(b"origin")
-        if origin is not None and not self._guard.allows_origin(origin):
-            return 403, "Origin not allowed: add it to `allowed_origins` to serve it"
-        if path != self._path and not self._is_here(path, root):
-            return 404, f"Not found: the MCP endpoint is {self._path}"
-        if method != "POST":
-            return 405, "Method not allowed: send JSON-RPC messages by POST"
-        content_type = headers.get(b"content-type")
-        if content_type != b"application/json" and not _is_json(content_type):
-            return 415, "Unsupported media type: send application/json"
-        return None
-
-    def _is_here(self, path: str, root: str) -> bool:
-        return self._path is None or (bool(root) and path == root + self._path)
-
-    async def _slow_body(self, reading: Started[bytes | None], incoming: Incoming) -> bytes | None:
-        """The rest of a body that was not whole at once."""
+    async def _slow_body(self, first: Event | Started[Event], receive: Receive, incoming: Incoming) -> bool:
+        """Read a body that was not whole at once, or all that fits its limit; False if the client left."""
+        pieces = bytearray()  # Not a list of them: a piece of two bytes would take as much as fifty.
         try:
             async with asyncio.timeout(self.limits.body_seconds):
-                return await reading
+                event = await first if isinstance(first, Started) else first
+                while event["type"] == "http.request":
+                    pieces += event.get("body", b"")
+                    if len(pieces) > self.limits.body or not event.get("more_body"):
+                        incoming.body = bytes(pieces)
+                        return True
+                    event = await receive()
         except TimeoutError:
-            incoming.refusal = 408, "The request body took too long"
-            return None
+            incoming.refusal = Refusal(408, "The request body took too long")
+            return True
+        return False
 
 
-async def _read_body(receive: Receive, limit: int) -> bytes | None:
-    """The body, or what there is of it when it goes over `limit`; None if the client left."""
-    chunks: list[bytes] = []
-    size = 0
-    while (event := await receive())["type"] == "http.request":
-        chunk: bytes = event.get("body", b"")
-        size += len(chunk)
-        chunks.append(chunk)
-        if size > limit or not event.get("more_body"):
-            return chunk if size == len(chunk) else b"".join(chunks)
-    return None
-
-
-def _is_json(content_type: bytes | None) -> bool:
-    return content_type is not None and content_type.partition(b";")[0].strip().lower() == b"application/json"
+async def _let_go(incoming: Incoming, message: Message) -> None:
+    """Forget the text of a message, and let others have their turn if it was large."""
+    size = len(incoming.body)
+    incoming.let_go({"method": message.method, "params": message.params})
+    if size > _LARGE:
+        await asyncio.sleep(0)

@@ -7,6 +7,7 @@ with `notifications/cancelled` (basic/patterns: Cancellation).
 import asyncio
 import functools
 import logging
+import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from ekiden.wire.handshake import is_modern
 from ekiden.wire.jsonrpc import Message, RequestId
 from ekiden.wire.meta import SUBSCRIPTION_ID
 from ekiden.wire.modern import Request, accept
+from ekiden.wire.principal import Principal
 
 __all__ = ["Conversation"]
 
@@ -31,12 +33,23 @@ MAX_IN_FLIGHT: Final = 1024
 class Conversation:
     """Answers the messages of one channel; `send` carries one message back."""
 
-    def __init__(self, endpoint: Endpoint, send: Callable[[bytes], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        send: Callable[[bytes], Awaitable[None]],
+        principal: Principal | None = None,
+    ) -> None:
         self._endpoint = endpoint
+        self._principal = principal or endpoint.local
         self._send = send
         self._running: dict[RequestId, tuple[asyncio.Task[None], _Stream]] = {}
+        """The requests that have no answer yet, by id."""
+        self._tasks: dict[asyncio.Task[None], _Stream] = {}
+        """The same, and those whose answers are on their way."""
         self._room = asyncio.Semaphore(MAX_IN_FLIGHT)
         self._closing = False
+        self._id = secrets.token_urlsafe(16)
+        """What middleware knows this connection by."""
         self._session: ChannelSession | None = None
         """The session that takes all further messages, if the client began with `initialize` as in 2025."""
 
@@ -49,16 +62,20 @@ class Conversation:
         try:
             message = jsonrpc.parse(data)
             if message.id is None:
-                self._notified(message)
+                if await self._is_admitted(message):
+                    self._notified(message)
                 return
             if self._closing:
                 raise InternalError(SHUTTING_DOWN)
             if message.method == "initialize" and not is_modern(message.params):
-                self._session = await ChannelSession.begin(self._endpoint.sessions, message, self._send)
+                self._session = await ChannelSession.begin(
+                    self._endpoint.sessions, message, self._send, self._principal
+                )
                 return
             if message.id in self._running:
                 raise InvalidRequest(f"Invalid request: id {message.id!r} is in use by a running request")
             request = accept(message, None, self._endpoint.methods)
+            request.session, request.principal = self._id, self._principal
         except ProtocolError as error:
             if isinstance(error, EnvelopeError) and error.notification:
                 return
@@ -70,12 +87,14 @@ class Conversation:
         stream = _Stream(self._send)
         task = asyncio.get_running_loop().create_task(self._answer(request, stream))
         self._running[request.id] = (task, stream)
+        self._tasks[task] = stream
         task.add_done_callback(functools.partial(self._ended, request.id))
 
     def _ended(self, request_id: RequestId, task: asyncio.Task[None]) -> None:
         """Runs also for a request that was cancelled before it began."""
         if self._running.get(request_id, (None,))[0] is task:
             del self._running[request_id]
+        del self._tasks[task]
         self._room.release()
 
     async def _answer(self, request: Request, stream: "_Stream") -> None:
@@ -86,7 +105,8 @@ class Conversation:
             # With its answer the id is free again, and late notifications of the handler are dropped.
             stream.open = False
             self._running.pop(request.id, None)
-            await self._send(outcome.render(self._endpoint.dialect, request.id))
+            if response := outcome.render(self._endpoint.dialect, request.id):
+                await self._send(response)  # An empty one is not to be sent.
             if request.method == "subscriptions/listen" and isinstance(outcome, Complete):
                 # On a shared channel the end of a subscription is announced as well; see decision 1.
                 await self._send(jsonrpc.notification("notifications/cancelled", _named(request.id)))
@@ -94,6 +114,11 @@ class Conversation:
             _log.debug("Request %r was cancelled", request.id)
         except OSError as error:
             _log.debug("The answer to request %r could not be sent: %s", request.id, error)
+
+    async def _is_admitted(self, message: Message) -> bool:
+        if not self._endpoint.is_watched:
+            return True
+        return await self._endpoint.notified(message, None, self._id) is None
 
     def _notified(self, message: Message) -> None:
         if message.method == "notifications/cancelled":
@@ -104,15 +129,17 @@ class Conversation:
                 _cancel(*running)
 
     async def close(self, grace: float) -> None:
-        """Let running requests finish within `grace` seconds, then cancel them; no new one is taken."""
+        """Let running requests finish within `grace` seconds, then cancel them; no new one is taken.
+
+        Those whose answers are being sent are waited for, too.
+        """
         self._closing = True
         if self._session is not None:
             await self._session.close(grace)
-        if running := list(self._running.values()):
-            _, late = await asyncio.wait([task for task, _ in running], timeout=grace)
-            for task, stream in running:
-                if task in late:
-                    _cancel(task, stream)
+        if tasks := dict(self._tasks):
+            _, late = await asyncio.wait(tasks, timeout=grace)
+            for task in late:
+                _cancel(task, tasks[task])
             await asyncio.gather(*late, return_exceptions=True)
 
 

@@ -28,7 +28,8 @@ class Guard:
     """Decides about Host and Origin values.
 
     An entry of an allowlist is a host (any port), a host with a port, or `*`. Origins default to
-    those whose host is allowed; entries of `origins` are whole origins, such as `https://app.example`.
+    those whose host is allowed by name; entries of `origins` are whole origins, such as `https://app.example`.
+    A `*` among the hosts admits no origin: a proxy that checks hosts does not check who wrote the page.
     """
 
     def __init__(self, hosts: Iterable[str] = LOCALHOST, origins: Iterable[str] | None = None) -> None:
@@ -56,16 +57,14 @@ class Guard:
             allowed = "*" in self.origins or text in self.origins
         else:
             scheme, separator, host = text.partition("://")
-            allowed = "*" in self.hosts or (
-                bool(separator) and scheme in ("http", "https") and self._fits(host)
-            )
+            allowed = bool(separator) and scheme in ("http", "https") and self._fits(host)
         return allowed and _remember(self._good_origins, origin)
 
     def _fits(self, host: str) -> bool:
-        if host in self.hosts:
+        if host in self.hosts and host != "*":
             return True
         name, separator, port = host.rpartition(":")
-        return bool(separator) and port.isdecimal() and name in self.hosts
+        return bool(separator) and port.isdecimal() and name != "*" and name in self.hosts
 
 
 def _remember(values: set[bytes], value: bytes) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from ekiden.transports.server.conversation import Conversation
 from ekiden.transports.server.port import Endpoint
 from ekiden.wire.json import decode, encode
+from ekiden.wire.principal import Principal
 
 __all__ = ["MemoryChannel", "connect"]
 
@@ -18,9 +19,9 @@ _BUFFERED: Final = 256
 class MemoryChannel:
     """One client's end of a conversation: send messages, receive messages."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, principal: Principal | None = None) -> None:
         self._received: asyncio.Queue[bytes] = asyncio.Queue(_BUFFERED)
-        self._conversation = Conversation(endpoint, self._received.put)
+        self._conversation = Conversation(endpoint, self._received.put, principal)
 
     async def send(self, message: dict[str, Any] | bytes) -> None:
         """Send one message to the server."""
@@ -41,10 +42,12 @@ class MemoryChannel:
 
 
 @asynccontextmanager
-async def connect(endpoint: Endpoint) -> AsyncGenerator[MemoryChannel, None]:
+async def connect(
+    endpoint: Endpoint, principal: Principal | None = None
+) -> AsyncGenerator[MemoryChannel, None]:
     """A channel to a started server; the channel ends with the block, the server with its last user."""
     async with endpoint.in_use():
-        channel = MemoryChannel(endpoint)
+        channel = MemoryChannel(endpoint, principal)
         try:
             yield channel
         finally:

@@ -4,9 +4,13 @@ from collections.abc import Container, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol, TypeAlias
 
+from ekiden.errors import ProtocolError
 from ekiden.rounds.outcome import Complete, Dialect, Failed, Outcome
 from ekiden.transports.server.legacy.port import SessionKeeper
+from ekiden.wire.incoming import Incoming
+from ekiden.wire.jsonrpc import Message
 from ekiden.wire.modern import Request
+from ekiden.wire.principal import Principal
 
 __all__ = ["Endpoint", "Ready", "Stream"]
 
@@ -45,12 +49,32 @@ class Endpoint(Protocol):
         """Its clients of 2025."""
         ...
 
+    @property
+    def local(self) -> Principal | None:
+        """Who sends what comes over stdio and in memory, unless the channel knows better."""
+        ...
+
     def begin(self, request: Request, stream: Stream) -> Ready | Coroutine[Any, Any, Outcome]:
         """The outcome if it is known already, else the coroutine that answers. Call it in a task."""
         ...
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether notifications must be shown with `notified` before they count."""
+        ...
+
+    async def notified(
+        self, message: Message, incoming: Incoming | None, session: str | None
+    ) -> ProtocolError | None:
+        """Show a notification of a client of 2026 to the middleware; the error if it is refused."""
+        ...
+
     async def answer(self, request: Request, stream: Stream) -> Outcome:
         """Answer one request. Raises nothing but cancellation."""
+        ...
+
+    def forget_a_closed_loop(self) -> None:
+        """Get ready anew with the next request, if the event loop is closed in which that was done before."""
         ...
 
     async def start(self) -> None:

@@ -6,26 +6,24 @@ left, and keeps the proxies in between awake.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from typing import Any, Final, TypeAlias
 
-import msgspec
-
 from ekiden.errors import InvalidRequest, ProtocolError, TransportError
-from ekiden.opaque import Opaque
+from ekiden.private_struct import PrivateStruct
 from ekiden.rounds.outcome import Dialect, Failed, Outcome
-from ekiden.transports.server.eager import Started
+from ekiden.transports.server.started import Started
 from ekiden.wire import jsonrpc, sse
 from ekiden.wire.headers import Headers
+from ekiden.wire.incoming import Refusal
 from ekiden.wire.jsonrpc import RequestId
-from ekiden.wire.modern import http_status
+from ekiden.wire.modern import http_headers, http_status
 
 __all__ = [
     "JSON",
     "SSE",
     "Attendant",
     "Event",
-    "Incoming",
     "Receive",
     "Reply",
     "Respond",
@@ -46,25 +44,15 @@ Respond: TypeAlias = Callable[[int, bytes], None]
 _LATE_SECONDS: Final = 0.02
 """Shorter calls are not looked after: most that wait at all wait only for a few passes of the loop."""
 
+_LEFT: Final = 499
+"""The status of a request whose client has left. It is sent to nobody, but middleware may log it."""
+
 JSON: Final = (b"content-type", b"application/json")
 SSE: Final = (
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 )
-
-
-class Incoming(msgspec.Struct, gc=False):
-    """One HTTP request that is here as a whole."""
-
-    method: str
-    path: str
-    headers: Headers
-    refusal: tuple[int, str] | None
-    """Why it is refused, as status and reason; then its body may be missing."""
-    body: bytes
-    repeating: list[tuple[bytes, bytes]] | None = None
-    """All headers as they were sent, if one was sent twice; else None."""
 
 
 class Attendant:
@@ -149,7 +137,7 @@ async def respond_json(send: Send, status: int, body: bytes) -> None:
     await respond(send, status, body, JSON)
 
 
-class Reply(Opaque):
+class Reply(PrivateStruct):
     """The response to one request. Implements `ekiden.transports.server.port.Stream`."""
 
     _send: Send
@@ -169,6 +157,11 @@ class Reply(Opaque):
         if self._ended:
             return False
         return takes_stream(self._headers.get(b"accept"))
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a stream has begun: then the response has its status already."""
+        return self._streaming
 
     async def notify(self, method: str, params: dict[str, Any]) -> None:
         """Send a notification; a client that accepts no stream, or has its answer, does without."""
@@ -204,33 +197,47 @@ class Reply(Opaque):
         """Send nothing more besides the answer."""
         self._ended = True
 
-    async def finish(self, outcome: Outcome, dialect: Dialect, request_id: RequestId) -> None:
-        """Send the response and end."""
+    def finish(
+        self, outcome: Outcome, dialect: Dialect, request_id: RequestId
+    ) -> Coroutine[Any, Any, None] | None:
+        """Send the response and end. If it could not be sent at once, await what is returned."""
         self._ended = True
         body = outcome.render(dialect, request_id)
-        if not self._streaming:
-            status = http_status(outcome.error.code) if type(outcome) is Failed else 200
-            if self._respond is not None:
-                self._respond(status, body)
-                return
-            headers = [(b"content-length", b"%d" % len(body)), JSON]
-            await self._send({"type": "http.response.start", "status": status, "headers": headers})
-            await self._send({"type": "http.response.body", "body": body})
-            return
+        if self._streaming:
+            return self._finish_stream(body)
+        if type(outcome) is Failed:
+            error = outcome.error
+            return respond(self._send, http_status(error), body, JSON, *http_headers(error))
+        if self._respond is None:
+            return respond(self._send, 200, body, JSON)
+        self._respond(200, body)
+        return None
+
+    async def _finish_stream(self, body: bytes) -> None:
         assert self._writing is not None
         async with self._writing:
-            await self._send({"type": "http.response.body", "body": sse.event(body)})
+            # An empty body is not to be sent: the stream ends without a response.
+            await self._send({"type": "http.response.body", "body": sse.event(body) if body else b""})
 
-    async def error(self, dialect: Dialect, request_id: RequestId | None, error: ProtocolError) -> None:
-        """Answer with an error found before dispatch."""
-        await respond_json(self._send, http_status(error.code), dialect.error(request_id, error))
+    async def to_nobody(self) -> None:
+        """End without an answer: the client has left. Middleware around us takes no response for an error."""
+        if self._writing is None:  # Else a response has begun, or a client that takes none of it has stalled.
+            with contextlib.suppress(OSError):
+                await respond(self._send, _LEFT, b"")
+
+    async def error(
+        self, dialect: Dialect, request_id: RequestId | None, error: ProtocolError, status: int | None = None
+    ) -> None:
+        """Answer with an error found before dispatch; by default with the status of its code."""
+        status = http_status(error) if status is None else status
+        await respond(self._send, status, dialect.error(request_id, error), JSON, *http_headers(error))
 
     async def accepted(self) -> None:
         """A notification was taken."""
         await respond(self._send, 202, b"")
 
-    async def refuse(self, status: int, reason: str) -> None:
+    async def refuse(self, refusal: Refusal) -> None:
         """Refuse on the level of HTTP."""
-        body = jsonrpc.error_response(None, InvalidRequest(reason))
-        extra = (b"allow", b"POST") if status == 405 else (b"connection", b"close")
-        await respond(self._send, status, body, JSON, extra)
+        body = jsonrpc.error_response(None, InvalidRequest(refusal.reason))
+        extra = (b"allow", b"POST") if refusal.status == 405 else (b"connection", b"close")
+        await respond(self._send, refusal.status, body, JSON, extra, *refusal.headers)

@@ -284,19 +284,19 @@ async def test_an_upgrade_is_not_taken_and_does_no_harm() -> None:
         assert _text((await line.response())[2]) == "Hello, Grace!"
 
 
-@pytest.mark.parametrize(
-    ("data", "status"),
-    [
-        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),
-        (b"POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
-        (b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 414),
-        (b"POST /mcp HTTP/1.1\r\n" + b"X-Filler: " + b"a" * 70_000 + b"\r\n\r\n", 431),
-        (b"POST /mcp HTTP/1.1\r\n" + b"".join(b"X-%d: y\r\n" % n for n in range(20_000)) + b"\r\n", 431),
-        (b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99999999\r\n\r\n", 413),
-        (b"POST /mcp HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 5\r\n\r\n", 421),
-        (b"GET /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 405),
-    ],
-)
+_WRONG = [
+    (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),
+    (b"POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
+    (b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 414),
+    (b"POST /mcp HTTP/1.1\r\n" + b"X-Filler: " + b"a" * 70_000 + b"\r\n\r\n", 431),
+    (b"POST /mcp HTTP/1.1\r\n" + b"".join(b"X-%d: y\r\n" % n for n in range(20_000)) + b"\r\n", 431),
+    (b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99999999\r\n\r\n", 413),
+    (b"POST /mcp HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 5\r\n\r\n", 421),
+    (b"GET /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 405),
+]
+
+
+@pytest.mark.parametrize(("data", "status"), _WRONG)
 async def test_what_is_wrong_is_refused_in_words(data: bytes, status: int) -> None:
     async with _connected() as line:
         line.send(data)
@@ -304,6 +304,40 @@ async def test_what_is_wrong_is_refused_in_words(data: bytes, status: int) -> No
         assert answered == status
         assert headers["content-type"] == "application/json"
         assert json.loads(body)["error"]["message"]
+
+
+@pytest.mark.parametrize(("data", "status"), _WRONG)
+async def test_what_is_wrong_is_refused_after_what_came_before_it_is_answered(
+    data: bytes, status: int
+) -> None:
+    async with _connected() as line:
+        line.send(_post(call("slowly")) + _post(call("greet", {"name": "Ada"})) + data)
+        assert _text((await line.response())[2]) == "there"
+        assert _text((await line.response())[2]) == "Hello, Ada!"
+        assert (await line.response())[0] == status
+
+
+async def test_a_request_that_never_comes_whole_is_given_up_after_the_answers_before_it() -> None:
+    begun, free = asyncio.Event(), asyncio.Event()
+    server = _server()
+
+    @server.tool
+    async def wait() -> str:
+        """Wait until it is let go."""
+        begun.set()
+        await free.wait()
+        return "free"
+
+    limits = HttpLimits(body_seconds=0.1)
+    async with served(server, limits=limits) as base, _line_to(base) as line:
+        line.send(_post(call("wait")) + _post(call("greet", {"name": "Ada"}))[:-5])
+        await soon(begun.wait())
+        await asyncio.sleep(0.3)
+        line.send(b"what comes too late is not read\r\n\r\n")
+        free.set()
+        assert _text((await line.response())[2]) == "free"
+        assert (await line.response())[0] == 408
+        assert await line.rest() == b""
 
 
 async def test_a_chunked_body_that_grows_too_large_is_refused() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ekiden.transports.server.legacy.relay import UnixRelay
-from ekiden.transports.server.reply import Incoming
+from ekiden.wire.incoming import Incoming
 from tests.serving import soon
 
 OWNER = "0badf00d"

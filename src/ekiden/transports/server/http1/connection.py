@@ -9,62 +9,42 @@ application, here and where it is mounted.
 """
 
 import asyncio
-import functools
 import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
 
-import httptools
-
-from ekiden.errors import HttpRequestRefused, InvalidRequest
+from ekiden.errors import InvalidRequest
 from ekiden.transports.server.asgi import StreamableHTTP
-from ekiden.transports.server.http1.exchange import Exchange
+from ekiden.transports.server.http1.admission import Admissions, is_final
+from ekiden.transports.server.http1.exchange import Exchange, method_and_name
+from ekiden.transports.server.http1.heads import has_body, read_target
+from ekiden.transports.server.http1.reading import RequestReader
 from ekiden.transports.server.http1.sweeper import Sweeper
-from ekiden.transports.server.reply import Incoming
 from ekiden.wire import jsonrpc
-from ekiden.wire.headers import Headers
+from ekiden.wire.incoming import ROUTED, Incoming, Refusal
 
 if TYPE_CHECKING:
-    from uvicorn.config import Config
     from uvicorn.server import ServerState
 
-__all__ = ["Connections"]
+__all__ = ["Connection"]
 
 _log = logging.getLogger(__name__)
 
-_HEAD_BYTES: Final = 64 * 1024
-"""Request line and headers. A token of 64 KiB travels in the body, so nothing of ours comes near this."""
 _QUEUED: Final = 16
 """Requests that may wait for their turn; then nothing more is read until one of them is answered."""
 _LINGER_SECONDS: Final = 1.0
 """How long a client that was refused may go on sending before the connection is cut."""
+_HALF_CLOSED_SECONDS: Final = 1.0
+"""How long answers may take when the client sends no more. It waits for them, or it is gone."""
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-class Connections:
-    """Makes the connections of one application."""
-
-    def __init__(self, application: StreamableHTTP) -> None:
-        self._application = application
-        self._sweeper = Sweeper(max(0.05, min(1.0, application.limits.body_seconds / 4)))
-
-    def __call__(
-        self,
-        config: "Config",
-        server_state: "ServerState",
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-    ) -> "Connection":
-        """A connection; the signature is uvicorn's."""
-        loop = _loop or asyncio.get_running_loop()
-        keep_alive = float(config.timeout_keep_alive)
-        return Connection(self._application, self._sweeper, server_state, loop, keep_alive)
-
-
-class Connection(asyncio.Protocol):
+class Connection(RequestReader, asyncio.Protocol):
     """One client's connection: requests are answered one after the other, in their order."""
+
+    exchanges: type[Exchange] = Exchange
+    """What its requests are made of."""
 
     def __init__(
         self,
@@ -74,27 +54,23 @@ class Connection(asyncio.Protocol):
         loop: asyncio.AbstractEventLoop,
         keep_alive_seconds: float,
     ) -> None:
+        super().__init__(application.limits.body, application.bodies, loop)
         self._application = application
         self._limits = application.limits
         self._sweeper = sweeper
         self.state = state
-        self.loop = loop
-        self._body_limit = application.limits.body
         self._keep_alive_seconds = keep_alive_seconds
-        self._parser: Any = httptools.HttpRequestParser(self)
         self._exchange: Exchange | None = None
         self._waiting: deque[Exchange] = deque()
-        self._since = loop.time()
-        """When the connection fell silent, or a request began that is not whole yet."""
-        self._reading = False
+        self._half_closed = False
         self._closing = False
         self._lingering = False
         self._expecting = False
         """Whether the client waits for `100 Continue` while another request is answered."""
-        self._pairs: list[tuple[bytes, bytes]] = []
-        self._size = 0
-        self._unread = 0
-        """Bytes that the parser has taken without calling us back: a header that has not ended yet."""
+        self._next: Exchange | None = None
+        """The request that is being read, when its head is whole."""
+        self._gated: Admissions | None = None
+        """Shows requests to the gate before their bodies are read; None if it has decided by their heads."""
         self._common_list: list[tuple[bytes, bytes]] | None = None
         self._common = b""
         self._unsent = 0
@@ -108,6 +84,11 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client is here."""
         self.transport: Any = transport
+        peer: Any = transport.get_extra_info("peername")
+        self._address: str | None = peer[0] if peer.__class__ is tuple else None  # A path, of a worker.
+        gate = self._application.gate
+        if self._address is None or gate.looks_closer:
+            self._gated = Admissions(self, gate, self._address)
         self.state.connections.add(self)  # type: ignore[arg-type]  # uvicorn names its own two classes
         self._sweeper.add(self, self.loop)
 
@@ -116,11 +97,23 @@ class Connection(asyncio.Protocol):
         self.state.connections.discard(self)
         self._sweeper.discard(self)
         self._closing = True
-        self._parser = None
+        self.stop_reading()
+        self._next = None
+        self._budget.give_back(sum(exchange.held for exchange in self._waiting))
         self._waiting.clear()
         self.resume_writing()
         if self._exchange is not None:
             self._exchange.leave()
+
+    def eof_received(self) -> bool:
+        """The client sends no more. Whether the connection stays open, for answers that are on their way."""
+        is_waiting = self._exchange is not None and not self._exchange.is_streaming
+        # With TLS a connection cannot be half open, and asyncio warns of the attempt.
+        if not is_waiting or self._lingering or self.transport.get_extra_info("sslcontext") is not None:
+            return False
+        self._half_closed = True
+        self.loop.call_later(_HALF_CLOSED_SECONDS, self.transport.close)
+        return True
 
     def pause_writing(self) -> None:
         """The client reads more slowly than we write."""
@@ -140,6 +133,13 @@ class Connection(asyncio.Protocol):
         self._closing = True
         if self._exchange is None:
             self.transport.close()
+
+    @property
+    def answers(self) -> str | None:
+        """The request that is being answered, in words; None if there is none, or only a stream of 2025."""
+        if self._exchange is None or self._exchange.incoming.method != "POST":
+            return None
+        return method_and_name(self._exchange.incoming) or "a request"
 
     def look(self, now: float) -> None:
         """Close the connection if it is idle, or a request or its answer takes too long on its way."""
@@ -162,136 +162,93 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take what came in."""
-        if self._closing and self._exchange is None:
+        if self._refused or (self._closing and self._exchange is None):
             return
-        parser = self._parser
-        pairs, size = self._pairs, self._size
-        try:
-            parser.feed_data(data)
-            if pairs is self._pairs and size == self._size and self._reading:
-                self._unread += len(data)
-                if self._unread > _HEAD_BYTES:
-                    self._refuse(431, "The request's headers are too long")
-        except httptools.HttpParserUpgrade as upgrade:
-            self._decline(data[upgrade.args[0] :])
-        except httptools.HttpParserCallbackError as error:
-            refused = error.__context__
-            if isinstance(refused, HttpRequestRefused):
-                self._refuse(refused.status, refused.reason)
-            else:
-                _log.error("A request could not be taken", exc_info=refused)
-                self._refuse(500, "Internal error")
-        except httptools.HttpParserError:
-            self._refuse(400, "Not HTTP/1.1")
-
-    def _decline(self, rest: bytes) -> None:
-        """Read the request as if it had not offered an upgrade, as Java's client always does.
-
-        The parser has stopped before the body, so a new one gets the head again, without the offer.
-        """
-        method: bytes = self._parser.get_method()
-        if method == b"CONNECT":  # An upgrade by its method, however often it is read.
-            self._refuse(501, "Not implemented: this is not a proxy")
-            return
-        kept = [pair for pair in self._pairs if pair[0] not in (b"upgrade", b"connection")]
-        if not self._parser.should_keep_alive():
-            kept.append((b"connection", b"close"))
-        head = b"%b %b HTTP/%b\r\n%b\r\n" % (
-            method,
-            self._url,
-            self._parser.get_http_version().encode(),
-            b"".join(b"%b: %b\r\n" % pair for pair in kept),
-        )
-        self._parser = httptools.HttpRequestParser(self)
-        self.data_received(head + rest)
+        self.read(data)
 
     # What the parser calls
-
-    def on_message_begin(self) -> None:
-        """A request begins."""
-        self._url = b""
-        self._pairs = []
-        self._trailing = self._expecting = False
-        self._unread = 0
-        self._body = b""
-        self._size = 0
-        self._chunks: list[bytes] | None = None
-        self._reading = True
-        self._since = self.loop.time()
-
-    def on_url(self, url: bytes) -> None:
-        """A piece of the target."""
-        self._url += url
-        if len(self._url) > _HEAD_BYTES:
-            raise HttpRequestRefused(414, "The request's target is too long")
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """One header. Trailers, which come after the body, are counted and ignored."""
-        self._size += len(name) + len(value)
-        if self._trailing:
-            if self._size > self._body_limit:
-                raise HttpRequestRefused(413, f"Body too large: the limit is {self._body_limit} bytes")
-            return
-        if self._size > _HEAD_BYTES:
-            raise HttpRequestRefused(431, "The request's headers are too long")
-        self._pairs.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         """The head is whole. A request that is refused for its head is refused before its body is sent."""
         if self._parser.should_upgrade():
             return
-        self._size = 0
-        self._trailing = True
-        headers = dict(self._pairs)
-        method, path = self._parser.get_method().decode("latin-1"), _path(self._url)
-        refusal = self._application.refusal(method, path, "", headers)
-        if refusal is not None and refusal[0] != 405 and _has_body(headers):
-            raise HttpRequestRefused(*refusal)
-        keep_alive = self._parser.should_keep_alive() and self._parser.get_http_version() == "1.1"
-        repeating = None if len(headers) == len(self._pairs) else self._pairs
-        incoming = Incoming(method, path, headers, refusal, b"", repeating)
-        self._next = Exchange(self, incoming, keep_alive)
-        if refusal is None and headers.get(b"expect", b"").lower() == b"100-continue":
+        headers, repeating = self._take_head()
+        method = self._parser.get_method().decode("latin-1")
+        path, authority = read_target(self._url)
+        if path is None:
+            raise self._stop(400, "The request's target is not a URL")
+        if authority is not None and authority != headers.get(b"host", b"").strip().lower():
+            raise self._stop(421, "The request's target names another host than its Host header")
+        refusal = self._application.gate.refusal(method, path, "", headers)
+        incoming = Incoming(method, path, headers, refusal, b"", repeating, self._address)
+        if self._gated is not None:
+            refusal = self._gated.look(incoming, self._url.partition(b"?")[2])
+        if refusal is ROUTED:
+            incoming.query = self._url.partition(b"?")[2]
+        if refusal is not None and is_final(refusal) and has_body(headers):
+            raise self._stop(*self._application.gate.readable(refusal, headers))
+        # HTTP/1.0 keeps a connection only by a header, which our responses do not have.
+        keep_alive = self._parser.should_keep_alive() and (
+            b"connection" not in headers or self._parser.get_http_version() == "1.1"
+        )
+        self._next = self.exchanges(self, incoming, keep_alive)
+        if b"expect" in headers and (refusal is None or refusal is ROUTED):
+            self._welcome_body(incoming)
+
+    def _welcome_body(self, incoming: Incoming) -> None:
+        """Tell a client that waits for it to send the body."""
+        if incoming.headers.get(b"expect", b"").lower() == b"100-continue":
             self._expecting = True
             self._go_on()
 
-    def on_body(self, body: bytes) -> None:
-        """A piece of the body."""
-        self._size += len(body)
-        if self._size > self._body_limit:
-            raise HttpRequestRefused(413, f"Body too large: the limit is {self._body_limit} bytes")
-        if not self._body:
-            self._body = body
-        elif self._chunks is None:
-            self._chunks = [self._body, body]
+    def decided(self, incoming: Incoming, refusal: Refusal | None) -> None:
+        """The gate has decided: go on reading. If the request is refused, its body is not read."""
+        if self._parser is None:
+            return
+        if self._reading and self._next is not None and incoming is self._next.incoming:
+            if refusal is not None and is_final(refusal):
+                self._refuse(*self._application.gate.readable(refusal, incoming.headers))
+            else:
+                self._welcome_body(incoming)
+        self.set_reading()
+
+    def set_reading(self) -> None:
+        """Read on, unless so much waits for its turn, or for the gate, that nothing more is read."""
+        if self._is_full() or (self._gated is not None and self._gated.undecided and not self._refused):
+            self.transport.pause_reading()
         else:
-            self._chunks.append(body)
+            self.transport.resume_reading()
 
     def on_message_complete(self) -> None:
         """The request is whole."""
         if self._parser.should_upgrade():
             return
-        self._reading = False
+        self._reading = self._expecting = False
         if self._closing:
             return
-        exchange = self._next
-        exchange.incoming.body = self._body if self._chunks is None else b"".join(self._chunks)
+        exchange, self._next = self._next, None
+        assert exchange is not None
+        exchange.incoming.body = self._take_body()
+        exchange.held, self._held = self._held, 0
         if self._exchange is None and self.writable is None and not self._waiting:
             self._begin(exchange)
             return
         self._waiting.append(exchange)
         if self._is_full():
-            self.transport.pause_reading()
+            self.set_reading()
 
     def _is_full(self) -> bool:
         """Whether so much waits to be answered that nothing more is read."""
-        return len(self._waiting) >= _QUEUED
+        waiting = self._waiting
+        return len(waiting) >= _QUEUED or sum(exchange.held for exchange in waiting) > self._body_limit
 
     # Answering
 
     def _begin(self, exchange: Exchange) -> None:
         """Have the application answer, in a task of its own."""
         self._exchange = exchange
+        if exchange.held:
+            self._budget.give_back(exchange.held)
         state = self.state
         state.total_requests += 1
         answering = self._application.exchange(
@@ -308,44 +265,55 @@ class Connection(asyncio.Protocol):
         exchange, self._exchange = self._exchange, None
         assert exchange is not None
         exchange.end(None if task.cancelled() else task.exception())
-        if self._closing or not exchange.keep_alive:
+        is_last = self._half_closed and not self._waiting and not self._refused
+        if self._closing or is_last or not exchange.keep_alive:
             self._closing = True
             self.transport.close()
         elif not self._reading:
             self._since = self.loop.time()
-        if self._waiting or self._expecting:
+        if self._waiting or self._expecting or self._refused:
             self._go_on()
 
     def _go_on(self) -> None:
         """Answer what waits for its turn, as long as the client takes the answers."""
         while self._exchange is None and self.writable is None and not self._closing:
             if self._waiting:
-                if len(self._waiting) == _QUEUED:
+                if self._is_full():
                     self._since = self.loop.time()
-                    self.transport.resume_reading()
-                self._begin(self._waiting.popleft())
+                    exchange = self._waiting.popleft()
+                    self.set_reading()
+                else:
+                    exchange = self._waiting.popleft()
+                self._begin(exchange)
                 continue
-            if self._expecting:
+            if self._refused:
+                self._send_refusal(self._refused)
+            elif self._expecting:
                 self._expecting = False
                 self.transport.write(_CONTINUE)
             break
 
-    def _refuse(self, status: int, reason: str) -> None:
-        """Refuse what comes in and close; the reason is sent unless another response is under way."""
-        was_closing, self._closing = self._closing, True
-        self._reading = False
-        self._waiting.clear()
-        if self._exchange is None and not was_closing:
-            body = jsonrpc.error_response(None, InvalidRequest(reason))
-            Exchange(self, Incoming("", "", {}, None, b""), keep_alive=False).respond(status, body)
-            self._linger()
+    def _refuse(self, status: int, reason: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
+        """Read nothing more. What came before is answered, then the refusal is sent, then we close."""
+        self._refused = Refusal(status, reason, headers)
+        self._drop_body()
+        self._reading = self._expecting = False
+        self._go_on()
 
-    def _linger(self) -> None:
-        """Send nothing more, but go on reading for a while: to close now could destroy the response."""
+    def _send_refusal(self, refusal: Refusal) -> None:
+        """Send the last response; then go on reading for a while: to close now could destroy it."""
+        body = jsonrpc.error_response(None, InvalidRequest(refusal.reason))
+        exchange = self.exchanges(self, Incoming("", "", {}, None, b""), keep_alive=False)
+        exchange.respond(refusal.status, body, refusal.headers)
+        self._closing = True
         self._since = self.loop.time()
         self._lingering = True
         if self.transport.can_write_eof():
             self.transport.write_eof()
+
+    def turn_away(self, reason: str) -> None:
+        """Refuse all that comes on this connection."""
+        self._refuse(503, reason, ((b"retry-after", b"1"),))
 
     def common_headers(self) -> bytes:
         """The headers that every response has. uvicorn makes a new list of them for every second's date."""
@@ -353,16 +321,3 @@ class Connection(asyncio.Protocol):
             self._common_list = self.state.default_headers
             self._common = b"".join(b"%b: %b\r\n" % header for header in self._common_list)
         return self._common
-
-
-@functools.lru_cache(maxsize=16)
-def _path(url: bytes) -> str:
-    """The path of a request's target."""
-    try:
-        return unquote((httptools.parse_url(url).path or b"/").decode("latin-1"))
-    except httptools.HttpParserInvalidURLError:
-        raise HttpRequestRefused(400, "The request's target is not a URL") from None
-
-
-def _has_body(headers: Headers) -> bool:
-    return b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"

@@ -5,16 +5,21 @@ import logging
 from http import HTTPStatus
 from typing import Any, Final, Protocol
 
-from ekiden.opaque import Opaque
-from ekiden.transports.server.reply import Event, Incoming
+from ekiden.errors import ProtocolError
+from ekiden.private_struct import PrivateStruct
+from ekiden.transports.server.reply import Event
+from ekiden.wire.incoming import Incoming
+from ekiden.wire.json import is_object
+from ekiden.wire.printable import printable
 
-__all__ = ["Carrier", "Exchange"]
+__all__ = ["Carrier", "Exchange", "method_and_name"]
 
 _log = logging.getLogger(__name__)
 
 _STATUS_LINES: Final = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
-}
+} | {499: b"HTTP/1.1 499 Client Closed Request\r\n"}
+"""By status. 499 is not a standard: `Reply` ends with it for a client that has left."""
 _CLOSE: Final = b"connection: close\r\n"
 
 
@@ -32,7 +37,7 @@ class Carrier(Protocol):
         ...
 
 
-class Exchange(Opaque):
+class Exchange(PrivateStruct):
     """One request and its response, as the application sees them: ASGI's `receive` and `send`."""
 
     _connection: Carrier
@@ -44,11 +49,18 @@ class Exchange(Opaque):
     _streaming: bool = False
     _chunked: bool = False
     _complete: bool = False
+    held: int = 0
+    """Bytes that its body takes of the budget while it waits for its turn."""
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether a stream of events has begun."""
+        return self._streaming
 
     def end(self, error: BaseException | None) -> None:
         """The application has returned, or raised `error`. If it sent no response, send one for it."""
         if error is not None:
-            _log.error("%s %s failed", self.incoming.method, self.incoming.path, exc_info=error)
+            _log.error("%s %s failed", self.incoming.method, printable(self.incoming.path), exc_info=error)
         if self._complete or self._gone:
             return
         self.keep_alive = False
@@ -70,19 +82,20 @@ class Exchange(Opaque):
             await asyncio.shield(self._left)
         return {"type": "http.disconnect"}
 
-    def respond(self, status: int, body: bytes) -> None:
-        """Send a plain JSON response."""
+    def respond(self, status: int, body: bytes, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
+        """Send a plain JSON response, with these headers besides the usual ones."""
         if self._gone or self._complete:
             return
         self._complete = True
         shown = b"" if self.incoming.method == "HEAD" else body
         connection = self._connection
         connection.transport.write(
-            b"%bcontent-type: application/json\r\ncontent-length: %d\r\n%b%b\r\n%b"
+            b"%bcontent-type: application/json\r\ncontent-length: %d\r\n%b%b%b\r\n%b"
             % (
                 _STATUS_LINES[status],
                 len(shown),
                 connection.common_headers(),
+                b"".join([b"%b: %b\r\n" % header for header in headers]) if headers else b"",
                 b"" if self.keep_alive else _CLOSE,
                 shown,
             )
@@ -138,3 +151,17 @@ class Exchange(Opaque):
             return data
         chunk = b"%x\r\n%b\r\n" % (len(data), data) if data else b""
         return chunk if more else chunk + b"0\r\n\r\n"
+
+
+def method_and_name(incoming: Incoming) -> str:
+    """What a request is about, for a log: `tools/call refund`. Empty if it cannot be read."""
+    try:
+        message = incoming.value()
+    except ProtocolError:
+        return ""
+    if not is_object(message):
+        return ""
+    params = message.get("params")
+    name = (params.get("name") or params.get("uri")) if is_object(params) else None
+    words = [word for word in (message.get("method"), name) if isinstance(word, str)]
+    return printable(" ".join(words))

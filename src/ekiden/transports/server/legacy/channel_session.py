@@ -8,11 +8,13 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from ekiden.errors import EnvelopeError, InternalError, ProtocolError, SessionsFull
+from ekiden.errors import EnvelopeError, InternalError, ProtocolError, StatusError
+from ekiden.signals import SessionsFull
 from ekiden.transports.server.legacy.port import ClientSession, SessionKeeper
 from ekiden.wire import jsonrpc
 from ekiden.wire.handshake import Response, read_incoming
 from ekiden.wire.jsonrpc import Message
+from ekiden.wire.principal import Principal
 
 __all__ = ["SHUTTING_DOWN", "ChannelSession"]
 
@@ -33,15 +35,23 @@ class ChannelSession:
 
     @classmethod
     async def begin(
-        cls, keeper: SessionKeeper, message: Message, write: Callable[[bytes], Awaitable[None]]
+        cls,
+        keeper: SessionKeeper,
+        message: Message,
+        write: Callable[[bytes], Awaitable[None]],
+        principal: Principal | None = None,
     ) -> "ChannelSession | None":
         """Answer an `initialize`; None if it was refused."""
         try:
-            session, response = keeper.open(message, None)
+            session, response = await keeper.welcome(message, None)
         except ProtocolError as error:
             await write(jsonrpc.error_response(message.id, error))
             return None
-        await write(response)
+        if response:
+            await write(response)
+        if session is None:
+            return None
+        session.local = principal
         return cls(session, write)
 
     async def receive(self, data: bytes) -> None:
@@ -58,9 +68,9 @@ class ChannelSession:
                 if not message.notification:
                     broken.append(jsonrpc.error_response(message.request_id, message))
             elif isinstance(message, Response):
-                self._session.responded(message)
+                await self._session.take(message, None)
             elif message.id is None:
-                self._notified(message)
+                await self._notified(message)
             elif self._closing:
                 broken.append(jsonrpc.error_response(message.id, InternalError(SHUTTING_DOWN)))
             else:
@@ -70,9 +80,9 @@ class ChannelSession:
             self._running.add(task)
             task.add_done_callback(self._running.discard)
 
-    def _notified(self, message: Message) -> None:
-        self._session.notified(message)
-        if message.method == "notifications/initialized" and self._telling is None:
+    async def _notified(self, message: Message) -> None:
+        refused = await self._session.take(message, None)
+        if refused is None and message.method == "notifications/initialized" and self._telling is None:
             self._telling = asyncio.get_running_loop().create_task(self._tell())
 
     async def _answer(self, requests: list[Message], responses: list[bytes], batch: bool) -> None:
@@ -84,7 +94,7 @@ class ChannelSession:
             elif answers:
                 ended = await asyncio.gather(*answers, return_exceptions=True)
                 responses += [response for response in ended if isinstance(response, bytes)]
-            if responses:
+            if responses := [response for response in responses if response]:  # Some are not to be sent.
                 await self._write(b"[" + b",".join(responses) + b"]" if batch else responses[0])
 
     async def _tell(self) -> None:
@@ -96,6 +106,9 @@ class ChannelSession:
     async def send(self, message: bytes) -> None:
         """Send a request or a notification."""
         await self._write(message)
+
+    def fail(self, error: StatusError) -> None:
+        """There is no status: the response says it."""
 
     def hang_up(self) -> None:
         """There is only one connection, and it stays."""

@@ -7,12 +7,13 @@ may be lost, and the next one goes on after the last event that the client has s
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ekiden.errors import TransportError
 from ekiden.transports.server.reply import Receive, Send
 from ekiden.wire import sse
+from ekiden.wire.jsonrpc import RequestId
 
 __all__ = ["EventStream", "StreamResponse"]
 
@@ -28,18 +29,25 @@ _RETRY_MS: Final = 500
 class EventStream:
     """The events of one stream; `number` None means that it cannot be resumed.
 
-    `primed` begins it with an empty event, so that it can be resumed before anything was said.
+    `primed` begins it with an empty event, so that it can be resumed before anything was said. `begin` is the
+    number of its first event.
     """
 
-    def __init__(self, number: int | None, *, primed: bool) -> None:
+    def __init__(self, number: int | None, *, primed: bool, begin: int = 1) -> None:
         self.number = number
         self.ended = False
         self.on_end: Callable[[], None] | None = None
+        self.on_change: Callable[[], None] | None = None
+        """Called when there is an event more, or it has ended."""
+        self.written_to: int | None = None
+        """Events beyond this one are not sent yet, because they are not in the log; None if there is none."""
+        self.waiting: dict[RequestId, None] = {}
+        """The requests that have no response yet."""
         self.connection: StreamResponse | None = None
         self.can_be_resumed = primed
         self._kept: deque[tuple[int, bytes]] = deque()
         self._bytes = 0
-        self._next = 1
+        self._begin = self._next = begin
         self._changed = asyncio.Event()
         self._read = asyncio.Event()
         self._read_to = 0
@@ -54,12 +62,23 @@ class EventStream:
         """Add a message."""
         self._keep(self._id() + sse.event(message))
 
+    def restore(self, events: Sequence[tuple[int, bytes]]) -> None:
+        """Add events as another process has numbered them."""
+        for number, event in events:
+            self._next = number
+            self._keep(event)
+
     def _keep(self, event: bytes) -> None:
         self._kept.append((self._next, event))
         self._next += 1
         self._bytes += len(event)
         self._trim()
+        self._has_changed()
+
+    def _has_changed(self) -> None:
         self._changed.set()
+        if self.on_change is not None:
+            self.on_change()
 
     def _trim(self) -> None:
         """Keep within the limits; what a connected client has yet to read is not given up."""
@@ -72,7 +91,7 @@ class EventStream:
         """Nothing more comes."""
         if not self.ended:
             self.ended = True
-            self._changed.set()
+            self._has_changed()
             if self.on_end is not None:
                 self.on_end()
 
@@ -107,9 +126,34 @@ class EventStream:
             self._read.clear()
             await self._read.wait()
 
+    @property
+    def first(self) -> int:
+        """The number of the first event that is kept."""
+        return self._kept[0][0] if self._kept else self._next
+
+    @property
+    def last(self) -> int:
+        """The number of the newest event."""
+        return self._next - 1
+
+    def has_numbered(self, number: int) -> bool:
+        """Whether this stream has given an event that number, in this process."""
+        return self._begin <= number < self._next
+
+    def since(self, after: int) -> list[tuple[int, bytes]]:
+        """The kept events beyond one."""
+        return [event for event in self._kept if event[0] > after]
+
     def after(self, last: int) -> tuple[int, bytes] | None:
-        """The first kept event beyond `last`."""
-        return next((event for event in self._kept if event[0] > last), None)
+        """The first kept event beyond `last`, if it may be sent."""
+        event = next((event for event in self._kept if event[0] > last), None)
+        is_ahead = event is not None and self.written_to is not None and event[0] > self.written_to
+        return None if is_ahead else event
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether there are events that may not be sent yet."""
+        return self.written_to is not None and self.written_to < self.last
 
     async def news(self, seconds: float) -> bool:
         """Wait for something new, or for so long; whether there is any."""
@@ -183,7 +227,7 @@ class StreamResponse:
                 await self._write(event[1])
                 self._after = event[0]
                 stream.note(self._after)
-            elif stream.ended or self.closing:
+            elif (stream.ended or self.closing) and not stream.is_ahead:
                 break
             elif not await stream.news(self._silence_seconds):
                 await self._write(sse.KEEP_ALIVE)

@@ -1,15 +1,18 @@
 """The port between transports and the sessions of clients of 2025.
 
-A session is made by a handshake and lives in one process. The transport carries its messages; what
-they mean is the server's business.
+A session is made by a handshake. It lives in one process, or in a store that several share. The transport
+carries its messages; what they mean is the server's business.
 """
 
 from collections.abc import AsyncIterator, Callable, Container
 from typing import Protocol
 
+from ekiden.errors import ProtocolError, StatusError
+from ekiden.sessions.logs import StreamLogs
 from ekiden.wire.handshake import Response
-from ekiden.wire.headers import Headers
+from ekiden.wire.incoming import Incoming
 from ekiden.wire.jsonrpc import Message
+from ekiden.wire.principal import Principal
 
 __all__ = ["ClientSession", "Line", "SessionKeeper"]
 
@@ -24,6 +27,10 @@ class Line(Protocol):
 
     async def send(self, message: bytes) -> None:
         """Send a request or a notification; waits while the client is slow."""
+        ...
+
+    def fail(self, error: StatusError) -> None:
+        """The response is an error that over HTTP has a status and headers of its own."""
         ...
 
     def hang_up(self) -> None:
@@ -44,19 +51,32 @@ class ClientSession(Protocol):
         """The version that was agreed on."""
         ...
 
+    local: Principal | None
+    """Who sends its messages where they do not come over HTTP."""
     on_end: list[Callable[[], None]]
-    """Called when the session ends, for whatever reason."""
+    """Called when the session ends in this process, for whatever reason."""
+    on_detach: list[Callable[[], None]]
+    """Called when its client reads its stream for changes in another process."""
 
-    async def answer(self, message: Message, headers: Headers | None, line: Line) -> bytes:
+    @property
+    def logs(self) -> StreamLogs | None:
+        """Where the events of its streams are kept for other processes; None if it lives in this one."""
+        ...
+
+    async def answer(self, message: Message, incoming: Incoming | None, line: Line) -> bytes:
         """The response to a request. Raises nothing but cancellation."""
         ...
 
-    def notified(self, message: Message) -> None:
-        """Take a notification."""
+    async def take(self, message: Message | Response, incoming: Incoming | None) -> ProtocolError | None:
+        """Take a notification, or the answer to a request of ours; the error if it is refused."""
         ...
 
-    def responded(self, response: Response) -> None:
-        """Take the answer to a request of ours."""
+    async def admits(self, method: str, incoming: Incoming) -> ProtocolError | None:
+        """Whether a GET or DELETE may go on; the error if it is refused."""
+        ...
+
+    async def delivered(self) -> None:
+        """Wait until what was notified and responded has reached the process that it concerns."""
         ...
 
     def changes(self) -> AsyncIterator[bytes]:
@@ -72,7 +92,11 @@ class ClientSession(Protocol):
         ...
 
     def end(self) -> None:
-        """End the session: what runs is cancelled."""
+        """End the session in this process: what runs is cancelled."""
+        ...
+
+    async def delete(self) -> None:
+        """End the session in all processes."""
         ...
 
 
@@ -92,11 +116,16 @@ class SessionKeeper(Protocol):
         """Whether clients of 2025 are served without sessions."""
         ...
 
-    def open(self, message: Message, headers: Headers | None) -> tuple[ClientSession, bytes]:
-        """A session for an `initialize` request, and the response; a `ProtocolError` or `SessionsFull`."""
+    async def welcome(
+        self, message: Message, incoming: Incoming | None
+    ) -> tuple[ClientSession | None, bytes]:
+        """A session for an `initialize` request, and the response; a `ProtocolError` or `SessionsFull`.
+
+        None if the request is refused. The response is empty if it is not to be sent.
+        """
         ...
 
-    def find(self, session_id: str, headers: Headers) -> ClientSession | None:
+    async def find(self, session_id: str, incoming: Incoming) -> ClientSession | None:
         """The session of that id, if it is open and belongs to the principal of the request."""
         ...
 

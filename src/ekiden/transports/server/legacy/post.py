@@ -8,7 +8,9 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from ekiden.errors import StatusError
 from ekiden.transports.server.legacy.events import EventStream
+from ekiden.wire.jsonrpc import RequestId
 
 __all__ = ["Post"]
 
@@ -21,20 +23,33 @@ class Post:
         self.stream: EventStream | None = None
         self.responses: list[bytes] = []
         """The responses so far, where they are not in the stream."""
+        self.failure: StatusError | None = None
+        """Set if a request has failed with an error that has an HTTP status of its own."""
         self._open_stream = open_stream
-        self._waiting = 0
+        self._waiting: dict[RequestId, None] = {}
+        """The requests that have no response yet."""
+        self._running = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._changed = asyncio.Event()
+        self._when_done: Callable[[], None] | None = None
+
+    def when_done(self, call: Callable[[], None]) -> None:
+        """Call a function when all requests have ended, once. Call this when all of them have begun."""
+        if self.done:
+            call()
+        else:
+            self._when_done = call
 
     @property
     def done(self) -> bool:
         """Whether all requests have ended."""
-        return not self._waiting
+        return not self._running
 
-    def run(self, answer: Coroutine[Any, Any, bytes]) -> "asyncio.Task[None]":
+    def run(self, request_id: RequestId, answer: Coroutine[Any, Any, bytes]) -> "asyncio.Task[None]":
         """Begin to answer a request."""
-        self._waiting += 1
-        task = asyncio.get_running_loop().create_task(self._answer(answer))
+        self._running += 1
+        self._waiting[request_id] = None
+        task = asyncio.get_running_loop().create_task(self._answer(request_id, answer))
         self._tasks.append(task)
         return task
 
@@ -43,19 +58,25 @@ class Post:
         for task in self._tasks:
             task.cancel()
 
-    async def _answer(self, answer: Coroutine[Any, Any, bytes]) -> None:
+    async def _answer(self, request_id: RequestId, answer: Coroutine[Any, Any, bytes]) -> None:
         try:
             response = await answer
-            if self.stream is None:
+            if not response:
+                pass  # It is not to be sent.
+            elif self.stream is None:
                 self.responses.append(response)
             else:
                 self.stream.append(response)
         except asyncio.CancelledError:
             pass  # Cancelled by its client, or with its session: there is no response.
         finally:
-            self._waiting -= 1
+            self._running -= 1
+            self._waiting.pop(request_id, None)
             if self.done and self.stream is not None:
                 self.stream.end()
+            if self.done and self._when_done is not None:
+                self._when_done()
+                self._when_done = None
             self._changed.set()
 
     async def settled(self, seconds: float) -> None:
@@ -72,6 +93,7 @@ class Post:
         """Answer with a stream."""
         if self.stream is None:
             self.stream = self._open_stream()
+            self.stream.waiting = self._waiting
             for response in self.responses:
                 self.stream.append(response)
             self.responses.clear()
@@ -88,6 +110,10 @@ class Post:
             await stream.has_room()
         else:
             await asyncio.sleep(0)
+
+    def fail(self, error: StatusError) -> None:
+        """Answer with the HTTP status and the headers of an error, if no stream has begun."""
+        self.failure = error
 
     def hang_up(self) -> None:
         """Close the connection as soon as the client can come back for the rest."""

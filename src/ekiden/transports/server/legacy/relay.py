@@ -15,13 +15,16 @@ from urllib.parse import quote
 
 import httptools
 
-from ekiden.transports.server.reply import Incoming, Receive, Send
+from ekiden.transports.server.proxies import RELAYED_FOR
+from ekiden.transports.server.reply import Receive, Send
+from ekiden.wire.incoming import Incoming
 
 __all__ = ["UnixRelay"]
 
 _NAME: Final = re.compile(r"[0-9a-f]{8}")
 _OF_THE_CONNECTION: Final = frozenset(
     {b"connection", b"content-length", b"expect", b"keep-alive", b"transfer-encoding", b"upgrade"}
+    | {RELAYED_FOR}
 )
 """Headers that concern one connection, not the request."""
 _MADE_ANEW: Final = frozenset({b"connection", b"date", b"keep-alive", b"transfer-encoding"})
@@ -77,6 +80,8 @@ def _spelled(incoming: Incoming) -> bytes:
     sent = incoming.repeating or incoming.headers.items()
     kept = [pair for pair in sent if pair[0] not in _OF_THE_CONNECTION]
     own = [(b"content-length", b"%d" % len(incoming.body)), (b"connection", b"close")]
+    if incoming.address is not None:
+        own.append((RELAYED_FOR, incoming.address.encode("latin-1")))
     lines = b"".join(b"%b: %b\r\n" % pair for pair in (*kept, *own))
     target = f"{incoming.method} {quote(incoming.path)}".encode("latin-1")  # The path came unquoted.
     return b"%b HTTP/1.1\r\n%b\r\n%b" % (target, lines, incoming.body)

@@ -6,28 +6,37 @@ what belongs to no request and for the rest of a stream that broke off, DELETE t
 
 import asyncio
 import functools
-import re
+import logging
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
-from ekiden.errors import EnvelopeError, InvalidRequest, ProtocolError, SessionsFull
-from ekiden.transports.server.legacy.events import EventStream, StreamResponse
+from ekiden.errors import EnvelopeError, ProtocolError, StatusError, StoreUnavailable
+from ekiden.signals import SessionsFull
+from ekiden.transports.server.budget import BodyBudget
+from ekiden.transports.server.legacy.carrying import Carrier, refuse
+from ekiden.transports.server.legacy.events import EventStream
 from ekiden.transports.server.legacy.port import ClientSession, SessionKeeper
 from ekiden.transports.server.legacy.post import Post
 from ekiden.transports.server.legacy.streams import SessionStreams
-from ekiden.transports.server.reply import JSON, SSE, Incoming, Receive, Send, respond, takes_stream
+from ekiden.transports.server.reply import JSON, Receive, Send, respond, takes_stream
 from ekiden.wire import jsonrpc
-from ekiden.wire.handshake import Response, is_modern, read_incoming
+from ekiden.wire.handshake import Response, is_modern, read_messages
 from ekiden.wire.headers import MODERN, VERSION, Headers
-from ekiden.wire.json import decode, is_array
+from ekiden.wire.incoming import Incoming
+from ekiden.wire.json import is_array
 from ekiden.wire.jsonrpc import Message
 from ekiden.wire.meta import PROTOCOL_VERSION
+from ekiden.wire.modern import http_headers, http_status, refusal_status
 
 __all__ = ["Relay", "SessionHTTP"]
 
+_log = logging.getLogger(__name__)
+
 _SESSION: Final = b"mcp-session-id"
 _META: Final = PROTOCOL_VERSION.encode()
-_EVENT_ID: Final = re.compile(rb"(\d{1,9})_(\d{1,12})")
+_SMALL: Final = 4 * 1024
+"""A request of more bytes takes of the budget until it is answered: its client need not stay for that."""
+_RETRY_AFTER: Final = (b"retry-after", b"10")
 
 
 class Relay(Protocol):
@@ -45,10 +54,13 @@ class Relay(Protocol):
 class SessionHTTP:
     """Serves clients of 2025."""
 
-    def __init__(self, keeper: SessionKeeper, *, silence_seconds: float, stall_seconds: float) -> None:
+    def __init__(
+        self, keeper: SessionKeeper, bodies: BodyBudget, *, silence_seconds: float, stall_seconds: float
+    ) -> None:
         self._keeper = keeper
+        self._bodies = bodies
         self._silence_seconds = silence_seconds
-        self._stall_seconds = stall_seconds
+        self._carrier = Carrier(silence_seconds=silence_seconds, stall_seconds=stall_seconds)
         self._streams: dict[str, SessionStreams] = {}
         self._running: set[asyncio.Task[None]] = set()
         self.relay: Relay | None = None
@@ -63,7 +75,7 @@ class SessionHTTP:
             return False
         if _SESSION in headers:
             return True
-        if _META in body and _names_its_version(body):
+        if _META in body and _names_its_version(incoming):
             return False
         if version.decode("latin-1") in self._keeper.spoken or (self._keeper.stateless and not version):
             return True
@@ -71,7 +83,7 @@ class SessionHTTP:
 
     def allows(self, incoming: Incoming) -> bool:
         """GET and DELETE are 405 for modern clients but valid in a session of 2025."""
-        is_method = incoming.refusal is not None and incoming.refusal[0] == 405
+        is_method = incoming.refusal is not None and incoming.refusal.status == 405
         return (
             is_method
             and incoming.method in ("GET", "DELETE")
@@ -86,7 +98,10 @@ class SessionHTTP:
         try:
             await self._serve(incoming, receive, send)
         except ProtocolError as error:  # The author's `principal` function has refused it.
-            await respond(send, 400, jsonrpc.error_response(None, error), JSON)
+            await _refuse_message(send, error)
+        except StoreUnavailable as error:
+            _log.error("A session cannot be looked up: %s", error)
+            await refuse(send, 503, "The server's store is not available right now", _RETRY_AFTER)
 
     async def _serve(self, incoming: Incoming, receive: Receive, send: Send) -> None:
         headers = incoming.headers
@@ -94,17 +109,17 @@ class SessionHTTP:
         version = headers.get(VERSION, b"").strip().decode("latin-1")
         if self.relay is not None and (owner := self.relay.owner(session_id)) is not None:
             if not await self.relay.forward(owner, incoming, receive, send):
-                await _refuse(send, 404, _GONE)
+                await refuse(send, 404, _GONE)
         elif version and version not in self._keeper.spoken:
-            await _refuse(send, 400, f"Unsupported protocol version: {version[:50]}")
+            await refuse(send, 400, f"Unsupported protocol version: {version[:50]}")
         elif self._keeper.stateless:
             await self._stateless(version, incoming, receive, send)
         elif not session_id and _is_handshake(incoming):
             await self._open(incoming, send)
         elif not session_id:
-            await _refuse(send, 400, "Mcp-Session-Id is required: begin with `initialize`")
-        elif (session := self._keeper.find(session_id, headers)) is None:
-            await _refuse(send, 404, _GONE)
+            await refuse(send, 400, "Mcp-Session-Id is required: begin with `initialize`")
+        elif (session := await self._keeper.find(session_id, incoming)) is None:
+            await refuse(send, 404, _GONE)
         else:
             await self._in_session(session, incoming, receive, send)
 
@@ -116,15 +131,18 @@ class SessionHTTP:
             await self._post(session, None, incoming, receive, send)
 
     async def _open(self, incoming: Incoming, send: Send) -> None:
-        message = jsonrpc.read(decode(incoming.body))
+        message = jsonrpc.read(incoming.value())
         try:
-            session, response = self._keeper.open(message, incoming.headers)
+            session, response = await self._keeper.welcome(message, incoming)
         except SessionsFull as full:
-            await _refuse(send, 503, str(full), (b"retry-after", b"10"))
+            await refuse(send, 503, str(full), _RETRY_AFTER)
         except ProtocolError as error:
-            await respond(send, 200, jsonrpc.error_response(message.id, error), JSON)
+            status = error.status if isinstance(error, StatusError) else 200
+            body = jsonrpc.error_response(message.id, error)
+            await respond(send, status, body, JSON, *http_headers(error))
         else:
-            named = () if self._keeper.stateless else ((_SESSION, session.id.encode()),)
+            is_named = session is not None and not self._keeper.stateless
+            named = ((_SESSION, session.id.encode()),) if session is not None and is_named else ()
             await respond(send, 200, response, JSON, *named)
 
     async def _in_session(
@@ -132,21 +150,36 @@ class SessionHTTP:
     ) -> None:
         session.hold()
         try:
-            if incoming.method == "DELETE":
-                session.end()
-                await respond(send, 200, b"")
-            elif incoming.method == "GET":
-                await self._get(session, incoming.headers, receive, send)
-            else:
+            if incoming.method == "POST":
                 await self._post(session, self._streams_of(session), incoming, receive, send)
+            elif (refused := await session.admits(incoming.method, incoming)) is not None:
+                await _refuse_message(send, refused)
+            elif incoming.method == "DELETE":
+                await session.delete()
+                await respond(send, 200, b"")
+            else:
+                await self._get(session, incoming, receive, send)
         finally:
             session.let_go()
+
+    async def _get(self, session: ClientSession, incoming: Incoming, receive: Receive, send: Send) -> None:
+        """Answer a GET. The stream for changes ends with the access token: its client comes back."""
+        streams, expiry = self._streams_of(session), None
+        if incoming.seconds_left is not None:
+            loop = asyncio.get_running_loop()
+            expiry = loop.call_later(incoming.seconds_left, _leave, streams.standing)
+        try:
+            await self._carrier.get(session, streams, incoming.headers, receive, send)
+        finally:
+            if expiry is not None:
+                expiry.cancel()
 
     def _streams_of(self, session: ClientSession) -> SessionStreams:
         streams = self._streams.get(session.id)
         if streams is None:
-            streams = self._streams[session.id] = SessionStreams(session.version)
+            streams = self._streams[session.id] = SessionStreams(session.id, session.version, session.logs)
             session.on_end.append(functools.partial(self._forget, session.id))
+            session.on_detach.append(streams.detach)
         return streams
 
     def _forget(self, session_id: str) -> None:
@@ -164,44 +197,54 @@ class SessionHTTP:
     ) -> None:
         headers = incoming.headers
         try:
-            messages, batch = read_incoming(incoming.body, session.version)
+            messages, batch = read_messages(incoming.value(), session.version)
         except ProtocolError as error:
             await respond(send, 400, jsonrpc.error_response(None, error), JSON)
             return
+        held = len(incoming.body) if len(incoming.body) > _SMALL else 0
+        if not self._bodies.take(held):
+            await refuse(send, 503, "Too many large requests are under way", _RETRY_AFTER)
+            return
+        incoming.body = b""  # It is read, and its requests may run for long.
         post = Post(
             _passing_stream if streams is None else streams.new,
             can_stream=takes_stream(headers.get(b"accept")),
         )
-        broken = self._take(session, messages, post, headers)
+        try:
+            broken, refused = await self._take(session, messages, post, incoming)
+        finally:
+            post.when_done(functools.partial(self._bodies.give_back, held))
+        await session.delivered()
         if broken is not None and not batch:
             await respond(send, 400, jsonrpc.error_response(broken.request_id, broken), JSON)
+        elif refused is not None and post.done and not post.responses:
+            await _refuse_message(send, refused)
         elif post.done and not post.responses:
             await respond(send, 202, b"")
         else:
             await self._answer(post, streams, headers, batch, receive, send)
 
-    def _take(
+    async def _take(
         self,
         session: ClientSession,
         messages: Sequence[Message | Response | EnvelopeError],
         post: Post,
-        headers: Headers,
-    ) -> EnvelopeError | None:
-        """Begin to answer requests, and hand on responses and notifications."""
+        incoming: Incoming,
+    ) -> tuple[EnvelopeError | None, ProtocolError | None]:
+        """Begin to answer requests, and hand on responses and notifications; what is broken, or refused."""
         broken: EnvelopeError | None = None
+        refused: ProtocolError | None = None
         for message in messages:
             if isinstance(message, EnvelopeError):
                 broken = message
                 post.responses.append(jsonrpc.error_response(message.request_id, message))
-            elif isinstance(message, Response):
-                session.responded(message)
-            elif message.id is None:
-                session.notified(message)
+            elif isinstance(message, Response) or message.id is None:
+                refused = await session.take(message, incoming) or refused
             else:
-                task = post.run(session.answer(message, headers, post))
+                task = post.run(message.id, session.answer(message, incoming, post))
                 self._running.add(task)
                 task.add_done_callback(self._running.discard)
-        return broken
+        return broken, refused
 
     async def _answer(
         self,
@@ -226,68 +269,13 @@ class SessionHTTP:
         await post.settled(self._silence_seconds)
         if post.stream is None and post.responses:
             body = b"[" + b",".join(post.responses) + b"]" if batch else post.responses[0]
-            await respond(send, 200, body, JSON)
+            if post.failure is not None and not batch:
+                await respond(send, http_status(post.failure), body, JSON, *http_headers(post.failure))
+            else:
+                await respond(send, 200, body, JSON)
             return
         stream = post.begin()  # Also for a request that was cancelled: a stream without a response.
-        await self._carry(stream, 0, receive, send)
-
-    async def _carry(self, stream: EventStream, after: int, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": list(SSE)})
-        await send({"type": "http.response.body", "body": b"", "more_body": True})  # The head goes now.
-        connection = StreamResponse(
-            stream,
-            send,
-            after=after,
-            silence_seconds=self._silence_seconds,
-            stall_seconds=self._stall_seconds,
-        )
-        await connection.run(receive)
-
-    # Streams that the client asks for
-
-    async def _get(self, session: ClientSession, headers: Headers, receive: Receive, send: Send) -> None:
-        if not takes_stream(headers.get(b"accept")):
-            await _refuse(send, 406, "Not acceptable: a stream needs `Accept: text/event-stream`")
-            return
-        streams = self._streams_of(session)
-        stream, after = streams.standing, 0
-        if (last := headers.get(b"last-event-id")) is not None:
-            place = _EVENT_ID.fullmatch(last.strip())
-            found = None if place is None else streams.find(int(place[1]))
-            if place is None or found is None:
-                await _refuse(send, 400, "Unknown Last-Event-ID: this stream has ended or is not kept")
-                return
-            stream, after = found, int(place[2])
-        elif stream.connection is not None:
-            await _refuse(send, 409, "Conflict: this session has a stream already")
-            return
-        if stream is streams.standing:
-            await self._listen(session, stream, after, receive, send)
-        else:
-            await self._carry(stream, after, receive, send)
-
-    async def _listen(
-        self, session: ClientSession, stream: EventStream, after: int, receive: Receive, send: Send
-    ) -> None:
-        async def feed() -> None:
-            try:
-                async for message in session.changes():
-                    stream.append(message)
-                    await stream.has_room()
-                stream.end()
-            except SessionsFull:
-                stream.end()
-
-        if stream.connection is not None:
-            # The client has come back before its old connection was seen to be lost.
-            stream.connection.leave()
-            await stream.released()
-        feeding = asyncio.get_running_loop().create_task(feed())
-        try:
-            await self._carry(stream, after, receive, send)
-        finally:
-            feeding.cancel()
-            await asyncio.wait({feeding})
+        await self._carrier.carry(stream, 0, receive, send)
 
     async def close(self) -> None:
         """Cancel what still runs."""
@@ -300,22 +288,26 @@ class SessionHTTP:
 _GONE: Final = "Session not found: begin anew with `initialize`"
 
 
+def _leave(stream: EventStream) -> None:
+    if stream.connection is not None:
+        stream.connection.leave()
+
+
 def _passing_stream() -> EventStream:
     """The stream of a client without a session: it cannot be resumed."""
     return EventStream(None, primed=False)
 
 
-def _names_its_version(body: bytes) -> bool:
+def _names_its_version(incoming: Incoming) -> bool:
     try:
-        value: Any = decode(body)
-        return is_modern(value["params"])
+        return is_modern(incoming.value()["params"])
     except (ProtocolError, TypeError, KeyError, AttributeError):
         return False
 
 
 def _is_handshake(incoming: Incoming) -> bool:
     try:
-        value: Any = decode(incoming.body)
+        value: Any = incoming.value()
         return not is_array(value) and value.get("method") == "initialize" and "id" in value
     except (ProtocolError, AttributeError):
         return False
@@ -327,6 +319,7 @@ def _prefers_stream(headers: Headers) -> bool:
     return bool(named) and not any(kind in before for kind in (b"application/json", b"*/*", b"application/*"))
 
 
-async def _refuse(send: Send, status: int, reason: str, *headers: tuple[bytes, bytes]) -> None:
-    body = jsonrpc.error_response(None, InvalidRequest(reason))
-    await respond(send, status, body, JSON, *headers)
+async def _refuse_message(send: Send, error: ProtocolError) -> None:
+    """Refuse a message that has no response of its own."""
+    body = jsonrpc.error_response(None, error)
+    await respond(send, refusal_status(error), body, JSON, *http_headers(error))

@@ -1,11 +1,16 @@
 """The streams of one session of 2025: one for each call that streams, and one for all else.
 
-A stream that has ended is kept for a while, for a client that has not seen its end.
+A stream that has ended is kept for a while, for a client that has not seen its end. Where several processes
+share the session, each writes its streams to a log that all can read.
 """
 
 import asyncio
+import secrets
+import time
+from collections.abc import AsyncGenerator
 from typing import Final
 
+from ekiden.sessions.logs import Events, StreamLogs
 from ekiden.transports.server.legacy.events import EventStream
 
 __all__ = ["SessionStreams"]
@@ -13,18 +18,21 @@ __all__ = ["SessionStreams"]
 _KEPT: Final = 4
 """Ended streams that a session keeps."""
 _KEPT_SECONDS: Final = 60.0
-_WITHOUT_POLLING: Final = frozenset({"2025-06-18", "2025-03-26"})
+_WITHOUT_POLLING: Final = frozenset({"2025-06-18", "2025-03-26", "2024-11-05"})
 """Versions whose clients know no empty event, and so cannot be told to come back later."""
 
 
 class SessionStreams:
     """The streams of one session, by number."""
 
-    def __init__(self, version: str) -> None:
+    def __init__(self, session_id: str, version: str, logs: StreamLogs | None) -> None:
+        self._session_id = session_id
+        self._logs = logs
         self._polls = version not in _WITHOUT_POLLING
-        self._numbers = 0
+        self._numbers = 0 if logs is None else secrets.randbits(40)  # No two processes use the same.
         self._kept: dict[int, asyncio.TimerHandle] = {}
-        self.standing = EventStream(0, primed=self._polls)
+        begin = 1 if logs is None else time.time_ns() // 1_000_000
+        self.standing = EventStream(0, primed=self._polls, begin=begin)
         """What is told outside of requests."""
         self._open: dict[int, EventStream] = {0: self.standing}
 
@@ -38,7 +46,20 @@ class SessionStreams:
         number = self._numbers
         stream = self._open[number] = EventStream(number, primed=self._polls)
         stream.on_end = lambda: self._keep(number)
+        if self._logs is not None:
+            self._logs.keep(self._session_id, stream)
         return stream
+
+    async def elsewhere(self, number: int, after: int) -> AsyncGenerator[Events, None] | None:
+        """The events of a stream of another process, if it is kept."""
+        if self._logs is None or not await self._logs.has(self._session_id, number):
+            return None
+        return self._logs.follow(self._session_id, number, after)
+
+    def detach(self) -> None:
+        """The client reads its stream for changes elsewhere: close the connection that it has here."""
+        if self.standing.connection is not None:
+            self.standing.connection.leave()
 
     def _keep(self, number: int) -> None:
         self._kept[number] = asyncio.get_running_loop().call_later(_KEPT_SECONDS, self._forget, number)

@@ -1,13 +1,23 @@
 import asyncio
 import contextvars
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
 import pytest
 
-from ekiden.transports.server.eager import Started
+from ekiden.transports.server.started import Started, start
 
 PATIENCE = 5
+
+T = TypeVar("T")
+
+
+def waiting_part(coroutine: Coroutine[Any, Any, T]) -> Started[T]:
+    """What is left of a coroutine that waits."""
+    started = start(coroutine)
+    assert isinstance(started, Started)
+    return started
 
 
 async def immediate() -> str:
@@ -19,10 +29,7 @@ async def nested() -> str:
 
 
 async def test_a_coroutine_that_never_waits_is_done_at_once() -> None:
-    started = Started(nested())
-    assert started.done
-    assert started.value == "at once"
-    assert await started == "at once"
+    assert start(nested()) == "at once"
 
 
 async def test_a_coroutine_that_waits_is_gone_on_with() -> None:
@@ -36,8 +43,7 @@ async def test_a_coroutine_that_waits_is_gone_on_with() -> None:
         steps.append("after")
         return "later"
 
-    started = Started(waits())
-    assert not started.done
+    started = waiting_part(waits())
     assert steps == ["before"]
     asyncio.get_running_loop().call_soon(event.set)
     async with asyncio.timeout(PATIENCE):
@@ -46,8 +52,7 @@ async def test_a_coroutine_that_waits_is_gone_on_with() -> None:
 
 
 async def test_a_bare_yield_to_the_loop_counts_as_a_wait() -> None:
-    started = Started(asyncio.sleep(0, "slept"))
-    assert not started.done
+    started = waiting_part(asyncio.sleep(0, "slept"))
     assert await started == "slept"
 
 
@@ -56,7 +61,7 @@ async def test_an_exception_before_the_first_wait_is_raised_at_once() -> None:
         raise ValueError("early")
 
     with pytest.raises(ValueError, match="early"):
-        Started(fails())
+        start(fails())
 
 
 async def test_an_exception_after_the_first_wait_is_raised_when_awaited() -> None:
@@ -64,7 +69,7 @@ async def test_an_exception_after_the_first_wait_is_raised_when_awaited() -> Non
         await asyncio.sleep(0)
         raise ValueError("late")
 
-    started = Started(fails())
+    started = waiting_part(fails())
     with pytest.raises(ValueError, match="late"):
         await started
 
@@ -79,7 +84,7 @@ async def test_an_exception_of_what_it_waits_for_reaches_the_coroutine() -> None
             return "caught"
         return "not caught"
 
-    started = Started(catches())
+    started = waiting_part(catches())
     future.set_exception(KeyError())
     assert await started == "caught"
 
@@ -97,7 +102,7 @@ async def test_cancelling_the_task_cancels_the_coroutine_where_it_waits() -> Non
             cleaned.set()
 
     async def caller() -> None:
-        await Started(waits())
+        await waiting_part(waits())
 
     task = asyncio.create_task(caller())
     await waiting.wait()
@@ -120,7 +125,7 @@ async def test_a_coroutine_may_swallow_a_cancellation_and_return() -> None:
         return "never"
 
     async def caller() -> str:
-        return await Started(stubborn())
+        return await waiting_part(stubborn())
 
     task = asyncio.create_task(caller())
     await waiting.wait()
@@ -138,8 +143,7 @@ async def test_a_timeout_inside_the_coroutine_fires() -> None:
             return "timed out"
         return "never"
 
-    started = Started(times_out())
-    assert not started.done
+    started = waiting_part(times_out())
     async with asyncio.timeout(PATIENCE):
         assert await started == "timed out"
     task = asyncio.current_task()
@@ -148,7 +152,7 @@ async def test_a_timeout_inside_the_coroutine_fires() -> None:
 
 
 async def test_a_timeout_around_the_rest_of_the_coroutine_fires() -> None:
-    started = Started(asyncio.Event().wait())
+    started = waiting_part(asyncio.Event().wait())
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
             await started
@@ -162,7 +166,7 @@ async def test_a_task_group_entered_before_the_first_wait_works() -> None:
         return [task.result() for task in tasks]
 
     async with asyncio.timeout(PATIENCE):
-        assert await Started(grouped()) == [0, 1, 2]
+        assert await waiting_part(grouped()) == [0, 1, 2]
 
 
 async def test_both_halves_run_in_the_task_of_the_caller_and_in_its_context() -> None:
@@ -183,7 +187,7 @@ async def test_both_halves_run_in_the_task_of_the_caller_and_in_its_context() ->
             await asyncio.sleep(0)
             seen.append((asyncio.current_task(), variable.get()))
 
-    await Started(looks())
+    await waiting_part(looks())
     assert seen == [(asyncio.current_task(), "inside")] * 2
     assert variable.get() == "unset"
 
@@ -198,7 +202,7 @@ async def test_a_coroutine_that_is_dropped_halfway_is_closed() -> None:
             closed.append(True)
 
     async def caller() -> None:
-        await Started(waits())
+        await waiting_part(waits())
 
     dropped = caller()
     dropped.send(None)

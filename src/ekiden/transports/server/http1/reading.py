@@ -1,0 +1,185 @@
+"""Requests as they come in on one connection: heads, bodies, and where either is too large."""
+
+import abc
+import asyncio
+import logging
+from typing import Any, Final
+
+import httptools
+
+from ekiden.signals import HttpRequestRefused
+from ekiden.transports.server.budget import BodyBudget
+from ekiden.transports.server.http1.heads import without_upgrade
+from ekiden.wire.incoming import Refusal
+
+__all__ = ["RequestReader"]
+
+_log = logging.getLogger(__name__)
+
+_HEAD_BYTES: Final = 64 * 1024
+"""Headers and trailers. A token of 64 KiB travels in the body, so nothing of ours comes near this."""
+_PER_HEADER: Final = 32
+"""Added to the bytes of every header, as HTTP/2 counts them: thousands of empty ones are not free."""
+
+
+_UNCOUNTED: Final = 64 * 1024
+"""Bytes of a body that take nothing of the budget: most requests have less."""
+_LATER: Final = ((b"retry-after", b"5"),)
+
+
+class RequestReader(abc.ABC):
+    """Feeds the parser, and takes its calls. What becomes of a request is for the connection to say."""
+
+    def __init__(self, body_limit: int, budget: BodyBudget, loop: asyncio.AbstractEventLoop) -> None:
+        self._body_limit = body_limit
+        self._budget = budget
+        self._held = 0
+        """Bytes that the body has taken of the budget."""
+        self.loop = loop
+        self._since = loop.time()
+        """When the connection fell silent, or a request began that is not whole yet."""
+        self._parser: Any = httptools.HttpRequestParser(self)
+        self._reading = False
+        """Whether a request has begun that is not whole yet."""
+        self._refused: Refusal | None = None
+        """Why nothing more is read: the last response, after those to all that came before."""
+        self._stopped: Refusal | None = None
+        """The same, as soon as a callback of the parser knows it."""
+        self._url = b""
+        self._headers: dict[bytes, bytes] = {}
+        """Those of the head that is being read; after it, trailers, which nobody looks at."""
+        self._repeated: list[tuple[bytes, bytes]] = []
+        """The headers after which another one of the same name has come."""
+        self._body = b""
+        self._pieces: bytearray | None = None
+        self._size = self._unread = self._fed = 0
+        """Bytes of the body; bytes that have neither ended the head nor brought any body; and bytes that have
+        come since no request was being read, so at least all of this one."""
+
+    @abc.abstractmethod
+    def _refuse(self, status: int, reason: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
+        """Read nothing more, and say why."""
+
+    def read(self, data: bytes) -> None:
+        """Read what came in."""
+        headers, size = self._headers, self._size
+        self._fed += len(data)
+        rest = self._feed(data)
+        while rest is not None:
+            rest = self._feed(rest)
+        if self._reading:
+            if headers is self._headers and size == self._size:
+                self._unread += len(data)
+            count = len(self._headers) + len(self._repeated)
+            if self._unread + _PER_HEADER * count > _HEAD_BYTES:
+                self._refuse(431, "The request's headers are too long")
+        else:
+            self._fed = 0
+
+    def stop_reading(self) -> None:
+        """Let go of all that was read: a collector may come much later for a connection that is closed."""
+        self._parser = None
+        self._drop_body()
+
+    def _feed(self, data: bytes | memoryview) -> memoryview | None:
+        """Have the parser read; the rest if it stopped at an offer to upgrade the connection."""
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            return self._decline(memoryview(data)[upgrade.args[0] :])
+        except httptools.HttpParserCallbackError as error:
+            if self._stopped is not None:
+                self._refuse(*self._stopped)
+            else:
+                _log.error("A request could not be taken", exc_info=error.__context__)
+                self._refuse(500, "Internal error")
+        except httptools.HttpParserError:
+            self._refuse(400, "Not HTTP/1.1")
+        return None
+
+    def _decline(self, rest: memoryview) -> memoryview | None:
+        """Read the request as if it had not offered an upgrade, as Java's client always does.
+
+        The parser has stopped before the body, so a new one gets the head again. Returns what is left.
+        """
+        method: bytes = self._parser.get_method()
+        if method == b"CONNECT":  # An upgrade by its method, however often it is read.
+            self._refuse(501, "Not implemented: this is not a proxy")
+            return None
+        version, keep_alive = self._parser.get_http_version(), self._parser.should_keep_alive()
+        sent = (*self._repeated, *self._headers.items())
+        head = without_upgrade(method, self._url, version, sent, keep_alive=keep_alive)
+        self._parser = httptools.HttpRequestParser(self)
+        self._feed(head)
+        return None if self._refused else rest
+
+    def _stop(
+        self, status: int, reason: str, headers: tuple[tuple[bytes, bytes], ...] = ()
+    ) -> HttpRequestRefused:
+        """What a callback raises to stop the parser, which does not always pass it on: so it is kept, too."""
+        self._stopped = Refusal(status, reason, headers)
+        return HttpRequestRefused(status, reason, headers)
+
+    def _drop_body(self) -> None:
+        """The body is not wanted any more."""
+        self._take_body()
+        self._budget.give_back(self._held)
+        self._held = 0
+
+    def _take_body(self) -> bytes:
+        """The body, which is then forgotten here."""
+        body = self._body if self._pieces is None else bytes(self._pieces)
+        self._body, self._pieces = b"", None
+        return body
+
+    def _take_head(self) -> tuple[dict[bytes, bytes], list[tuple[bytes, bytes]] | None]:
+        """The headers of a head that is whole; and all as they were sent, if one was sent twice."""
+        headers, self._headers = self._headers, {}
+        repeated = self._repeated
+        if repeated or self._fed + _PER_HEADER * len(headers) > _HEAD_BYTES:
+            sent = [*repeated, *headers.items()]
+            if sum(len(name) + len(value) + _PER_HEADER for name, value in sent) > _HEAD_BYTES:
+                raise self._stop(431, "The request's headers are too long")
+            return headers, sent if repeated else None
+        return headers, None
+
+    # What the parser calls
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self._url = b""
+        self._headers = {}
+        self._repeated = []
+        self._unread = self._size = 0
+        self._reading = True
+        self._since = self.loop.time()
+
+    def on_url(self, url: bytes) -> None:
+        """A piece of the target."""
+        self._url += url
+        if len(self._url) > _HEAD_BYTES:
+            raise self._stop(414, "The request's target is too long")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header, or a trailer, which comes after the body."""
+        name, headers = name.lower(), self._headers
+        if name in headers:
+            self._repeated.append((name, headers[name]))
+        headers[name] = value
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body."""
+        self._size += len(body)
+        if self._size > self._body_limit:
+            raise self._stop(413, f"Body too large: the limit is {self._body_limit} bytes")
+        if not self._body:
+            self._body = body
+        elif self._pieces is None:
+            self._pieces = bytearray(self._body + body)
+        else:
+            self._pieces += body  # Not a list of them: a piece of two bytes would take as much as fifty.
+            grown = len(self._pieces) - self._held
+            if grown > _UNCOUNTED:
+                if not self._budget.take(grown):
+                    raise self._stop(503, "Too many large bodies are on their way", _LATER)
+                self._held += grown

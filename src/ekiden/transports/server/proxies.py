@@ -1,0 +1,67 @@
+"""Which proxies are believed where they say, with `X-Forwarded-For`, whose request they pass on.
+
+Anybody can send that header. So it is read from the right, as far as the addresses are those of trusted
+proxies; the first other address is the client's.
+"""
+
+import ipaddress
+from collections.abc import Iterable
+from typing import Final
+
+from ekiden.errors import UsageError
+from ekiden.wire.incoming import Incoming
+
+__all__ = ["RELAYED_FOR", "TrustedProxies"]
+
+_FORWARDED: Final = b"x-forwarded-for"
+RELAYED_FOR: Final = b"x-ekiden-address"
+"""Says, between workers of one machine, whose request it is. From anybody else it is not read."""
+_MOST_HOPS: Final = 20
+"""Entries of the header that are looked at. No request comes through more proxies than that."""
+
+
+class TrustedProxies:
+    """Addresses and networks, such as `127.0.0.1` or `10.0.0.0/8`; `*` trusts whoever connects."""
+
+    def __init__(self, trusted: Iterable[str]) -> None:
+        named = list(trusted)
+        self._all = "*" in named
+        try:
+            self._networks = [ipaddress.ip_network(each, strict=False) for each in named if each != "*"]
+        except ValueError as error:
+            raise UsageError(f"trusted_proxies are IP addresses and networks: {error}") from None
+
+    def client_of(self, incoming: Incoming) -> str | None:
+        """The address of the client, given that of whoever has connected."""
+        address = incoming.address
+        if not self._trusts(address):
+            return address
+        for claimed in reversed(_claimed(incoming)[-_MOST_HOPS:]):
+            try:
+                address = str(ipaddress.ip_address(_without_port(claimed)))
+            except ValueError:
+                return address  # Whoever wrote this is not to be believed beyond it.
+            if not self._trusts(address):
+                return address
+        return address
+
+    def _trusts(self, address: str | None) -> bool:
+        if self._all or address is None:
+            return self._all
+        try:
+            parsed = ipaddress.ip_address(address)
+        except ValueError:
+            return False
+        return any(parsed in network for network in self._networks)
+
+
+def _claimed(incoming: Incoming) -> list[str]:
+    pairs = incoming.repeating or incoming.headers.items()
+    values = [value for name, value in pairs if name == _FORWARDED]
+    return [hop.strip() for hop in b",".join(values).decode("latin-1").split(",") if hop.strip()]
+
+
+def _without_port(hop: str) -> str:
+    if hop.startswith("["):
+        return hop[1:].partition("]")[0]
+    return hop.partition(":")[0] if hop.count(":") == 1 else hop

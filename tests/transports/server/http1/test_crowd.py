@@ -1,0 +1,120 @@
+"""Caps on open connections."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+from ekiden import HttpLimits, Server
+from tests.serving import PATIENCE, call, headers_for, post, served
+
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+def adder() -> Server:
+    server = Server("adder", keys=[b"k" * 32])
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    return server
+
+
+async def connect(base: str, host: str = "127.0.0.1") -> Connection:
+    return await asyncio.open_connection("127.0.0.1", urlsplit(base).port, local_addr=(host, 0))
+
+
+@asynccontextmanager
+async def connected(base: str, count: int) -> AsyncGenerator[list[Connection], None]:
+    """Connections that send nothing."""
+    made = [await connect(base) for _ in range(count)]
+    try:
+        yield made
+    finally:
+        for _, writer in made:
+            writer.close()
+
+
+async def answer(connection: Connection) -> bytes:
+    async with asyncio.timeout(PATIENCE):
+        return await connection[0].read()
+
+
+async def test_one_connection_too_many_is_answered_with_503_before_it_sends_anything() -> None:
+    async with (
+        asyncio.timeout(2 * PATIENCE),
+        served(adder(), limits=HttpLimits(connections=3)) as base,
+        connected(base, 3),
+    ):
+        refused = await post(base, call("add", {"a": 1, "b": 2}))
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        assert "Too many connections" in refused.json()["error"]["message"]
+        silent = await connect(base)
+        said = await answer(silent)
+        assert said.startswith(b"HTTP/1.1 503 ")
+        assert b"retry-after: 1\r\n" in said
+        silent[1].close()
+
+
+async def test_a_connection_that_is_closed_makes_room() -> None:
+    async with asyncio.timeout(2 * PATIENCE), served(adder(), limits=HttpLimits(connections=2)) as base:
+        async with connected(base, 2):
+            assert (await post(base, call("add", {"a": 1, "b": 2}))).status_code == 503
+        status = 503
+        while status == 503:  # The server hears of it in its own time.
+            status = (await post(base, call("add", {"a": 1, "b": 2}))).status_code
+        assert status == 200
+
+
+async def test_open_connections_are_served_while_others_are_turned_away() -> None:
+    message = call("add", {"a": 1, "b": 2})
+    body = str(message).replace("'", '"').encode()
+    head = "".join(f"{name}: {value}\r\n" for name, value in headers_for(message).items())
+    async with (
+        asyncio.timeout(2 * PATIENCE),
+        served(adder(), limits=HttpLimits(connections=1)) as base,
+        connected(base, 1) as ((reader, writer),),
+    ):
+        assert (await post(base, message)).status_code == 503
+        writer.write(
+            f"POST /mcp HTTP/1.1\r\nhost: localhost\r\n{head}content-length: {len(body)}\r\n\r\n".encode()
+        )
+        writer.write(body)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+
+
+async def test_an_address_has_a_cap_of_its_own() -> None:
+    limits = HttpLimits(connections_per_address=2)
+    async with asyncio.timeout(2 * PATIENCE), served(adder(), limits=limits) as base, connected(base, 2):
+        refused = await connect(base)
+        assert b"from your address" in await answer(refused)
+        refused[1].close()
+        other_reader, other = await connect(base, "127.0.0.2")
+        other.write(b"GET /mcp HTTP/1.0\r\nhost: localhost\r\n\r\n")
+        assert (await other_reader.readline()).startswith(b"HTTP/1.1 405 ")
+        other.close()
+
+
+async def test_whoever_opens_more_and_more_gets_no_answer_and_no_memory() -> None:
+    async with (
+        asyncio.timeout(2 * PATIENCE),
+        served(adder(), limits=HttpLimits(connections=2)) as base,
+        connected(base, 2),
+        contextlib.AsyncExitStack() as stack,
+    ):
+        cut = 0
+        for _ in range(20):
+            reader, writer = await connect(base)
+            stack.callback(writer.close)
+            try:
+                cut += not await reader.read(1)
+            except ConnectionResetError:
+                cut += 1
+        assert cut >= 10, "at most two of them are told at a time"
+
+
+async def test_no_cap_is_the_default() -> None:
+    async with asyncio.timeout(2 * PATIENCE), served(adder()) as base, connected(base, 50):
+        assert (await post(base, call("add", {"a": 1, "b": 2}))).status_code == 200
