@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from ekiden import Context, InvalidParams, Server, ToolError
-from ekiden.telemetry.spans import is_tracing
+from ekiden.telemetry.context import is_tracing
 from tests.serving import PATIENCE, ask, call, notification, post, served
 
 TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"

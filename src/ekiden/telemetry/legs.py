@@ -1,7 +1,7 @@
 """One span per leg of a task, linked to the request that became the task.
 
-A task may run for days, and on other machines: each leg is a trace of its own, with a link to the trace
-in which the task began.
+A task may run for days, and on other machines: each leg is a trace of its own, with a link to the span of
+the request that became the task, or of that request's client if the server did not trace it.
 """
 
 import asyncio
@@ -9,11 +9,13 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ekiden.errors import TaskCancelled
 from ekiden.rounds.leg import Suspended
 from ekiden.rounds.outcome import Outcome
+from ekiden.signals import TaskCancelled
 from ekiden.tasks.record import TaskRecord
-from ekiden.telemetry.counts import record as record_duration
+from ekiden.telemetry.context import links
+from ekiden.telemetry.metrics import LEG_DURATION
+from ekiden.telemetry.metrics import record as record_duration
 from ekiden.telemetry.spans import error_type, mark_failed
 from ekiden.wire.meta import PROTOCOL_VERSION
 
@@ -42,7 +44,7 @@ async def traced_leg(
         context=Context(),
         kind=SpanKind.CONSUMER,
         attributes=attributes,
-        links=_links(record),
+        links=links(record.trace or record.meta.get("traceparent")),
         record_exception=False,
         set_status_on_exception=False,
     ) as span:
@@ -60,21 +62,10 @@ async def traced_leg(
         finally:
             span.set_attribute("ekiden.task.leg.ended", how)
             facts = {"gen_ai.tool.name": record.tool, "ekiden.task.leg.ended": how}
-            record_duration("ekiden.task.leg.duration", time.perf_counter() - started, facts)
+            record_duration(LEG_DURATION, time.perf_counter() - started, facts)
 
 
 def _how(ended: Outcome | Suspended) -> str:
     if isinstance(ended, Suspended):
         return "waiting for input" if ended.asks else "sleeping"
     return "completed" if error_type(ended) is None else "failed"
-
-
-def _links(record: TaskRecord) -> list[Any]:
-    """A link to the span of the request that became the task, or else to that of its client."""
-    from opentelemetry import propagate, trace
-
-    parent = record.trace or record.meta.get("traceparent")
-    if not isinstance(parent, str):
-        return []
-    began = trace.get_current_span(propagate.extract({"traceparent": parent})).get_span_context()
-    return [trace.Link(began)] if began.is_valid else []
