@@ -34,6 +34,20 @@ def make_server() -> Server:
         second = await ctx.elicit(f"{word}, second?", str)
         return f"{first.data} {second.data}"
 
+    @server.prompt
+    async def letter(to: str, ctx: Context) -> str:
+        """Ask twice."""
+        first = await ctx.elicit(f"{to}, first?", str)
+        second = await ctx.elicit(f"{to}, second?", str)
+        return f"{first.data} {second.data}"
+
+    @server.resource("notes://{day}")
+    async def notes(day: str, ctx: Context) -> str:
+        """Ask twice."""
+        first = await ctx.elicit(f"{day}, first?", str)
+        second = await ctx.elicit(f"{day}, second?", str)
+        return f"{first.data} {second.data}"
+
     return server
 
 
@@ -49,8 +63,16 @@ async def main():
     (key,) = pending.requests
     answer = {"action": "accept", "content": {"value": pending.requests[key]["params"]["message"]}}
     async with Client(sys.argv[1], elicit=never) as client:
-        ended = await client.resume(pending, {key: answer})
-    print(ended.to_json() if isinstance(ended, PendingCall) else ended.content[0].text, end="")
+        if pending.method == "tools/call":
+            ended = await client.resume(pending, {key: answer})
+            said = "" if isinstance(ended, PendingCall) else ended.content[0].text
+        elif pending.method == "prompts/get":
+            ended = await client.resume_prompt(pending, {key: answer})
+            said = "" if isinstance(ended, PendingCall) else ended.messages[0].content.text
+        else:
+            ended = await client.resume_resource(pending, {key: answer})
+            said = "" if isinstance(ended, PendingCall) else ended.contents[0].text
+    print(ended.to_json() if isinstance(ended, PendingCall) else said, end="")
 
 asyncio.run(main())
 """
@@ -69,15 +91,42 @@ async def elsewhere(url: str, pending: str) -> str:
     return out.decode()
 
 
-async def test_every_round_may_be_taken_by_another_process() -> None:
+@pytest.mark.parametrize("what", ["tool", "prompt", "resource"])
+async def test_every_round_may_be_taken_by_another_process(what: str) -> None:
     async with served(make_server()) as base:
         url = f"{base}/mcp"
         async with Client(url, elicit=agree) as client:
-            pending = await client.start_tool("twice", {"word": "Grüße"})
+            pending: Any
+            if what == "tool":
+                pending = await client.start_tool("twice", {"word": "Grüße"})
+            elif what == "prompt":
+                pending = await client.start_prompt("letter", {"to": "Grüße"})
+            else:
+                pending = await client.start_resource("notes://Gr%C3%BC%C3%9Fe")
         assert isinstance(pending, PendingCall)
         again = await elsewhere(url, pending.to_json())
         assert PendingCall.from_json(again).rounds == 2
         assert await elsewhere(url, again) == "Grüße, first? Grüße, second?"
+
+
+async def test_prompts_and_resources_are_answered_by_the_callbacks_round_by_round() -> None:
+    async with Client(make_server(), elicit=agree) as client:
+        prompt = await client.start_prompt("letter", {"to": "Ann"})
+        while isinstance(prompt, PendingCall):
+            prompt = await client.resume_prompt(prompt)
+        assert prompt.messages[0].content.text == "yes yes"  # type: ignore[union-attr]
+        resource = await client.start_resource("notes://today")
+        while isinstance(resource, PendingCall):
+            resource = await client.resume_resource(resource)
+        assert resource.contents[0].text == "yes yes"  # type: ignore[union-attr]
+
+
+async def test_a_server_of_2025_answers_a_prompt_and_a_resource_at_once() -> None:
+    async with Client(make_server(), elicit=agree, mode="legacy") as client:
+        prompt = await client.start_prompt("letter", {"to": "Ann"})
+        resource = await client.start_resource("notes://today")
+    assert "yes yes" in str(prompt)
+    assert "yes yes" in str(resource)
 
 
 async def test_a_pending_call_is_all_there_is_to_a_call() -> None:
@@ -97,6 +146,12 @@ async def test_a_pending_call_is_all_there_is_to_a_call() -> None:
         assert "inputResponses" not in sent[2]
 
 
+def written(**changed: Any) -> str:
+    """A pending call as text, with some of its fields changed."""
+    pending = PendingCall("tools/call", {"name": "t", "arguments": {}}, {}, "state")
+    return json.dumps({**json.loads(pending.to_json()), **changed})
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -105,6 +160,10 @@ async def test_a_pending_call_is_all_there_is_to_a_call() -> None:
         ('{"format": 99}', "another version of ekiden"),
         ('{"format": 1, "method": 5}', "not a pending call"),
         ("nonsense", "not a pending call"),
+        ("{\ud800", "not a pending call"),
+        (written(params={"name": "t"}), "parameters are malformed"),
+        (written(params={"name": "t", "arguments": [1]}), "parameters are malformed"),
+        (written(params={"name": "t", "arguments": {}, "_meta": 5}), "parameters are malformed"),
     ],
 )
 def test_what_is_no_pending_call_is_told(text: str, words: str) -> None:
@@ -112,10 +171,19 @@ def test_what_is_no_pending_call_is_told(text: str, words: str) -> None:
         PendingCall.from_json(text)
 
 
-async def test_only_tools_are_resumed() -> None:
+async def test_each_kind_is_resumed_by_its_own_method() -> None:
     async with evil({}) as server, Client(server.url) as client:
-        with pytest.raises(UsageError, match="prompts/get"):
+        with pytest.raises(UsageError, match=r"prompts/get: resume it with resume_prompt\(\)"):
             await client.resume(PendingCall("prompts/get", {"name": "p"}, {}, "s"))
+        with pytest.raises(UsageError, match=r"resume_resource\(\)"):
+            await client.resume_prompt(PendingCall("resources/read", {"uri": "u://"}, {}, "s"))
+        with pytest.raises(UsageError, match=r"resume it with resume\(\)"):
+            await client.resume_resource(PendingCall("tools/call", {"name": "t"}, {}, "s"))
+        with pytest.raises(UsageError, match="cannot be resumed"):
+            await client.resume(PendingCall("tools/list", {}, {}, "s"))
+        with pytest.raises(UsageError, match="does not say what it calls"):
+            await client.resume(PendingCall("tools/call", {}, {}, "s"))
+        assert [message["method"] for message in server.messages] == ["server/discover"]
 
 
 async def test_the_caps_hold_by_hand_too() -> None:

@@ -109,6 +109,21 @@ async def test_structured_content_comes_as_the_type_that_was_asked_for() -> None
             await client.call_tool("add", {"a": "one", "b": 2}, result_type=Sum)
 
 
+@pytest.mark.parametrize("mode", ["modern", "legacy"])
+async def test_a_list_comes_as_the_type_that_was_asked_for_from_servers_of_either_era(mode: Any) -> None:
+    server = Server("lists")
+
+    @server.tool
+    async def numbers() -> list[int]:
+        return [1, 2]
+
+    async with served(server) as base, Client(f"{base}/mcp", mode=mode) as client:
+        await client.list_tools()
+        assert await client.call_tool("numbers", result_type=list[int]) == [1, 2]
+        with pytest.raises(InvalidResult):
+            await client.call_tool("numbers", result_type=list[bytes])
+
+
 async def test_progress_is_told_as_it_comes() -> None:
     seen: list[tuple[float, float | None, str | None]] = []
     async with served(make_server()) as base, Client(f"{base}/mcp") as client:

@@ -1,6 +1,7 @@
 """Over HTTP: the headers that mirror a request, connections that drop, and who the caller is."""
 
 import asyncio
+import time
 from collections.abc import Generator
 from typing import Annotated, Any
 
@@ -9,6 +10,7 @@ import pytest
 from pydantic import Field
 
 from ekiden import Client, Server, ServerError, TransportError
+from ekiden.transports.client.refusal import refused
 from tests.hostile.evil import Evil, answers, breaks_off, evil, says
 from tests.serving import served, soon
 
@@ -98,6 +100,40 @@ async def test_a_refusal_is_not_a_connection_that_drops() -> None:
             with pytest.raises(TransportError, match="HTTP status 503"):
                 await client.list_tools()
         assert count(server, "tools/list") == 1
+
+
+PAGE = b"<html><title>Error</title><body><h1>Cannot  POST</h1>\n<style>h1 {}</style>/mcp</body></html>"
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "words"),
+    [
+        ("text/plain", b"the quota of today\nis used up", "the quota of today is used up"),
+        ("text/html; charset=utf-8", PAGE, "Cannot POST /mcp"),
+        (
+            "application/json",
+            b'{"error": "invalid_token", "error_description": "it has expired"}',
+            "it has expired",
+        ),
+        ("application/json", b'{"error": {"code": 7, "message": "no such tenant"}}', "no such tenant"),
+        ("application/json", b'{"detail": "Not Found"}', "Not Found"),
+        ("text/plain", b"\x1b[31m" + b"x" * 1000, r"\[31m" + "x" * 296 + r"\.\.\."),
+        ("text/plain", b"", ""),
+        ("text/html", b"gone<script>let a</b = 1</script>, for <b>ever</b><style>", "gone , for ever"),
+    ],
+)
+async def test_a_refusal_keeps_the_servers_words(kind: str, body: bytes, words: str) -> None:
+    deeds = {"deed": says(body, status="403 Forbidden", kind=kind)}
+    async with evil(deeds) as server, Client(server.url) as client:
+        with pytest.raises(TransportError, match=f"HTTP status 403{words and f': {words}'}$"):
+            await client.call_tool("deed")
+
+
+@pytest.mark.parametrize("words", ["<", "<script", "<script>", "<script>a</style>", "<a", "</"])
+def test_a_page_that_is_all_tags_is_read_at_once(words: str) -> None:
+    began = time.process_time()
+    refused(403, "text/html", (words * 65536)[:65536].encode())
+    assert time.process_time() - began < 1  # It was several seconds when every tag looked for its end.
 
 
 async def test_cancelling_closes_the_stream_and_the_connection_is_not_used_again() -> None:

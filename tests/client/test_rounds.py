@@ -265,6 +265,10 @@ async def test_rounds_with_state_only_are_paced() -> None:
         assert "inputResponses" not in calls(server)[-1]["params"]
 
 
+def test_a_call_that_is_polled_for_long_is_polled_every_second() -> None:
+    assert [pending_calls.pace(idle) for idle in (7, 100, 5000)] == [1.0, 1.0, 1.0]
+
+
 async def test_cancelling_in_a_retry_ends_everything() -> None:
     begun, stopped = asyncio.Event(), asyncio.Event()
     server = Server("s", keys=[KEY])

@@ -8,7 +8,11 @@ from ekiden.client.scripted import find_entries, question_text
 from ekiden.testing import Unanswered
 from ekiden.testing.answers import respond
 
-FORM: dict[str, Any] = {"method": "elicitation/create", "params": {"message": "Pay 5 for the seats?"}}
+SCHEMA: dict[str, Any] = {"type": "object", "properties": {"value": {}}, "required": ["value"]}
+FORM: dict[str, Any] = {
+    "method": "elicitation/create",
+    "params": {"message": "Pay 5 for the seats?", "requestedSchema": SCHEMA},
+}
 
 
 def sampling(content: Any) -> dict[str, Any]:

@@ -1,21 +1,23 @@
 """Callbacks answer what a server asks. Which callbacks there are decides which capabilities are declared.
 
 The questions of one round are answered concurrently. The first failure cancels the others and is raised.
-If a question has no callback, the round fails before the user is asked anything.
+If a question has no callback, the round fails before the user is asked anything. What a callback returns is
+checked before it is sent.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Sized
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union
 
 from pydantic import BaseModel, ValidationError
 
+from ekiden.client.checking import LeftOut, check_response, dump, read_question
 from ekiden.errors import CannotAnswer, InvalidResult
-from ekiden.rounds.asks import ELICIT, LIST_ROOTS, SAMPLE
-from ekiden.wire.json import JsonObject, is_object
+from ekiden.rounds.asks import ELICIT, SAMPLE
+from ekiden.wire.json import JsonObject
 
 if TYPE_CHECKING:
     from mcp_types import (
@@ -30,11 +32,12 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_ASKS", "Answerer", "Elicit", "ElicitUrl", "Roots", "Sample", "check_count"]
 
-Elicit: TypeAlias = "Callable[[ElicitRequestFormParams], Awaitable[ElicitResult]]"
-ElicitUrl: TypeAlias = "Callable[[ElicitRequestURLParams], Awaitable[ElicitResult]]"
-Sample: TypeAlias = (
-    "Callable[[CreateMessageRequestParams], Awaitable[CreateMessageResult | CreateMessageResultWithTools]]"
-)
+Elicit: TypeAlias = "Callable[[ElicitRequestFormParams], Awaitable[ElicitResult | LeftOut]]"
+ElicitUrl: TypeAlias = "Callable[[ElicitRequestURLParams], Awaitable[ElicitResult | LeftOut]]"
+Sample: TypeAlias = Callable[
+    ["CreateMessageRequestParams"],
+    Awaitable[Union["CreateMessageResult", "CreateMessageResultWithTools", LeftOut]],
+]
 Roots: TypeAlias = Union["Sequence[Root | str]", "Callable[[], Awaitable[Sequence[Root | str]]]"]
 
 MOST_ASKS: Final = 100
@@ -73,7 +76,7 @@ class Answerer:
         return declared
 
     async def answer_all(self, requests: Mapping[str, Any]) -> JsonObject:
-        """The responses to the questions of one round, by key."""
+        """The responses to the questions of one round, by key, without those that are left out."""
         check_count(requests)
         calls = {key: self._call(key, request) for key, request in requests.items()}
         if unanswered := {key: kind for key, (kind, call) in calls.items() if call is None}:
@@ -81,33 +84,32 @@ class Answerer:
         if len(calls) == 1:  # The most common round; it needs no task group.
             ((key, (_, call)),) = calls.items()
             assert call is not None
-            return {key: await _response(call)}
+            answer = await _answered(call, key, requests[key])
+            return {} if isinstance(answer, LeftOut) else {key: answer}
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = {
-                    key: group.create_task(_response(call))
+                    key: group.create_task(_answered(call, key, requests[key]))
                     for key, (_, call) in calls.items()
                     if call is not None
                 }
         except BaseExceptionGroup as failures:
             raise failures.exceptions[0] from None
-        return {key: task.result() for key, task in tasks.items()}
+        answers = {key: task.result() for key, task in tasks.items()}
+        return {key: answer for key, answer in answers.items() if not isinstance(answer, LeftOut)}
 
-    async def answer(self, key: str, request: object) -> JsonObject:
+    async def answer(self, key: str, request: object) -> JsonObject | LeftOut:
         """The response to one question; servers before 2026 send them one by one."""
         kind, call = self._call(key, request)
         if call is None:
             raise CannotAnswer({key: kind})
-        return await _response(call)
+        return await _answered(call, key, request)
 
-    def _call(self, key: str, request: object) -> tuple[str, Callable[[], Awaitable[Any]] | None]:
+    def _call(self, key: str, request: object) -> tuple[str, Callable[[], Any] | None]:
         """The kind of a question, and the call that answers it; None if no callback does."""
         import mcp_types
 
-        method = request.get("method") if is_object(request) else None
-        params: Any = (request.get("params") or {}) if is_object(request) else {}
-        if not is_object(params):
-            raise InvalidResult(f"The server's ask {key[:100]!r} is malformed: its params are not an object")
+        method, params = read_question(key, request)
         try:
             if method == ELICIT and params.get("mode", "form") == "url":
                 return "elicitation by url", _bind(
@@ -125,18 +127,19 @@ class Answerer:
             raise InvalidResult(
                 f"The server's ask {key[:100]!r} is malformed: {error.errors()[0]['msg']}"
             ) from None
-        if method == LIST_ROOTS:
-            return "roots", None if self._roots is None else self._list_roots
-        raise InvalidResult(f"The server asks something unknown: {str(method)[:100]!r}")
+        return "roots", None if self._roots is None else self._list_roots
 
-    async def _list_roots(self) -> JsonObject:
+    async def _list_roots(self) -> Any:
         roots: Any = self._roots() if callable(self._roots) else self._roots
         if inspect.isawaitable(roots):
             roots = await roots
-        return {"roots": [{"uri": root} if isinstance(root, str) else _dump(root) for root in roots]}
+        if isinstance(roots, str) or not isinstance(roots, Sequence):
+            return roots  # It is left out, or what is wrong with it is said where all answers are checked.
+        listed: Sequence[Any] = roots  # pyright: ignore[reportUnknownVariableType]  narrowed from Any
+        return {"roots": [_root(root) for root in listed]}
 
 
-def check_count(requests: Mapping[str, Any]) -> None:
+def check_count(requests: Sized) -> None:
     """Refuse a round with more than `MOST_ASKS` questions."""
     if len(requests) > MOST_ASKS:
         raise InvalidResult(
@@ -144,19 +147,18 @@ def check_count(requests: Mapping[str, Any]) -> None:
         )
 
 
-def _bind(
-    callback: Callable[[Any], Awaitable[Any]] | None, params: Any
-) -> Callable[[], Awaitable[Any]] | None:
+def _bind(callback: Callable[[Any], Any] | None, params: Any) -> Callable[[], Any] | None:
     return None if callback is None else lambda: callback(params)
 
 
-async def _response(call: Callable[[], Awaitable[Any]]) -> JsonObject:
-    return _dump(await call())
+def _root(root: Any) -> Any:
+    if isinstance(root, str):
+        return {"uri": root}
+    return dump(root) if isinstance(root, BaseModel) else root
 
 
-def _dump(result: Any) -> JsonObject:
-    if not isinstance(result, BaseModel):
-        return dict(result)
-    dumped = result.model_dump(mode="json", by_alias=True, exclude_none=True)
-    dumped.pop("resultType", None)
-    return dumped
+async def _answered(call: Callable[[], Any], key: str, request: object) -> JsonObject | LeftOut:
+    response = call()
+    if inspect.isawaitable(response):
+        response = await response
+    return response if isinstance(response, LeftOut) else check_response(key, request, response)

@@ -6,23 +6,34 @@ this process. The callbacks answer what a server asks; only what has a callback 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from ekiden.client.answering import Answerer, Elicit, ElicitUrl, Roots, Sample
-from ekiden.client.calls import CallDriver, ClientCall, Progress
+from ekiden.client.by_hand import ByHand
+from ekiden.client.calls import (
+    CallDriver,
+    ClientCall,
+    Progress,
+    prompt_call,
+    resource_call,
+    tool_call,
+    within,
+)
 from ekiden.client.connection import ServerConnection
-from ekiden.client.deadlines import within
 from ekiden.client.lists import read_list
-from ekiden.client.pending import PendingCall, respond
 from ekiden.client.results import read_structured, typed
 from ekiden.client.sessions.session import ClientRequest, ClientSession
-from ekiden.client.target import ClientLimits, LinkOptions, Target, is_url
+from ekiden.client.target import ClientLimits, LinkOptions, Target, is_command, is_url
 from ekiden.client.tasks.handle import TaskHandle, TaskSnapshot, read_handle
 from ekiden.client.tools import KnownTools
-from ekiden.errors import UsageError
+from ekiden.errors import CallTimeout, UsageError
+from ekiden.telemetry.calls import traced_call
+from ekiden.telemetry.context import is_tracing
+from ekiden.version import __version__
 from ekiden.wire import versions
 from ekiden.wire.json import JsonObject
 
@@ -44,13 +55,17 @@ __all__ = ["Client"]
 
 T = TypeVar("T")
 
+_TIME_IS_UP = (asyncio.CancelledError, TimeoutError, CallTimeout)
 
-class Client:
+
+class Client(ByHand):
     """A client of one server.
 
-    `max_rounds` limits the interim results of a call, `timeout` the seconds of every method; both can be
-    set for each call. `mode` is `"auto"` (find out), `"modern"` or `"legacy"`; `auth` any `httpx2.Auth`.
-    `experimental_protocol_version="2026-06-XX"` offers that draft to the server first.
+    `max_rounds` limits the interim results of a call, `timeout` the seconds of every method; both can be set
+    for each call. `start_timeout` is for a server that this client starts, until it answers: the first run
+    of `npx` or `uvx` downloads it. `mode` is `"auto"` (find out), `"modern"` or `"legacy"`; `auth` is any
+    `httpx2.Auth`.
+    `experimental_protocol_version="2026-06-XX"` speaks that draft with servers that have it.
     """
 
     def __init__(
@@ -69,9 +84,10 @@ class Client:
         mode: Literal["auto", "modern", "legacy"] = "auto",
         experimental_protocol_version: str | None = None,
         name: str = "ekiden",
-        version: str = "0.1.0",
+        version: str = __version__,
         max_rounds: int = 10,
         timeout: float | None = 300.0,
+        start_timeout: float | None = 300.0,
         log_level: str | None = None,
         on_log: Callable[[JsonObject], None] | None = None,
         limits: ClientLimits | None = None,
@@ -83,6 +99,7 @@ class Client:
         )
         self._max_rounds = max_rounds
         self._timeout = timeout
+        self._start_timeout = start_timeout if is_command(target) else timeout
         self._limits = limits or ClientLimits()
         self._connection = ServerConnection(
             target,
@@ -101,17 +118,18 @@ class Client:
             self._tools,
             learn_tools=self.list_tools,
             limits=self._limits,
+            timeout=timeout,
         )
 
     async def __aenter__(self) -> Client:
-        async with within(self._timeout, "Connecting"):
+        async with within(self._start_timeout, "Connecting"):
             await self._connection.open()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._connection.close()
+        await self._connection.close(hurry=isinstance(error, _TIME_IS_UP))
 
     # About the server
 
@@ -158,7 +176,7 @@ class Client:
 
     async def _list(self, method: str, field: str) -> list[Any]:
         async with within(self._timeout, method):
-            return await read_list(self._connection.request, method, field, self._limits.pages)
+            return await read_list(self._connection.request, method, field, self._limits)
 
     async def _request(self, request: ClientRequest) -> JsonObject:
         async with within(self._timeout, request.method):
@@ -210,7 +228,7 @@ class Client:
         """
         from mcp_types import CallToolResult
 
-        call = _tool_call(name, arguments, meta, progress)
+        call = tool_call(name, arguments, meta, progress)
         result = typed(CallToolResult, await self._drive(call, max_rounds, timeout, on_status))
         return result if result_type is None else read_structured(result, result_type, name)
 
@@ -225,8 +243,7 @@ class Client:
         """Get a prompt, answering what it asks."""
         from mcp_types import GetPromptResult
 
-        call = ClientCall("prompts/get", name, {"name": name, "arguments": dict(arguments or {})})
-        return typed(GetPromptResult, await self._drive(call, max_rounds, timeout))
+        return typed(GetPromptResult, await self._drive(prompt_call(name, arguments), max_rounds, timeout))
 
     async def read_resource(
         self,
@@ -238,8 +255,7 @@ class Client:
         """Read a resource, answering what it asks."""
         from mcp_types import ReadResourceResult
 
-        call = ClientCall("resources/read", uri, {"uri": uri})
-        return typed(ReadResourceResult, await self._drive(call, max_rounds, timeout))
+        return typed(ReadResourceResult, await self._drive(resource_call(uri), max_rounds, timeout))
 
     async def _drive(
         self,
@@ -247,6 +263,19 @@ class Client:
         max_rounds: int | None,
         timeout: float | None,  # noqa: ASYNC109
         on_status: Callable[[TaskSnapshot], None] | None = None,
+    ) -> JsonObject:
+        if is_tracing():
+            return await traced_call(
+                call.method, call.name, lambda: self._to_end(call, max_rounds, timeout, on_status)
+            )
+        return await self._to_end(call, max_rounds, timeout, on_status)
+
+    async def _to_end(
+        self,
+        call: ClientCall,
+        max_rounds: int | None,
+        timeout: float | None,  # noqa: ASYNC109
+        on_status: Callable[[TaskSnapshot], None] | None,
     ) -> JsonObject:
         seconds = self._timeout if timeout is None else timeout
         async with within(seconds, f"{call.method} {call.name!r}") as deadline:
@@ -281,63 +310,11 @@ class Client:
             CompleteResult, await self._request(ClientRequest("completion/complete", params))
         ).completion
 
-    # By hand
-
-    async def start_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None = None,
-        *,
-        progress: Progress | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109
-        meta: Mapping[str, Any] | None = None,
-    ) -> CallToolResult | PendingCall | TaskHandle:
-        """Call a tool for one round: its result, a call that waits for answers, or a task.
-
-        With servers of 2025-11-25 the caller decides: where the tool can be a task, it becomes one.
-        """
-        call = _tool_call(name, arguments, meta, progress)
-        return await self._round(call, None, {}, timeout, as_task=True)
+    # Tasks
 
     def task(self, handle: str) -> TaskHandle:
         """A handle for a task that exists already: by its id, or by what `TaskHandle.to_json` wrote."""
         return self._driver.handle(*read_handle(handle))
-
-    async def resume(
-        self,
-        pending: PendingCall,
-        responses: Mapping[str, Any] | None = None,
-        *,
-        progress: Progress | None = None,
-        max_rounds: int | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109
-    ) -> CallToolResult | PendingCall | TaskHandle:
-        """One more round of a pending call, with the given responses, or those of the callbacks.
-
-        `max_rounds` and `timeout` hold here too; the time that callbacks take does not count.
-        """
-        if pending.method != "tools/call":
-            raise UsageError(f"only calls of tools can be resumed, and this is {pending.method}")
-        if responses is None:
-            most = self._max_rounds if max_rounds is None else max_rounds
-            responses = await respond(pending, self._answerer, most)
-        call = ClientCall(pending.method, str(pending.params["name"]), pending.params, progress)
-        return await self._round(call, pending, responses, timeout)
-
-    async def _round(
-        self,
-        call: ClientCall,
-        before: PendingCall | None,
-        responses: Mapping[str, Any],
-        timeout: float | None,  # noqa: ASYNC109
-        *,
-        as_task: bool = False,
-    ) -> CallToolResult | PendingCall | TaskHandle:
-        from mcp_types import CallToolResult
-
-        async with within(self._timeout if timeout is None else timeout, f"{call.method} {call.name!r}"):
-            ended = await self._driver.round(call, before, responses, as_task=as_task)
-        return ended if isinstance(ended, PendingCall | TaskHandle) else typed(CallToolResult, ended)
 
     # Changes
 
@@ -357,15 +334,3 @@ class Client:
         async with aclosing(changes(self._connection, wanted, uris, reconnect=reconnect)) as stream:
             async for change in stream:
                 yield change
-
-
-def _tool_call(
-    name: str,
-    arguments: Mapping[str, Any] | None,
-    meta: Mapping[str, Any] | None,
-    progress: Progress | None,
-) -> ClientCall:
-    params: JsonObject = {"name": name, "arguments": dict(arguments or {})}
-    if meta is not None:
-        params["_meta"] = dict(meta)
-    return ClientCall("tools/call", name, params, progress)

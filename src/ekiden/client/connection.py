@@ -6,9 +6,12 @@ mean.
 """
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from ekiden.client.answering import Answerer
 from ekiden.client.cache import ResultCache
@@ -16,9 +19,12 @@ from ekiden.client.sessions import eras
 from ekiden.client.sessions.legacy import LegacySession
 from ekiden.client.sessions.modern import ModernSession
 from ekiden.client.sessions.session import ClientRequest, ClientSession
-from ekiden.client.target import LinkOptions, Target, connect, is_in_process, is_url, origin_of
+from ekiden.client.target import LinkOptions, Target, connect, connect_sse, is_command, is_url, origin_of
 from ekiden.client.tasks.handle import with_tasks
-from ekiden.errors import EraChanged, HttpRefused, InvalidResult, TransportError, UsageError
+from ekiden.errors import HttpRefused, InvalidResult, TransportError, UsageError
+from ekiden.signals import EraChanged
+from ekiden.telemetry.calls import traced_request
+from ekiden.telemetry.context import is_tracing
 from ekiden.transports.client.link import Link
 from ekiden.wire.json import JsonObject
 
@@ -38,8 +44,11 @@ _SAFE: Final = frozenset(
 )
 """Requests that change nothing at the server: they are sent again when the connection drops."""
 
-_OF_ROUNDS: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
-"""Requests that may be answered with `input_required`."""
+_NOT_ALLOWED: Final = frozenset({401, 403})
+"""Refusals that say nothing about the transport."""
+
+_OF_ROUNDS: Final = frozenset({"tools/call", "prompts/get", "resources/read", "tasks/result"})
+"""Requests that may be answered with `input_required`; the last exists only in the draft."""
 
 
 class ServerConnection:
@@ -68,6 +77,8 @@ class ServerConnection:
         self._link: Link | None = None
         self._session: ClientSession | None = None
         self._finding = asyncio.Lock()
+        self._ids = itertools.count(1)
+        """Ids of requests. Both eras share them: a late answer must not fit another request."""
         self._cache = ResultCache()
         self.watchers: set[Callable[[JsonObject], None]] = set()
         """Called with every notification."""
@@ -76,31 +87,59 @@ class ServerConnection:
         """Connect, and find out which era the server speaks."""
         self._link = await connect(self._target, self._options)
         try:
-            self._session = await self._find_session(self._link)
-        except BaseException:
-            await self.close()
+            self._session = await self._first_session(self._link)
+        except BaseException as error:
+            await self.close(hurry=isinstance(error, asyncio.CancelledError))
             raise
+
+    async def _first_session(self, link: Link) -> ClientSession:
+        """Find the era; a server that refuses POSTs may be one that has only the transport of 2024-11-05."""
+        try:
+            return await self._find_session(link)
+        except HttpRefused as refused:
+            may_be_older = 400 <= refused.status < 500 and refused.status not in _NOT_ALLOWED
+            if self._mode == "modern" or not may_be_older or not is_url(self._target):
+                raise
+            older = await connect_sse(self._target, self._options)
+            if older is None:
+                raise
+        self._link = older
+        await link.close()
+        session = self._legacy_session(older)
+        try:
+            await session.open()
+        except EraChanged as changed:
+            raise changed.refusal from None
+        return session
+
+    def _legacy_session(self, link: Link) -> LegacySession:
+        return LegacySession(
+            link,
+            self._answerer,
+            self._info,
+            ids=self._ids,
+            log_level=self._log_level,
+            on_notification=self.notified,
+            draft=self._draft,
+        )
 
     async def _find_session(self, link: Link) -> ClientSession:
         return await eras.find_session(
             lambda: ModernSession(
-                link, with_tasks(self._answerer.capabilities), self._info, log_level=self._log_level
-            ),
-            lambda: LegacySession(
                 link,
-                self._answerer,
+                with_tasks(self._answerer.capabilities),
                 self._info,
+                ids=self._ids,
                 log_level=self._log_level,
-                on_notification=self.notified,
-                draft=self._draft,
             ),
+            lambda: self._legacy_session(link),
             origin=origin_of(self._target),
             mode=self._mode,
-            patient=is_url(self._target) or is_in_process(self._target),
+            patient=not is_command(self._target),
             draft=self._draft,
         )
 
-    async def close(self) -> None:
+    async def close(self, *, hurry: bool = False) -> None:
         """End the session, and disconnect."""
         session, link = self._session, self._link
         self._session = self._link = None
@@ -109,7 +148,7 @@ class ServerConnection:
                 await session.close()
         finally:
             if link is not None:
-                await link.close()
+                await link.close(hurry=hurry)
 
     @property
     def session(self) -> ClientSession:
@@ -125,7 +164,7 @@ class ServerConnection:
             return kept
         if request.hooks.notification is None:
             request.hooks.notification = self.notified
-        result = await self._send(request)
+        result = await (self._send_traced(request) if is_tracing() else self._send(request))
         kind = result.get("resultType", "complete")
         if kind == "complete":
             if not retried:
@@ -139,6 +178,17 @@ class ServerConnection:
                 f"The server must not answer {request.method} with an interim result, but did"
             )
         return result
+
+    async def _send_traced(self, request: ClientRequest) -> JsonObject:
+        """Send a request in a span of its own, and note the `traceparent` that it has taken along."""
+
+        async def send(meta: JsonObject) -> JsonObject:
+            sent = meta.get("traceparent")
+            request.trace = sent if isinstance(sent, str) else None
+            return await self._send(replace(request, params={**request.params, "_meta": meta}))
+
+        given: JsonObject = request.params.get("_meta") or {}
+        return await traced_request(request.method, request.name, self.session.version, given, send)
 
     async def _send(self, request: ClientRequest) -> JsonObject:
         session = self.session

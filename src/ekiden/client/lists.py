@@ -4,28 +4,35 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ekiden.client.sessions.session import ClientRequest
-from ekiden.errors import InvalidResult
-from ekiden.wire.json import JsonObject, is_array
+from ekiden.client.target import ClientLimits
+from ekiden.errors import InvalidResult, TooMuch
+from ekiden.wire.json import JsonObject, encode, is_array
 
 __all__ = ["read_list"]
 
 
 async def read_list(
-    request: Callable[[ClientRequest], Awaitable[JsonObject]], method: str, field: str, most_pages: int
+    request: Callable[[ClientRequest], Awaitable[JsonObject]], method: str, field: str, limits: ClientLimits
 ) -> list[Any]:
     """All items of a list, page by page."""
     items: list[Any] = []
+    size = 0
     cursor: str | None = None
-    for _ in range(most_pages):
+    for _ in range(limits.pages):
         result = await request(ClientRequest(method, {} if cursor is None else {"cursor": cursor}))
         page = result.get(field)
         if not is_array(page):
             raise InvalidResult(f"The server's {method} result has no list of {field}")
         items.extend(page)
+        if len(items) > limits.list_items:
+            raise TooMuch(f"The server's {method} lists more than {limits.list_items} {field}")
         following = result.get("nextCursor")
         if following is None:
             return items
         if not isinstance(following, str) or following == cursor:
             raise InvalidResult(f"The server's {method} does not go on: its cursor is not a new one")
+        size += len(encode(result))  # One page alone is limited as a message.
+        if size > limits.list_bytes:
+            raise TooMuch(f"The server's {method} lists more than {limits.list_bytes} bytes")
         cursor = following
-    raise InvalidResult(f"The server's {method} does not end within {most_pages} pages")
+    raise InvalidResult(f"The server's {method} does not end within {limits.pages} pages")

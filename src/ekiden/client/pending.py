@@ -7,8 +7,10 @@ from typing import Any, Final
 import msgspec
 
 from ekiden.client.answering import Answerer
+from ekiden.client.results import read_questions
 from ekiden.errors import InvalidResult, ParseError, TooManyRounds, UsageError
 from ekiden.wire.json import JsonObject, decode, encode, is_object
+from ekiden.wire.meta import TRACE_LINK
 
 __all__ = ["PendingCall", "pace", "read_pending", "respond"]
 
@@ -29,6 +31,16 @@ class PendingCall(msgspec.Struct):
     """Interim results so far."""
     idle_rounds: int = 0
     """How many of the last ones in a row asked nothing."""
+    trace: str | None = None
+    """The `traceparent` that the first round was sent with, if the client traced it."""
+
+    @property
+    def name(self) -> str:
+        """What is called: a tool, a prompt, a URI."""
+        name = self.params.get("uri" if self.method == "resources/read" else "name")
+        if not isinstance(name, str):
+            raise UsageError(f"this pending call does not say what it calls: {self.method}")
+        return name
 
     def retry(self, responses: Mapping[str, Any]) -> JsonObject:
         """The parameters of the next round."""
@@ -37,6 +49,8 @@ class PendingCall(msgspec.Struct):
             params["inputResponses"] = dict(responses)
         if self.state is not None:
             params["requestState"] = self.state
+        if self.trace is not None:
+            params["_meta"] = {**(params.get("_meta") or {}), TRACE_LINK: self.trace}
         return params
 
     def to_json(self) -> str:
@@ -53,9 +67,19 @@ class PendingCall(msgspec.Struct):
                 raise UsageError("this is not a pending call")
             if fields.pop("format") != _FORMAT:
                 raise UsageError("this pending call was written by another version of ekiden")
-            return msgspec.convert(fields, cls)
-        except (ParseError, msgspec.ValidationError) as error:
+            pending = msgspec.convert(fields, cls)
+        except (ParseError, msgspec.ValidationError, UnicodeEncodeError) as error:
             raise UsageError(f"this is not a pending call: {error}") from None
+        if not _can_be_sent(pending):
+            raise UsageError("this is not a pending call: its parameters are malformed")
+        return pending
+
+
+def _can_be_sent(pending: PendingCall) -> bool:
+    """Whether what is looked into before the next round is what it must be."""
+    params = pending.params
+    has_arguments = pending.method != "tools/call" or is_object(params.get("arguments"))
+    return has_arguments and is_object(params.get("_meta", {}))
 
 
 def read_pending(
@@ -66,15 +90,9 @@ def read_pending(
     most_state: int,
 ) -> PendingCall:
     """The pending call after an interim result."""
-    requests, state = result.get("inputRequests", {}), result.get("requestState")
-    if not is_object(requests) or not (state is None or isinstance(state, str)):
-        raise InvalidResult("The server's interim result is malformed")
+    requests, state = read_questions(result, most_state, "interim result")
     if not requests and state is None:
         raise InvalidResult("The server's interim result has neither questions nor state")
-    if state is not None and len(state) > most_state:
-        raise InvalidResult(
-            f"The server's state has {len(state)} characters; at most {most_state} are allowed"
-        )
     rounds = 1 if before is None else before.rounds + 1
     idle = 0 if requests else 1 if before is None else before.idle_rounds + 1
     return PendingCall(method, params, requests, state, rounds, idle)
@@ -92,4 +110,4 @@ async def respond(pending: PendingCall, answerer: Answerer, max_rounds: int) -> 
 
 def pace(idle_rounds: int) -> float:
     """Seconds to wait before a round without questions; longer each time, to spare a busy server."""
-    return float(min(1.0, 0.02 * 2 ** (idle_rounds - 1)))
+    return min(1.0, 0.02 * 2.0 ** min(idle_rounds - 1, 10))  # From ten on it is a second anyway.

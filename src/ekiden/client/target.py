@@ -17,6 +17,7 @@ from ekiden.errors import UsageError
 from ekiden.transports.client.channel import ChannelLink
 from ekiden.transports.client.http import HttpClient
 from ekiden.transports.client.http_port import HttpPort
+from ekiden.transports.client.http_sse import HttpSseLink
 from ekiden.transports.client.link import Link
 from ekiden.transports.client.over_httpx import HttpxClient
 from ekiden.transports.client.process import ProcessLink
@@ -28,7 +29,17 @@ from ekiden.transports.server.port import Endpoint
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["ClientLimits", "LinkOptions", "Target", "connect", "is_in_process", "is_url", "origin_of"]
+__all__ = [
+    "ClientLimits",
+    "LinkOptions",
+    "Target",
+    "connect",
+    "connect_sse",
+    "is_command",
+    "is_in_process",
+    "is_url",
+    "origin_of",
+]
 
 
 class HasEndpoint(Protocol):
@@ -53,8 +64,14 @@ class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
     Subscriptions are not limited."""
     state_bytes: int = 4 * 1024 * 1024
     """The size of `requestState`, which is sent back in every round. Ekiden's servers stay below 64 KiB."""
+    task_questions: int = 1000
+    """The number of questions that one task may ask, over all its rounds; more raise `TooManyRounds`."""
     pages: int = 1000
     """The number of pages of one list."""
+    list_items: int = 100_000
+    """The number of items of one list, over all its pages."""
+    list_bytes: int = 64 * 1024 * 1024
+    """The size of one list, over all its pages."""
     stuck_seconds: float = 60.0
     """How long a task may repeat an answered question, or exceed its `ttl`, before it counts as stuck."""
 
@@ -72,9 +89,9 @@ class MemoryLink(ChannelLink):
         while True:
             self.received(await self._channel.receive_bytes())
 
-    async def close(self) -> None:
+    async def close(self, *, hurry: bool = False) -> None:
         """Disconnect; the server stops with its last client."""
-        await super().close()
+        await super().close(hurry=hurry)
         self._reading.cancel()
         await self._end.aclose()
 
@@ -97,18 +114,31 @@ async def connect(target: Target, options: LinkOptions) -> Link:
             channel = await stack.enter_async_context(connect_memory(target.endpoint))
             return MemoryLink(channel, stack.pop_all())
     if is_url(target):
-        http: HttpPort
-        if options.auth is not None or options.http_client is not None:
-            http = HttpxClient(target, limit=limit, auth=options.auth, client=options.http_client)
-        else:
-            http = HttpClient(target, limit=limit)
+        http = _http(target, options)
         return StreamableLink(http, message_limit=limit, stream_limit=options.limits.stream_bytes)
     return await ProcessLink.start(command_for(target), env=options.env, cwd=options.cwd, limit=limit)
+
+
+async def connect_sse(target: str, options: LinkOptions) -> Link | None:
+    """A link over HTTP+SSE, the transport of 2024-11-05; None if the server does not offer that."""
+    return await HttpSseLink.open(target, lambda url: _http(url, options), options.limits.message_bytes)
+
+
+def _http(url: str, options: LinkOptions) -> HttpPort:
+    limit = options.limits.message_bytes
+    if options.auth is not None or options.http_client is not None:
+        return HttpxClient(url, limit=limit, auth=options.auth, client=options.http_client)
+    return HttpClient(url, limit=limit)
 
 
 def is_in_process(target: object) -> TypeGuard[HasEndpoint]:
     """Whether a target is a server in this process."""
     return getattr(target, "endpoint", None) is not None
+
+
+def is_command(target: object) -> bool:
+    """Whether a target is a server that the client starts."""
+    return not is_url(target) and not is_in_process(target)
 
 
 def is_url(target: object) -> TypeGuard[str]:

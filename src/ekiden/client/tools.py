@@ -4,10 +4,11 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ekiden.errors import InvalidResult, UnusableSchema
+from ekiden.errors import InvalidResult
+from ekiden.signals import UnusableSchema
 from ekiden.wire.headers import MirroredParam, find_mirrored_params, mirrored_headers
 from ekiden.wire.json import JsonObject, is_object
-from ekiden.wire.schema import json_validator
+from ekiden.wire.schemas.validator import json_validator
 
 __all__ = ["KnownTools"]
 

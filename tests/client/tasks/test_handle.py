@@ -1,10 +1,11 @@
 """Our own client with tasks: it drives them, lets go of them, and takes them up again."""
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from mcp_types import CallToolResult, ElicitRequestFormParams, ElicitResult
+from pydantic import AfterValidator
 
 from ekiden import (
     CallCancelled,
@@ -15,18 +16,22 @@ from ekiden import (
     Context,
     InvalidParams,
     InvalidResult,
+    LeftOut,
     Server,
     ServerError,
     TaskHandle,
     TaskLimits,
     TaskSnapshot,
     UsageError,
+    WrongAnswer,
 )
 from ekiden.client.answering import Answerer
 from ekiden.client.tasks import handle as client_tasks
 from ekiden.rounds.outcome import Complete
 from ekiden.stores.memory import MemoryStore
 from tests.acceptance.driving import served
+from tests.hostile.evil import evil
+from tests.serving import soon
 from tests.tasks.driving import QUICK, new_server
 
 
@@ -42,6 +47,13 @@ class Person:
         return ElicitResult(action="accept", content={"value": self.answers.pop(0)})
 
 
+def some(number: int) -> int:
+    """A rule that the form does not show: only the server can tell that an answer breaks it."""
+    if number == 0:
+        raise ValueError("none is too few")
+    return number
+
+
 def refund_server(store: Any, **options: Any) -> Server:
     server = new_server(store, **options)
 
@@ -50,7 +62,7 @@ def refund_server(store: Any, **options: Any) -> Server:
         first = await ctx.elicit("refund?", bool)
         await ctx.background()
         await ctx.progress(1, 2, "paying")
-        second = await ctx.elicit("how many?", int)
+        second = await ctx.elicit("how many?", Annotated[int, AfterValidator(some)])
         await ctx.sleep(0.05)
         return f"{first.data} {second.data}"
 
@@ -87,7 +99,7 @@ def text(result: Any) -> str:
 
 
 async def test_a_call_drives_rounds_and_task_alike(target: Any) -> None:
-    person = Person(True, "many", 3)
+    person = Person(True, 0, 3)
     seen: list[TaskSnapshot] = []
     async with Client(target, elicit=person) as client:
         result = await client.call_tool("refund", on_status=seen.append)
@@ -97,6 +109,68 @@ async def test_a_call_drives_rounds_and_task_alike(target: Any) -> None:
     assert "input_required" in {snapshot.status for snapshot in seen}
     async with Client(target) as client:
         assert (await client.call_tool("quick", {"n": 1}, result_type=int)) == 2
+
+
+@pytest.mark.parametrize(
+    "response", [None, {"action": "accept", "content": {"value": "many"}}, {"action": "?"}]
+)
+async def test_a_wrong_answer_to_a_task_is_not_sent(response: Any) -> None:
+    async def by_hand(questions: Any) -> Any:
+        return dict.fromkeys(questions, response)
+
+    async with Client(refund_server(MemoryStore()), elicit=Person(True)) as client:
+        pending = await client.start_tool("refund")
+        handle = await client.resume(pending)  # type: ignore[arg-type]
+        assert isinstance(handle, TaskHandle)
+        with pytest.raises(WrongAnswer, match=r"\('how many\?'\) was not sent"):
+            await handle.wait(timeout=20, answer=by_hand)
+        (key,) = (await handle.status()).input_requests
+        with pytest.raises(WrongAnswer, match=r"\('how many\?'\) was not sent"):
+            await handle.answer({key: response})
+        with pytest.raises(WrongAnswer, match="it is not asked"):
+            await client.task(handle.id).answer({"other": {"action": "decline"}})
+        again = client.task(handle.to_json())  # It has seen nothing of the task yet.
+        await again.answer({key: {"action": "accept", "content": {"value": 3}}})
+        assert text(await handle.wait(timeout=20)) == "True 3"
+
+
+async def test_a_question_of_a_task_can_be_left_to_others() -> None:
+    server = new_server(MemoryStore())
+
+    @server.tool(task="required")
+    async def two(ctx: Context) -> str:
+        one, other = await asyncio.gather(ctx.elicit("one?", int), ctx.elicit("other?", int))
+        return f"{one.data} {other.data}"
+
+    asked: list[str] = []
+    seen = asyncio.Event()
+
+    async def mine(questions: Any) -> Any:
+        asked.extend(question["params"]["message"] for question in questions.values())
+        seen.set()
+        return {
+            key: LeftOut() if question["params"]["message"] == "other?" else accepted(1)
+            for key, question in questions.items()
+        }
+
+    async with Client(server, elicit=Person()) as client:
+        handle = await client.start_tool("two")
+        assert isinstance(handle, TaskHandle)
+        waiting = asyncio.create_task(handle.wait(timeout=20, answer=mine))
+        await asyncio.wait_for(seen.wait(), 10)
+        other = client.task(handle.id)
+        async with asyncio.timeout(10):
+            while [q["params"]["message"] for q in (await other.status()).input_requests.values()] != [
+                "other?"
+            ]:
+                await asyncio.sleep(0.01)
+        await other.answer(dict.fromkeys((await other.status()).input_requests, accepted(2)))
+        assert text(await waiting) == "1 2"
+    assert sorted(asked) == ["one?", "other?"], "each came up once"
+
+
+def accepted(value: int) -> dict[str, Any]:
+    return {"action": "accept", "content": {"value": value}}
 
 
 async def test_a_handle_is_taken_up_again_by_another_client(target: Any) -> None:
@@ -184,8 +258,9 @@ async def test_what_a_task_ends_with_is_held_to_the_output_schema(by_hand: bool)
         outcome = await call_next(request)
         if request.method != "tools/list":
             return outcome
-        tools = outcome.as_dict()["tools"]
-        return Complete({"tools": [{**tool, "outputSchema": {"type": "string"}} for tool in tools]})
+        listed = outcome.as_dict()
+        tools = [{**tool, "outputSchema": {"type": "string"}} for tool in listed["tools"]]
+        return Complete({**listed, "tools": tools})
 
     async def call(client: Client) -> None:
         if not by_hand:
@@ -222,7 +297,7 @@ async def test_a_server_that_tells_too_much_does_not_fill_the_memory() -> None:
         return {**snapshot, "status": "completed", "result": {"content": []}} if told else snapshot
 
     seen: list[TaskSnapshot] = []
-    talk = client_tasks.TaskClient(request, Answerer(), lambda _, result: result, 60.0, set())
+    talk = client_tasks.TaskClient(request, Answerer(), lambda _, result: result, ClientLimits(), set())
     handle = TaskHandle(talk, "t")
     assert await handle.wait(timeout=10, on_status=seen.append) == {"content": []}  # type: ignore[comparison-overlap]
     assert len(seen) < 100
@@ -308,3 +383,14 @@ async def test_a_stuck_task_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(InvalidResult, match="stuck"):
             await client.call_tool("asks")
     assert person.asked == ["sure?"]
+
+
+@pytest.mark.parametrize("deed", ["status", "cancel"])
+async def test_a_silent_server_does_not_hold_up_a_handle_for_longer_than_the_client_allows(deed: str) -> None:
+    async def stay_silent(writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:
+        await asyncio.sleep(3600)
+
+    deeds = {"tasks/get": stay_silent, "tasks/cancel": stay_silent}
+    async with evil(deeds) as server, Client(server.url, timeout=0.2) as client:
+        with pytest.raises(CallTimeout, match=r"tasks/\w+ did not end within 0.2 seconds"):
+            await soon(getattr(client.task("t"), deed)())

@@ -1,27 +1,27 @@
 """Finds out which era a server speaks (basic: Versioning, and the binding pages).
 
-`server/discover` is tried first. On HTTP the body of a refusal is read before falling back; on stdio no
-answer means 2025. So does a result that names none of our versions: some servers of 2025 answer every
-method with an empty result. A client that opted in to the draft tries that first. The era is remembered
-for the address, so that the next client of this process does not need to find out again.
+`server/discover` is tried first. On HTTP the body of a refusal is read before falling back; on stdio a
+server may also be silent, or slow to start (`ekiden.client.sessions.starting`). A refusal means 2025. So
+does a result that names none of our versions: some servers of 2025 answer every method with an empty
+result. A client that opted in to the draft offers it in the handshake, and makes one with a modern server
+that lists the draft. The era is remembered for the address, so that the next client of this process does
+not need to find out again.
 """
 
-import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from ekiden.client.sessions.legacy import LegacySession
 from ekiden.client.sessions.modern import MODERN_ERRORS, ModernSession
 from ekiden.client.sessions.session import ClientSession, Era
-from ekiden.errors import EraChanged, HttpRefused, InvalidResult, ServerError
+from ekiden.client.sessions.starting import await_start
+from ekiden.errors import HttpRefused, InvalidResult, ServerError
+from ekiden.signals import EraChanged
 from ekiden.wire import versions
-from ekiden.wire.json import is_array
+from ekiden.wire.json import JsonObject, is_array
 
 __all__ = ["find_session", "forget", "known_era"]
-
-_PROBE_SECONDS: Final = 5.0
-"""How long a server on stdio may take to answer the probe. One of 2025 may not answer it at all."""
 
 _MOST_KNOWN: Final = 1000
 _known: dict[str, Era] = {}
@@ -48,13 +48,25 @@ async def find_session(
     patient: bool,
     draft: bool = False,
 ) -> ClientSession:
-    """A session in the server's era. With `patient`, the first request may take however long it takes.
+    """A session in the server's era. Without `patient`, no answer to the first request is an answer too.
 
-    With `draft`, the draft between the eras is offered first: it begins with the handshake of 2025.
+    With `draft`, a server of both eras is asked for the draft between them, if it says that it speaks it.
     """
-    if draft and mode == "auto":
+    found = await _find(modern, legacy, origin=origin, mode=mode, patient=patient)
+    if draft and mode == "auto" and isinstance(found, ModernSession) and found.offers_draft:
         with contextlib.suppress(ServerError, InvalidResult, HttpRefused):
             return await _after_handshake(legacy(), None)
+    return found
+
+
+async def _find(
+    modern: Callable[[], ModernSession],
+    legacy: Callable[[], LegacySession],
+    *,
+    origin: str | None,
+    mode: str,
+    patient: bool,
+) -> ClientSession:
     if mode == "auto" and known_era(origin) == "legacy":
         try:
             return await _after_handshake(legacy(), origin)
@@ -62,7 +74,9 @@ async def find_session(
             forget(origin)  # It was upgraded, and no longer knows the handshake.
     if mode != "legacy":
         session = modern()
-        if await _is_modern(session, required=mode == "modern", patient=patient):
+        if mode == "auto" and not patient:
+            return await await_start(session, legacy(), _is_modern)
+        if await _is_modern(session.discover(), required=mode == "modern"):
             _remember(origin, "modern")
             return session
     # An era that was demanded is not remembered: the server may speak the other as well.
@@ -83,10 +97,10 @@ async def _after_handshake(session: LegacySession, origin: str | None) -> Legacy
     return session
 
 
-async def _is_modern(session: ModernSession, *, required: bool, patient: bool) -> bool:
+async def _is_modern(discovering: Awaitable[JsonObject], *, required: bool = False) -> bool:
+    """Whether the answer to `server/discover` is one of a modern server."""
     try:
-        async with asyncio.timeout(None if patient or required else _PROBE_SECONDS):
-            result = await session.discover()
+        result = await discovering
     except ServerError as error:
         if error.code in MODERN_ERRORS or required:
             raise
@@ -94,8 +108,6 @@ async def _is_modern(session: ModernSession, *, required: bool, patient: bool) -
     except EraChanged as changed:
         if required:
             raise changed.refusal from None
-        return False
-    except TimeoutError:
         return False
     supported = result.get("supportedVersions")
     speaks = is_array(supported) and versions.MODERN in supported

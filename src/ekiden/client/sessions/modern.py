@@ -1,11 +1,11 @@
 """Sessions with servers of 2026-07-28: every request carries version, client and capabilities itself."""
 
-import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ekiden.client.sessions.session import ClientRequest, Era, Hooks, read_error
-from ekiden.errors import EraChanged, HttpRefused, InvalidResult, TransportError
+from ekiden.errors import HttpRefused, InvalidResult, TransportError
+from ekiden.signals import EraChanged
 from ekiden.transports.client.link import Link, Outgoing
 from ekiden.wire import jsonrpc, versions
 from ekiden.wire.headers import encode_value
@@ -55,11 +55,12 @@ class ModernSession:
         capabilities: Mapping[str, Any],
         client_info: Mapping[str, Any],
         *,
+        ids: Iterator[int],
         log_level: str | None = None,
     ) -> None:
         self._link = link
         self.version = versions.MODERN
-        self._ids = itertools.count(1)
+        self._ids = ids
         self._meta: JsonObject = {
             PROTOCOL_VERSION: self.version,
             CLIENT_INFO: dict(client_info),
@@ -72,6 +73,8 @@ class ModernSession:
         self.server_info: JsonObject = {}
         self.capabilities: JsonObject = {}
         self.instructions: str | None = None
+        self.offers_draft = False
+        """Whether the server says that it speaks the draft as well."""
 
     async def discover(self) -> JsonObject:
         """Ask the server who it is and what it can do."""
@@ -79,6 +82,8 @@ class ModernSession:
         capabilities, instructions = result.get("capabilities"), result.get("instructions")
         self.capabilities = capabilities if is_object(capabilities) else {}
         self.instructions = instructions if isinstance(instructions, str) else None
+        supported = result.get("supportedVersions")
+        self.offers_draft = is_array(supported) and versions.DRAFT in supported
         return result
 
     async def request(self, request: ClientRequest) -> JsonObject:

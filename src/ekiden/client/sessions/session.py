@@ -5,8 +5,9 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from ekiden.errors import ServerError
+from ekiden.errors import CallLost, ServerError
 from ekiden.wire.json import JsonObject, is_object
+from ekiden.wire.jsonrpc import says_restart
 
 __all__ = ["ClientRequest", "ClientSession", "Era", "Hooks", "read_error"]
 
@@ -29,6 +30,8 @@ class ClientRequest(msgspec.Struct):
     """What it addresses: a tool, a prompt, a URI."""
     headers: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     hooks: Hooks = msgspec.field(default_factory=Hooks)
+    trace: str | None = None
+    """The `traceparent` that it was sent with. Set by the connection, if this process traces."""
 
 
 class ClientSession(Protocol):
@@ -58,9 +61,10 @@ def read_error(message: Mapping[str, Any]) -> ServerError:
     error = message.get("error")
     if not is_object(error):
         return ServerError("The server sent an error without content", code=-32603)
-    code, text = error.get("code"), error.get("message")
-    return ServerError(
+    code, text, data = error.get("code"), error.get("message"), error.get("data")
+    kind = CallLost if says_restart(data) else ServerError
+    return kind(
         text if isinstance(text, str) else "The server gave no reason",
         code=code if isinstance(code, int) else -32603,
-        data=error.get("data"),
+        data=data,
     )

@@ -10,12 +10,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from ekiden.client.answering import Answerer
+from ekiden.client.checking import check_responses
 from ekiden.client.sessions.session import ClientRequest, Hooks, read_error
+from ekiden.client.target import ClientLimits
 from ekiden.errors import (
     CallCancelled,
     CallTimeout,
@@ -23,6 +25,7 @@ from ekiden.errors import (
     InvalidResult,
     ParseError,
     ServerError,
+    TooManyRounds,
     TransportError,
     UsageError,
 )
@@ -39,6 +42,7 @@ __all__ = [
     "TaskClient",
     "TaskHandle",
     "TaskSnapshot",
+    "Watch",
     "poll_seconds",
     "read_handle",
     "read_snapshot",
@@ -93,7 +97,7 @@ def with_tasks(capabilities: Mapping[str, Any]) -> JsonObject:
 
 OnStatus: TypeAlias = Callable[[TaskSnapshot], None]
 T = TypeVar("T")
-AnswerAll: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[JsonObject]]
+AnswerAll: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 
 
 class TaskClient(msgspec.Struct):
@@ -103,8 +107,7 @@ class TaskClient(msgspec.Struct):
     answerer: Answerer
     finish: Callable[[str | None, JsonObject], CallToolResult]
     """Reads the final result of a tool."""
-    stuck_seconds: float
-    """See `ClientLimits.stuck_seconds`."""
+    limits: ClientLimits
     watchers: set[Callable[[JsonObject], None]]
     """Called with every notification."""
 
@@ -117,16 +120,31 @@ class TaskHandle:
         self.tool = tool
         """The tool that became the task, if known."""
         self._client = client
+        self._asked: Mapping[str, JsonObject] = {}
+        """What the task asked when it was last seen."""
         self._answered: set[str] = set()
+        self._left: set[str] = set()
+        """Questions that are left out: they are not brought up again."""
 
     async def status(self) -> TaskSnapshot:
         """The task as it is now."""
-        return read_snapshot(await self._send("tasks/get"))
+        snapshot = read_snapshot(await self._send("tasks/get"))
+        self._asked = snapshot.input_requests
+        return snapshot
 
     async def answer(self, responses: Mapping[str, Any]) -> None:
-        """Answer questions of the task by hand, by their keys."""
-        self._answered.update(responses)
+        """Answer questions of the task by hand, by their keys. The others stay open.
+
+        Each is checked before it is sent (`WrongAnswer`).
+        """
+        if not self._asked.keys() >= responses.keys():
+            await self.status()
+        asked = {key: ask for key, ask in self._asked.items() if key in responses}
+        await self._send_answers(check_responses(asked, responses))
+
+    async def _send_answers(self, responses: Mapping[str, Any]) -> None:
         await self._send("tasks/update", inputResponses=dict(responses))
+        self._answered.update(responses)  # Not before: whoever waits again after a failure must answer again.
 
     async def cancel(self) -> None:
         """Ask the server to stop the task. Returns when that is acknowledged; `status` shows the result."""
@@ -146,8 +164,10 @@ class TaskHandle:
         """Wait for the final result; meanwhile the callbacks answer what the task asks.
 
         `answer` is called instead of the callbacks, with the new questions by key (with servers of 2025 it is
-        the callbacks all the same). Raises `ServerError` if the task fails and `CallCancelled` if it is
-        cancelled. If this times out or is cancelled, the task goes on.
+        the callbacks all the same). It returns a response for each, or `LeftOut()` for one that stays open.
+        Raises `ServerError` if the task fails and `CallCancelled` if it is cancelled. If this times out or is
+        cancelled, the task goes on. One that asks more than `ClientLimits.task_questions` is cancelled, with
+        `TooManyRounds`.
         """
         deadline = asyncio.timeout(timeout)
         try:
@@ -163,7 +183,7 @@ class TaskHandle:
         """The result for `call_tool`. Its caller has no handle: if this ends early, the task is cancelled."""
         try:
             ended = await self._until_ended(on_status, None)
-        except CannotAnswer:
+        except (CannotAnswer, TooManyRounds):
             raise  # It is cancelled already.
         except (asyncio.CancelledError, Exception):  # A failed callback, too: it would answer no more.
             await asyncio.shield(self.try_cancel())
@@ -180,8 +200,9 @@ class TaskHandle:
 
     async def _until_ended(self, on_status: OnStatus | None, answer: AnswerAll | None) -> TaskSnapshot:
         snapshot = await self.status()
-        watch = _Watch(self._client, self.id)
-        overdue = Overdue(self.id, self._client.stuck_seconds)
+        answering = self._client.answerer.answer_all if answer is None else _checked(answer)
+        watch = self._watch()
+        overdue = Overdue(self.id, self._client.limits.stuck_seconds)
         try:
             while True:
                 if on_status is not None:
@@ -189,7 +210,7 @@ class TaskHandle:
                 if snapshot.ended:
                     return snapshot
                 overdue.check(snapshot, self._answered)
-                if not await self._answer_new(snapshot, answer or self._client.answerer.answer_all):
+                if not await self._answer_new(snapshot, answering):
                     watch.start()
                     snapshot = await watch.next(snapshot) or await self._look()
                 else:
@@ -197,18 +218,26 @@ class TaskHandle:
         finally:
             watch.stop()
 
+    def _watch(self) -> Watch:
+        return _Watch(self._client, self.id)
+
     async def _answer_new(self, snapshot: TaskSnapshot, answer: AnswerAll) -> bool:
         """Answer new questions; True if there were any."""
-        new = {key: ask for key, ask in snapshot.input_requests.items() if key not in self._answered}
+        known = self._answered | self._left
+        new = {key: ask for key, ask in snapshot.input_requests.items() if key not in known}
         if not new:
             return False
         try:
+            if len(known) + len(new) > (most := self._client.limits.task_questions):
+                raise TooManyRounds(f"Task {self.id} asks more than {most} questions")
             responses = await answer(new)
-        except CannotAnswer:
+        except (CannotAnswer, TooManyRounds):
             await self.try_cancel()  # It would wait for ever.
             raise
-        await self._patiently(lambda: self.answer(responses))  # Answering twice is harmless.
-        return True
+        self._left.update(new.keys() - responses.keys())
+        if responses:
+            await self._patiently(lambda: self._send_answers(responses))  # Answering twice is harmless.
+        return bool(responses)
 
     async def _look(self) -> TaskSnapshot:
         return await self._patiently(self.status)
@@ -242,6 +271,13 @@ class TaskHandle:
         return ended.result
 
 
+def _checked(answer: AnswerAll) -> AnswerAll:
+    async def answer_all(requests: Mapping[str, Any]) -> JsonObject:
+        return check_responses(requests, await answer(requests))
+
+    return answer_all
+
+
 def poll_seconds(snapshot: TaskSnapshot) -> float:
     """Seconds to wait before the next `tasks/get`."""
     poll = snapshot.poll_interval_ms
@@ -273,8 +309,24 @@ class Overdue:
             )
 
 
+class Watch(Protocol):
+    """Waits for the next state of a task."""
+
+    def start(self) -> None:
+        """Begin to watch, if that has not begun."""
+        ...
+
+    def stop(self) -> None:
+        """Watch no more."""
+        ...
+
+    async def next(self, snapshot: TaskSnapshot) -> TaskSnapshot | None:
+        """The next state, or None when it is time for `tasks/get`."""
+        ...
+
+
 class _Watch:
-    """Waits for the next state of a task: notified by the server if it does that, else by the clock."""
+    """A subscription if the server has them, else the clock."""
 
     def __init__(self, client: TaskClient, task_id: str) -> None:
         self._client = client

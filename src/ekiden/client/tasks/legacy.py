@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -22,16 +22,14 @@ from ekiden.wire import versions
 from ekiden.wire.json import JsonObject, is_object
 from ekiden.wire.tasks import LEGACY_NOTIFICATION
 
-__all__ = ["LegacyTaskHandle", "offers_tasks", "read_legacy_snapshot", "wants_task"]
+__all__ = ["HandshakeTaskHandle", "LegacyTaskHandle", "offers_tasks", "read_legacy_snapshot", "wants_task"]
 
 _log = logging.getLogger(__name__)
 
-_VERSION: Final = versions.LEGACY[0]
-
 
 def offers_tasks(session: ClientSession) -> bool:
-    """Whether tools of this server may be called as tasks of 2025-11-25."""
-    found: Any = session.capabilities if session.version == _VERSION else None
+    """Whether tools of this server may be called as tasks of 2025-11-25 or of the draft."""
+    found: Any = session.capabilities if session.version in versions.WITH_TASKS else None
     for name in ("tasks", "requests", "tools", "call"):
         found = found.get(name) if is_object(found) else None
     return is_object(found)
@@ -55,7 +53,30 @@ def read_legacy_snapshot(fields: object) -> TaskSnapshot:
         raise InvalidResult(f"The server's task is malformed: {error}") from None
 
 
-class LegacyTaskHandle(TaskHandle):
+class HandshakeTaskHandle(TaskHandle):
+    """What tasks of 2025-11-25 and of the draft have in common."""
+
+    async def cancel(self) -> None:
+        """Ask the server to stop. A task that has ended stays as it is."""
+        try:
+            await self._send("tasks/cancel")
+        except ServerError as error:
+            if error.code != InvalidParams.default_code or not (await self.status()).ended:
+                raise
+
+    def _result_of(self, ended: TaskSnapshot) -> JsonObject:
+        """In 2025 a result with `isError` makes its task fail, but it is still the result."""
+        result = ended.result or {}
+        if ended.status == "failed" and "content" in result:
+            return result
+        if ended.status == "failed" and ended.error is None:
+            raise ServerError(ended.status_message or "The task failed", code=-32603)
+        if ended.status == "cancelled":
+            raise CallCancelled(f"Task {self.id} was cancelled: {ended.status_message or 'no reason given'}")
+        return super()._result_of(ended)
+
+
+class LegacyTaskHandle(HandshakeTaskHandle):
     """One task of a server of 2025-11-25."""
 
     async def status(self) -> TaskSnapshot:
@@ -66,14 +87,6 @@ class LegacyTaskHandle(TaskHandle):
         """Not possible with 2025: its servers ask the client, and the callbacks answer."""
         raise UsageError("a server of 2025 sends its questions to the client: the callbacks answer them")
 
-    async def cancel(self) -> None:
-        """Ask the server to stop. A task that has ended stays as it is."""
-        try:
-            await self._send("tasks/cancel")
-        except ServerError as error:
-            if error.code != InvalidParams.default_code or not (await self.status()).ended:
-                raise
-
     async def fetch(self) -> JsonObject:
         """Wait for the result of the task."""
         return await self._send("tasks/result")
@@ -81,7 +94,7 @@ class LegacyTaskHandle(TaskHandle):
     async def _until_ended(self, on_status: OnStatus | None, answer: AnswerAll | None) -> TaskSnapshot:
         notified = _Notified(self.id)
         self._client.watchers.add(notified.receive)
-        overdue = Overdue(self.id, self._client.stuck_seconds)
+        overdue = Overdue(self.id, self._client.limits.stuck_seconds)
         fetch = _Fetch(self)
         try:
             snapshot = await self.status()
@@ -122,17 +135,6 @@ class LegacyTaskHandle(TaskHandle):
                 _log.debug("The result of task %s is fetched again: %s", self.id, error)
             await asyncio.sleep(pause)
             pause *= 2
-
-    def _result_of(self, ended: TaskSnapshot) -> JsonObject:
-        """In 2025 a result with `isError` makes its task fail, but it is still the result."""
-        result = ended.result or {}
-        if ended.status == "failed" and "content" in result:
-            return result
-        if ended.status == "failed" and ended.error is None:
-            raise ServerError(ended.status_message or "The task failed", code=-32603)
-        if ended.status == "cancelled":
-            raise CallCancelled(f"Task {self.id} was cancelled: {ended.status_message or 'no reason given'}")
-        return super()._result_of(ended)
 
 
 class _Fetch:
