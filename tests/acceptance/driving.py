@@ -29,7 +29,7 @@ EVERYTHING: dict[str, Any] = {
     "sampling": {"tools": {}},
     "roots": {},
 }
-BAD_STATE = "Invalid or expired requestState"
+BAD_STATE = "Invalid or expired requestState: restart the call"
 
 T = TypeVar("T")
 

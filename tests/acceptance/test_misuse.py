@@ -1,9 +1,10 @@
 """What authors get wrong is told to them, and what only looks wrong works: with clients of either era."""
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import AfterValidator
 
 from ekiden import Client as AnyClient
 from ekiden import Context, Server, UsageError
@@ -93,9 +94,12 @@ async def test_a_step_may_call_a_server_whose_handlers_ask() -> None:
 async def test_an_older_client_that_never_answers_fittingly_is_not_asked_for_ever() -> None:
     server = new_server()
 
+    def refuse(value: bool) -> bool:
+        raise ValueError("a rule that the form does not show, so that no client can keep to it")
+
     @server.tool
     async def tool(ctx: Context) -> str:
-        return str(await ctx.elicit("how many?", int))
+        return str(await ctx.elicit("sure?", Annotated[bool, AfterValidator(refuse)]))
 
     failed, told = await outcome(server, "legacy")
     assert failed

@@ -155,7 +155,7 @@ async def test_the_echo_task_of_the_draft(tmp_path: Path) -> None:
     async with draft(tmp_path) as client:
         assert await client.say(1, "tools/call", CALL) == response(1, task=draft_task("working"))
         assert await client.until(2, "input_required") == response(2, **draft_task("input_required"))
-        asked = response(3, inputRequests={"echo_input.1": ASKED}, _meta=RELATED)
+        asked = response(3, result_type="incomplete", inputRequests={"echo_input.1": ASKED}, _meta=RELATED)
         assert await client.say(3, "tasks/result", {"taskId": "<task>"}) == asked
         answer = {"inputResponses": {"echo_input.1": HELLO}, "_meta": RELATED}
         assert await client.say(4, "tasks/input_response", answer) == response(4, _meta=RELATED)
@@ -172,7 +172,7 @@ async def test_the_echo_task_of_the_draft_with_unexpected_answers(tmp_path: Path
         wrong = {"inputResponses": {"echo_input.1": UNEXPECTED}, "_meta": RELATED}
         assert await client.say(4, "tasks/input_response", wrong) == response(4, _meta=RELATED)
         # `tasks/result` waits until the answer was looked at, and then asks anew.
-        asked = response(5, inputRequests={"echo_input.2": ASKED}, _meta=RELATED)
+        asked = response(5, result_type="incomplete", inputRequests={"echo_input.2": ASKED}, _meta=RELATED)
         assert await client.say(5, "tasks/result", {"taskId": "<task>"}) == asked
         waiting = await client.say(6, "tasks/get", {"taskId": "<task>"})
         assert waiting == response(6, **draft_task("input_required"))
@@ -221,7 +221,9 @@ async def test_the_machine_of_the_guide_by_the_draft(tmp_path: Path) -> None:
         assert await client.say(2, "tools/call", params) == response(2, task=draft_task("working"))
         await client.until(3, "input_required")
         asked = await client.say(4, "tasks/result", {"taskId": "<task>"})
-        assert asked == response(4, inputRequests={"start.1": confirm("Start it, too?")}, _meta=RELATED)
+        assert asked == response(
+            4, result_type="incomplete", inputRequests={"start.1": confirm("Start it, too?")}, _meta=RELATED
+        )
         answer = {"inputResponses": {"start.1": YES}, "_meta": RELATED}
         assert await client.say(5, "tasks/input_response", answer) == response(5, _meta=RELATED)
         await client.until(6, "completed")

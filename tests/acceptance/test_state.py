@@ -78,7 +78,7 @@ async def bad(
 ) -> None:
     """The state is refused, with the one answer that every refusal has."""
     error = await client.refused(name, arguments, inputResponses=ANSWER, requestState=state)
-    assert (error.code, error.message, error.data) == (-32602, BAD_STATE, None)
+    assert (error.code, error.message, error.data) == (-32602, BAD_STATE, {"ekiden/next": "restart_call"})
 
 
 # Tampering

@@ -249,7 +249,8 @@ async def ask_and_answer(client: Old, task_id: str, value: str) -> None:
     await client.until(task_id, "input_required")
     related = {RELATED: {"taskId": task_id}}
     asked = await client.result("tasks/result", {"taskId": task_id})
-    assert set(asked) == {"inputRequests", "_meta"}
+    assert set(asked) == {"result_type", "inputRequests", "_meta"}
+    assert asked["result_type"] == "incomplete"
     assert asked["_meta"] == related
     (key,) = asked["inputRequests"]
     params = {"inputResponses": {key: accept(value)}, "_meta": related}

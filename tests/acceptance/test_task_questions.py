@@ -22,6 +22,7 @@ from ekiden import (
     Server,
     TaskHandle,
 )
+from scripts.ports import free_port
 from tests.acceptance.driving import PATIENCE, accept, said, soon
 from tests.acceptance.task_wire import (
     DECLARED,
@@ -34,7 +35,7 @@ from tests.acceptance.task_wire import (
     words,
 )
 from tests.requirements.marks import requirement
-from tests.serving import free_port, served
+from tests.serving import served
 
 Register = Callable[[Server], None]
 

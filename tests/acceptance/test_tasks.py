@@ -555,7 +555,7 @@ async def test_the_old_parameter_is_ignored(tmp_path: Path, legacy: Any) -> None
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
 @pytest.mark.parametrize(
     "headers",
-    [{"mcp_name": UNKNOWN}, {"mcp_name": None}, {"mcp_method": "tasks/result"}, {"mcp_method": None}],
+    [{"mcp_name": UNKNOWN}, {"mcp_name": ""}, {"mcp_method": "tasks/result"}, {"mcp_method": None}],
 )
 @requirement("TASK-30")
 async def test_a_header_that_does_not_mirror_the_request_is_refused(
@@ -570,6 +570,27 @@ async def test_a_header_that_does_not_mirror_the_request_is_refused(
         assert response.status_code == 400
         assert response.json()["error"]["code"] == -32020
         assert (await wire.get(task_id))["status"] == "input_required", "nothing was done"
+
+
+@requirement("TASK-30")
+async def test_a_client_that_leaves_the_routing_header_out_follows_its_task_to_the_end(
+    tmp_path: Path,
+) -> None:
+    async with replica(tmp_path, tool(ask)) as wire:
+        task_id = await wire.start("ask")
+        (key,) = await wire.asked(task_id)
+
+        async def bare(method: str, **more: Any) -> Message:
+            response = await wire.post(wire.message(method, {"taskId": task_id, **more}), mcp_name=None)
+            assert response.status_code == 200
+            result: Message = response.json()["result"]
+            return result
+
+        assert (await bare("tasks/get"))["status"] == "input_required"
+        assert (await bare("tasks/update", inputResponses={key: accept("Ada")}))["resultType"] == "complete"
+        await wire.until(task_id, "completed")
+        assert words(await bare("tasks/get")) == "Hello, Ada"
+        assert (await bare("tasks/cancel"))["resultType"] == "complete"
 
 
 @requirement("TASK-33")

@@ -244,7 +244,10 @@ async def test_tools_prompts_and_resources_ask_by_hand(place: str, how: str) -> 
         {
             "name": {
                 "method": "elicitation/create",
-                "params": {"message": "?", "requestedSchema": {"type": "object", "properties": {}}},
+                "params": {
+                    "message": "?",
+                    "requestedSchema": {"type": "object", "properties": {"value": {"type": "string"}}},
+                },
             }
         },
         "my state",

@@ -10,7 +10,7 @@ import httpx2
 
 from tests.serving import PATIENCE
 
-VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26")
+VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 EVERYTHING = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}, "context": {}}, "roots": {}}
 ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 
@@ -82,7 +82,7 @@ class OldClient:
     @property
     def headers(self) -> dict[str, str]:
         named = {} if self.session is None else {"mcp-session-id": self.session}
-        if self.version and self.version != "2025-03-26":
+        if self.version and self.version not in ("2025-03-26", "2024-11-05"):
             named["mcp-protocol-version"] = self.version
         return {**ACCEPT, **named, **self.more}
 

@@ -13,6 +13,7 @@ from ekiden import Client, Server, SessionLimits
 from ekiden.server.legacy.sessions import Session
 from ekiden.transports.server.legacy.events import EventStream
 from ekiden.transports.server.legacy.post import Post
+from ekiden.wire.incoming import Incoming
 from ekiden.wire.jsonrpc import parse
 from tests.serving import request as modern_request
 from tests.serving import served, soon
@@ -45,7 +46,7 @@ async def test_a_modern_request_with_a_session_header_is_served_as_modern() -> N
             assert "mcp-session-id" not in answered.headers
 
 
-@pytest.mark.parametrize("version", ["2025-11-25", "2025-06-18", "2025-03-26"])
+@pytest.mark.parametrize("version", ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"])
 async def test_a_request_of_2025_without_a_session_is_a_400(version: str) -> None:
     async with served(make_server()) as base, raw_client(base) as client:
         answered = await client.send(request("tools/list"), mcp_protocol_version=version)
@@ -373,8 +374,9 @@ async def test_a_request_that_arrives_with_the_end_of_its_session_is_not_run() -
     """Both in one pass of the loop: the request is taken, and before its turn the session ends."""
     server = make_server()
     opening, message = (parse(json.dumps(sent).encode()) for sent in (hello(), call("wait")))
-    session, _ = server.endpoint.sessions.open(opening, {})
-    answering = asyncio.create_task(session.answer(message, {}, Post(no_stream, can_stream=False)))
+    arrived = Incoming("POST", "/mcp", {}, None, b"")
+    session, _ = await server.endpoint.sessions.open(opening, arrived)
+    answering = asyncio.create_task(session.answer(message, arrived, Post(no_stream, can_stream=False)))
     session.end()
     assert b"session has ended" in await soon(answering)
 

@@ -32,7 +32,7 @@ async def sample(params: Any) -> CreateMessageResult:
 async def connected(
     transport: str, *, server_opted: bool, client_opted: bool
 ) -> AsyncGenerator[Client, None]:
-    """Our client and our server, either of which may have opted in. Without, both speak 2025."""
+    """Our client and our server, either of which may have opted in. Without, the client speaks 2025."""
     options: dict[str, Any] = {"elicit": elicit, "sample": sample, "roots": ["file:///work"]}
     if client_opted:
         options["experimental_protocol_version"] = DRAFT
@@ -62,8 +62,10 @@ async def test_the_four_combinations_end_alike(
 ) -> None:
     both = server_opted and client_opted
     async with connected(transport, server_opted=server_opted, client_opted=client_opted) as client:
-        assert client.session.version == (DRAFT if both else "2025-11-25")
-        assert said(await client.call_tool("era")) == f"{both} True False"
+        version = DRAFT if both else "2026-07-28" if client_opted else "2025-11-25"
+        assert client.session.version == version
+        interim = version != "2025-11-25"
+        assert said(await client.call_tool("era")) == f"{interim} True False"
         assert said(await client.call_tool("ask")) == "accept Ann"
         assert said(await client.call_tool("ask_three")) == "Ann hi file:///work"
         assert said(await client.call_tool("ask_thrice")) == "Ann Ann Ann"
@@ -200,12 +202,14 @@ async def test_what_a_client_was_told_to_speak_says_nothing_to_the_next() -> Non
         async with Client(base + "/mcp", mode="legacy") as client:
             assert client.session.version == "2025-11-25"
         async with Client(base + "/mcp", experimental_protocol_version=DRAFT) as client:
-            assert client.session.version == "2025-11-25"
+            assert client.session.version == "2026-07-28", "better than 2025, where the draft is not spoken"
         async with Client(base + "/mcp") as client:
             assert client.session.version == "2026-07-28"
 
 
-async def test_an_interim_result_of_the_draft_is_refused_where_it_was_not_agreed_on(monkeypatch: Any) -> None:
+async def test_an_interim_result_of_the_draft_is_refused_where_it_was_not_agreed_on(
+    monkeypatch: Any, wrong_messages: list[str]
+) -> None:
     monkeypatch.setattr(
         "ekiden.wire.legacy.Legacy.result",
         lambda self, result: {"result_type": "incomplete", "requestState": "x"},
@@ -213,3 +217,4 @@ async def test_an_interim_result_of_the_draft_is_refused_where_it_was_not_agreed
     async with Client(make_server(), mode="legacy") as client:
         with pytest.raises(InvalidResult, match="must not send interim results"):
             await client.call_tool("add", {"a": 1, "b": 2})
+    assert len(wrong_messages) == 1

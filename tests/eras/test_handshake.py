@@ -12,6 +12,8 @@ from tests.serving import request as modern_request
 from .handlers import make_server
 from .old_client import VERSIONS, Message, call, hello, notification, old_client, raw_client, request, text
 
+BEFORE_JUNE = ("2025-03-26", "2024-11-05")
+
 
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_a_version_that_is_spoken_is_agreed_on(version: str) -> None:
@@ -21,7 +23,7 @@ async def test_a_version_that_is_spoken_is_agreed_on(version: str) -> None:
         assert welcome["instructions"] == "Ask away."
         assert welcome["capabilities"] == {
             "logging": {},
-            "completions": {},
+            **({"completions": {}} if version != "2024-11-05" else {}),
             "prompts": {"listChanged": True},
             "resources": {"listChanged": True, "subscribe": True},
             "tools": {"listChanged": True},
@@ -31,7 +33,7 @@ async def test_a_version_that_is_spoken_is_agreed_on(version: str) -> None:
         assert all(0x21 <= ord(letter) <= 0x7E for letter in client.session)
 
 
-@pytest.mark.parametrize("version", ["2024-11-05", "2026-07-28", "2026-06-XX", "2099-01-01", ""])
+@pytest.mark.parametrize("version", ["2024-10-07", "2026-07-28", "2026-06-XX", "2099-01-01", ""])
 async def test_a_version_that_is_not_spoken_gets_the_newest_with_a_handshake(version: str) -> None:
     async with served(make_server()) as base, raw_client(base) as client:
         assert (await client.open(version))["protocolVersion"] == "2025-11-25"
@@ -43,6 +45,7 @@ async def test_a_version_that_is_not_spoken_gets_the_newest_with_a_handshake(ver
         ("2025-11-25", {"name", "version", "title", "description", "websiteUrl", "icons"}),
         ("2025-06-18", {"name", "version", "title"}),
         ("2025-03-26", {"name", "version"}),
+        ("2024-11-05", {"name", "version"}),
     ],
 )
 async def test_the_server_describes_itself_in_words_of_the_version(version: str, known: set[str]) -> None:
@@ -89,20 +92,23 @@ async def test_lists_have_the_fields_of_the_version_and_no_others(version: str) 
         "2025-11-25": set[str](),
         "2025-06-18": {"icons"},
         "2025-03-26": {"icons", "outputSchema", "_meta"},
+        "2024-11-05": {"icons", "outputSchema", "_meta", "annotations"},
     }[version]
     of_2026 = {"resultType", "ttlMs", "cacheScope"}
     async with served(make_server()) as base, old_client(base, version=version) as client:
         listed = await everything_listed(client)
         assert keys(listed) & (later | of_2026) == set()
         add = next(tool for tool in listed["tools"] if tool["name"] == "add")
-        assert add["annotations"] == {"title": "Adds", "readOnlyHint": True}
-        assert ("title" in add) == (version != "2025-03-26")
-        assert ("outputSchema" in add) == (version != "2025-03-26")
+        hints = None if version == "2024-11-05" else {"title": "Adds", "readOnlyHint": True}
+        assert add.get("annotations") == hints
+        assert ("title" in add) == (version not in BEFORE_JUNE)
+        assert ("outputSchema" in add) == (version not in BEFORE_JUNE)
         assert ("icons" in add) == (version == "2025-11-25")
         number = next(tool for tool in listed["tools"] if tool["name"] == "number")
-        assert "outputSchema" not in number, "before 2026 an output was an object"
+        wrapped = {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]}
+        assert number.get("outputSchema") == (None if version in BEFORE_JUNE else wrapped)
         argument = next(prompt for prompt in listed["prompts"] if prompt["name"] == "greet")["arguments"][0]
-        assert ("title" in argument) == (version != "2025-03-26")
+        assert ("title" in argument) == (version not in BEFORE_JUNE)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -110,11 +116,12 @@ async def test_results_have_the_fields_of_the_version_and_no_others(version: str
     async with served(make_server()) as base, old_client(base, version=version) as client:
         added = (await client.answered(call("add", a=1, b=2)))["result"]
         assert json.loads(added["content"][0]["text"]) == {"total": 3}
-        assert added.get("structuredContent") == (None if version == "2025-03-26" else {"total": 3})
+        assert added.get("structuredContent") == (None if version in BEFORE_JUNE else {"total": 3})
         numbered = (await client.answered(call("number")))["result"]
-        assert numbered == {"content": [{"type": "text", "text": "42"}]}
+        structured = {} if version in BEFORE_JUNE else {"structuredContent": {"result": 42}}
+        assert numbered == {"content": [{"type": "text", "text": "42"}], **structured}
         (linked,) = (await client.answered(call("link")))["result"]["content"]
-        if version == "2025-03-26":
+        if version in BEFORE_JUNE:
             assert linked == {"type": "text", "text": "The paper: eras://paper"}
         else:
             assert (linked["type"], "icons" in linked) == ("resource_link", version == "2025-11-25")
@@ -199,7 +206,8 @@ async def test_middleware_sees_what_is_called_in_a_session() -> None:
         await client.ask("tools/list")
         await client.ask("ping")
         await client.answered(call("add", a=1, b=1))
-    assert seen == [(method, "2025-06-18") for method in ("tools/list", "ping", "tools/call")]
+    called = ("initialize", "notifications/initialized", "tools/list", "ping", "tools/call")
+    assert seen == [(method, "2025-06-18") for method in called]
 
 
 # On one channel

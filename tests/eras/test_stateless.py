@@ -9,7 +9,8 @@ import httpx2
 import pytest
 
 from ekiden import Context
-from tests.cli.driving import free_port, running
+from scripts.ports import free_port
+from tests.cli.driving import running
 from tests.serving import request as modern_request
 from tests.serving import served, soon
 

@@ -41,7 +41,7 @@ async def test_a_stream_begins_with_an_event_to_come_back_to() -> None:
         assert len(set(ids)) == len(ids)
 
 
-@pytest.mark.parametrize("version", ["2025-06-18", "2025-03-26"])
+@pytest.mark.parametrize("version", ["2025-06-18", "2025-03-26", "2024-11-05"])
 async def test_older_clients_get_ids_but_no_empty_event(version: str) -> None:
     gate = asyncio.Event()
     gate.set()

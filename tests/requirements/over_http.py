@@ -1,7 +1,6 @@
 """A server process that serves HTTP, and a client that hides nothing."""
 
 import json
-import random
 import socket
 import subprocess
 import time
@@ -10,6 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import httpx2
+
+from scripts.ports import free_port
 
 from .messages import Message, mirrored, request
 from .processes import PATIENCE, start, stop
@@ -110,15 +111,6 @@ def head(message: Message, *more: bytes, without: tuple[str, ...] = ()) -> bytes
     return b"\r\n".join([b"POST /mcp HTTP/1.1", *pairs, *more])
 
 
-def _free_port() -> int:
-    """A port that nobody listens on, below the range that the system hands out."""
-    while True:
-        port = random.randrange(20000, 32768)
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) != 0:
-                return port
-
-
 def _answers(process: "subprocess.Popen[bytes]", port: int) -> bool:
     """Whether the server came up; it did not if the port was taken after all."""
     deadline = time.monotonic() + PATIENCE
@@ -137,7 +129,7 @@ def _answers(process: "subprocess.Popen[bytes]", port: int) -> bool:
 def http_server(name: str = "full") -> Iterator[tuple[Http, "subprocess.Popen[bytes]"]]:
     """A server process that serves HTTP, and a client for it."""
     for _ in range(3):
-        port = _free_port()
+        port = free_port()
         process = start("http", name, str(port))
         if _answers(process, port):
             break

@@ -165,7 +165,7 @@ TASKS = (
         "TASK-30",
         "MUST",
         _SEP + "Streamable HTTP: Routing Headers",
-        "`Mcp-Name` is the task's id; where it is not, the request is refused.",
+        "`Mcp-Name` is the task's id: another one is refused. One that is left out is tolerated.",
     ),
     Row("TASK-31", "MUST", _SEP + "Protocol Errors", "`tasks/get` of an unknown task is -32602."),
     Row(

@@ -8,10 +8,11 @@ library: it binds whoever writes a server, and `why` says so. Every other row ha
 So are the demands of the tasks extension, SEP-2663, and there those of a client too.
 
 Left out, for they have tables of their own: multi round-trip requests, elicitation, sampling, roots,
-authorization, the 2025 versions, and whatever else binds clients only.
+the 2025 versions, and whatever else binds clients only.
 """
 
 from .rows import Row
+from .rows_authorization import AUTHORIZATION
 from .rows_base import BASE
 from .rows_features import FEATURES
 from .rows_patterns import PATTERNS
@@ -20,6 +21,6 @@ from .rows_transports import TRANSPORTS
 
 __all__ = ["TABLE", "Row"]
 
-ROWS = (*BASE, *TRANSPORTS, *PATTERNS, *FEATURES, *TASKS)
+ROWS = (*BASE, *TRANSPORTS, *AUTHORIZATION, *PATTERNS, *FEATURES, *TASKS)
 
 TABLE: dict[str, Row] = {row.id: row for row in ROWS}

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from ekiden import Context, Server
-from tests.serving import call, exchange
+from ekiden import Context, Server, UsageError
+from tests.serving import call, call_tool, exchange
 
 LEVEL = "io.modelcontextprotocol/logLevel"
 
@@ -82,3 +82,52 @@ async def test_the_request_and_its_meta_can_be_read() -> None:
 
     await exchange(server_with(handler), call("tool", request_id="x", **{"example.com/k": 1}))
     assert seen == ["tools/call", "tool", "x", None, {"name": "test", "version": "1"}, 1]
+
+
+async def test_each_common_level_has_a_method_of_its_own() -> None:
+    async def handler(ctx: Context) -> None:
+        await ctx.debug("d")
+        await ctx.info({"i": 1})
+        await ctx.notice("n", logger="mine")
+        await ctx.warning("w")
+        await ctx.error("e")
+
+    messages = await told(handler, **{LEVEL: "debug"})
+    assert [message["params"] for message in messages] == [
+        {"level": "debug", "data": "d"},
+        {"level": "info", "data": {"i": 1}},
+        {"level": "notice", "data": "n", "logger": "mine"},
+        {"level": "warning", "data": "w"},
+        {"level": "error", "data": "e"},
+    ]
+
+
+async def test_a_level_that_does_not_exist_is_refused_also_if_nobody_listens() -> None:
+    async def handler(ctx: Context) -> str:
+        with pytest.raises(UsageError, match=r"takes one of the levels debug, info, .*, not 'warn'"):
+            await ctx.log("warn", "w")  # type: ignore[arg-type]
+        return "told"
+
+    assert await call_tool(server_with(handler), "tool") == {"content": [{"type": "text", "text": "told"}]}
+
+
+@pytest.mark.parametrize("effect", ["elicit", "step", "sample", "list_roots", "progress", "info", "sleep"])
+async def test_a_plain_function_that_uses_what_must_be_awaited_is_told_what_to_write(effect: str) -> None:
+    def handler(ctx: Context) -> str:
+        with pytest.raises(UsageError) as refused:
+            getattr(ctx, effect)("?", bool)
+        return str(refused.value)
+
+    (block,) = (await call_tool(server_with(handler), "tool"))["content"]
+    assert block["text"] == (
+        f"ctx.{effect}() must be awaited, which a plain `def` cannot: write the handler as `async def` "
+        f"and `await ctx.{effect}(...)` in it"
+    )
+
+
+async def test_a_plain_function_may_use_the_rest_of_its_context() -> None:
+    def handler(ctx: Context) -> str:
+        return f"{ctx.meta.protocol_version} {ctx.can_ask('sampling')} {ctx.request.name}"
+
+    (block,) = (await call_tool(server_with(handler), "tool"))["content"]
+    assert block["text"] == "2026-07-28 False tool"

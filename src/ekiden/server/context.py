@@ -6,27 +6,28 @@ interpreter (`ekiden.rounds.interpreter`) decides what each of them does, for ex
 ends the round or is sent at once. The handler's code is the same for all interpreters.
 """
 
+import inspect
 import random
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, overload
 
-from typing_extensions import TypeVar, TypeVarTuple, Unpack
+from typing_extensions import TypeVar
 
 from ekiden.errors import UsageError
-from ekiden.rounds.asks import declares
-from ekiden.rounds.interpreter import Interpreter, Retry
-from ekiden.rounds.leg import current_step
+from ekiden.rounds.asks import declares, is_method
+from ekiden.rounds.interpreter import Interpreter
 from ekiden.rounds.pushing import Push
 from ekiden.server.questions import questions
 from ekiden.server.questions.forms import Answer, form_for
 from ekiden.server.questions.input_required import read_response
-from ekiden.server.steps.step import FunctionStep
+from ekiden.server.steps.effects import StepEffects
 from ekiden.transports.server.port import Stream
 from ekiden.wire.json import JsonObject
 from ekiden.wire.meta import LOG_LEVELS, RequestMeta
 from ekiden.wire.modern import Request
+from ekiden.wire.principal import Principal, grants, is_scope
 
 if TYPE_CHECKING:
     from mcp_types import (
@@ -44,7 +45,6 @@ __all__ = ["Carried", "Context", "LogLevel"]
 
 StateT = TypeVar("StateT", default=Any)
 T = TypeVar("T")
-Ts = TypeVarTuple("Ts")
 
 LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 
@@ -52,7 +52,7 @@ LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "cr
 class Carried(Protocol):
     """What a call carries from round to round for a handler that returns `InputRequired`.
 
-    The claims of a token implement it; in a task it comes from the journal.
+    A `CallState` implements it; in a task it comes from the journal.
     """
 
     @property
@@ -76,7 +76,7 @@ class Carried(Protocol):
         ...
 
 
-class Context(Generic[StateT]):
+class Context(StepEffects, Generic[StateT]):
     """One call, from the inside of its handler."""
 
     __slots__ = ("_carried", "_handler", "_leg", "_progress", "_responses", "_stream", "request", "state")
@@ -110,10 +110,31 @@ class Context(Generic[StateT]):
         """Attach the context of a parked handler to the next request of its call."""
         self.request, self._stream, self._progress = request, stream, None
 
+    def give_up(self, error: Exception) -> None:
+        """End the call with an error, because the handler takes longer than it may, and will not end."""
+        self._leg.give_up(error)
+
+    def for_plain_function(self) -> "Context[StateT]":
+        """The context for a handler that is a plain `def`: what must be awaited raises when it is used."""
+        return _ContextInThread(
+            self.request,
+            self._stream,
+            self.state,
+            self._leg,
+            self._carried,
+            self._responses,
+            self._handler,
+        )
+
     @property
     def meta(self) -> RequestMeta:
         """The request's `_meta`: protocol version, capabilities, client info, and all other keys."""
         return self.request.meta
+
+    @property
+    def principal(self) -> Principal | None:
+        """The verified identity of the caller: subject, client, scopes, claims. None without `auth=`."""
+        return self.request.principal
 
     @property
     def supports_rounds(self) -> bool:
@@ -182,62 +203,20 @@ class Context(Generic[StateT]):
             raise UsageError(f"can_ask() takes one of {', '.join(questions.NEEDS)}, not {what!r}")
         return declares(self.request.meta.capabilities, questions.NEEDS[what])
 
+    async def require_scope(self, *scopes: str) -> None:
+        """Go on only if the caller's access token grants these scopes.
+
+        If not, the round ends with the HTTP status 403 that makes clients ask for more. The call goes on when
+        the client comes back with the same state and a better token; steps that have run do not run again.
+        """
+        if not scopes:
+            raise UsageError("ctx.require_scope() takes at least one scope")
+        for scope in scopes:
+            if not is_scope(scope):
+                raise UsageError(f"{scope!r} is not a scope: no spaces, quotes or backslashes")
+        await self._leg.permit(scopes, grants(self.request.principal, scopes))
+
     # Doing things once
-
-    @overload
-    async def step(
-        self,
-        function: Callable[[Unpack[Ts]], Awaitable[T]],
-        *args: *Ts,
-        key: str | None = None,
-        raises: Sequence[type[Exception]] = (),
-        retry: Retry | None = None,
-    ) -> T: ...
-    @overload
-    async def step(
-        self,
-        function: Callable[[Unpack[Ts]], T],
-        *args: *Ts,
-        key: str | None = None,
-        raises: Sequence[type[Exception]] = (),
-        retry: Retry | None = None,
-    ) -> T: ...
-    async def step(  # type: ignore[misc]  # mypy does not see that *Any takes every *Ts
-        self,
-        function: Callable[..., Any],
-        *args: Any,
-        key: str | None = None,
-        raises: Sequence[type[Exception]] = (),
-        retry: Retry | None = None,
-    ) -> Any:
-        """Run a function once in the whole call, not once in every round, and get its value.
-
-        A step is identified by its function, its arguments and what the function captured. A lambda, or a
-        method of an object that is not plain data, needs a `key=`. The function gets copies of its arguments.
-        Its return annotation says how its value is stored.
-
-        A plain function runs in a thread. An exception is raised here as `StepFailed`, in this round and in
-        every later one; exceptions of the classes in `raises`, and of their subclasses, are raised as they
-        are. With a `retry` policy the function is tried again first.
-        """
-        step = FunctionStep(function, args, raises, retry, keyed=key is not None, within=self._handler)
-        return await self._leg.step(step, key)
-
-    @property
-    def step_key(self) -> str:
-        """Inside a step: a key that is the same in every attempt, to be used as an idempotency key."""
-        key = current_step.get()
-        if key is None:
-            raise UsageError("ctx.step_key exists only inside a function that ctx.step runs")
-        return key
-
-    def on_complete(self, function: Callable[[Unpack[Ts]], Any], *args: *Ts, key: str | None = None) -> None:
-        """Run a function as a step after the handler has returned, before the reply leaves.
-
-        An exception in it is logged, and does not change the handler's result.
-        """
-        step = FunctionStep(function, args, keyed=key is not None, within=self._handler)
-        self._leg.afterwards(step, key)
 
     def now(self, *, key: str | None = None) -> datetime:
         """The time, the same in every round."""
@@ -274,7 +253,7 @@ class Context(Generic[StateT]):
     def input_responses(self) -> "Mapping[str, InputResponse]":
         """The answers to `InputRequired` of all rounds so far; for each key the newest."""
         self._leg.use("manual")
-        asked = self._carried.asked
+        asked = {key: method for key, method in self._carried.asked.items() if is_method(method)}
         read = {key: read_response(key, raw, asked.get(key)) for key, raw in self.raw_responses().items()}
         return {key: response for key, response in read.items() if response is not None}
 
@@ -285,9 +264,9 @@ class Context(Generic[StateT]):
         return self._carried.manual
 
     def raw_responses(self) -> dict[str, Any]:
-        """The answers, not validated. After the first round only answers to what was asked are included."""
-        asked = self._carried.asked
-        known = {key: raw for key, raw in self._responses.items() if not self._carried.round or key in asked}
+        """The answers to `InputRequired`, not validated. After the first round only to what was asked."""
+        asked, is_first = self._carried.asked, not self._carried.round
+        known = {key: raw for key, raw in self._responses.items() if is_first or is_method(asked.get(key))}
         return {**(self._carried.answers or {}), **known}
 
     # Notifications
@@ -313,7 +292,13 @@ class Context(Generic[StateT]):
         await self._stream.notify("notifications/progress", params)
 
     async def log(self, level: LogLevel, data: object, *, logger: str | None = None) -> None:
-        """Send a log message to the client, if the request set a log level and `level` is not below it."""
+        """Send a log message to the client, if the request set a log level and `level` is not below it.
+
+        `data` is text or any JSON. `debug`, `info`, `notice`, `warning` and `error` are short for the levels
+        that are used most; the others are `"critical"`, `"alert"` and `"emergency"`.
+        """
+        if level not in LOG_LEVELS:
+            raise UsageError(f"ctx.log() takes one of the levels {', '.join(LOG_LEVELS)}, not {level!r}")
         wanted = self.request.meta.log_level
         if wanted is None or not self._leg.fresh or LOG_LEVELS[level] < LOG_LEVELS[wanted]:
             return
@@ -321,6 +306,26 @@ class Context(Generic[StateT]):
         if logger is not None:
             params["logger"] = logger
         await self._stream.notify("notifications/message", params)
+
+    async def debug(self, data: object, *, logger: str | None = None) -> None:
+        """`log` at level `debug`."""
+        await self.log("debug", data, logger=logger)
+
+    async def info(self, data: object, *, logger: str | None = None) -> None:
+        """`log` at level `info`."""
+        await self.log("info", data, logger=logger)
+
+    async def notice(self, data: object, *, logger: str | None = None) -> None:
+        """`log` at level `notice`: normal, but significant."""
+        await self.log("notice", data, logger=logger)
+
+    async def warning(self, data: object, *, logger: str | None = None) -> None:
+        """`log` at level `warning`."""
+        await self.log("warning", data, logger=logger)
+
+    async def error(self, data: object, *, logger: str | None = None) -> None:
+        """`log` at level `error`. It does not end the call: raise `ToolError` for that."""
+        await self.log("error", data, logger=logger)
 
     def close_stream(self) -> None:
         """Close the connection of a client of 2025. The call goes on, and the client reconnects for the rest.
@@ -330,6 +335,21 @@ class Context(Generic[StateT]):
         hang_up = getattr(self._stream, "hang_up", None)
         if hang_up is not None:
             hang_up()
+
+
+class _ContextInThread(Context[StateT]):
+    """Says what to write instead where a plain `def` uses an effect that only `async def` can await."""
+
+    __slots__ = ()
+
+    def __getattribute__(self, name: str) -> Any:
+        value: Any = super().__getattribute__(name)
+        if inspect.iscoroutinefunction(value):
+            raise UsageError(
+                f"ctx.{name}() must be awaited, which a plain `def` cannot: write the handler as `async def` "
+                f"and `await ctx.{name}(...)` in it"
+            )
+        return value
 
 
 def _no_handler() -> None:

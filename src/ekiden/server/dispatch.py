@@ -4,55 +4,60 @@ Errors follow one table. What the caller of a tool can correct is an `isError` r
 is a JSON-RPC error. A mistake of the author is logged with its traceback; the client gets no details.
 """
 
+import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from ekiden.errors import (
-    ArgumentsInvalid,
     InternalError,
     InvalidParams,
     InvalidRequest,
     MissingCapability,
     ProtocolError,
+    ResourceNotFound,
     StoreUnavailable,
     UsageError,
 )
 from ekiden.rounds.asks import declares
 from ekiden.rounds.outcome import Complete, Failed, Outcome
-from ekiden.server.handlers import Handler
+from ekiden.server.cancellation import ends_more_than_a_call
 from ekiden.server.legacy.sessions import session_answers
 from ekiden.server.questions.input_required import InputRequired
 from ekiden.server.registration.catalog import Catalog
 from ekiden.server.registration.completions import completion_result, read_reference
 from ekiden.server.registration.registry import Registry
-from ekiden.server.registration.resources import Resource
 from ekiden.server.registration.results import (
-    Ending,
     PlainEnding,
-    ToolEnding,
-    ends_more_than_a_call,
     tool_error,
-    tool_failure,
 )
 from ekiden.server.registration.signatures import HintedParameters
-from ekiden.server.rounds.call import Call, Given
+from ekiden.server.registration.tools import Tool
+from ekiden.server.rounds.call import Call
 from ekiden.server.rounds.rounds import Rounds
-from ekiden.server.subscriptions import read_filter
+from ekiden.server.subscriptions import Subscription, read_filter
 from ekiden.server.tasks.methods import TaskMethods
+from ekiden.signals import ArgumentsInvalid
 from ekiden.transports.server.port import Ready, Stream
 from ekiden.wire import versions
 from ekiden.wire.headers import check_mirrored_params
-from ekiden.wire.json import JsonObject
+from ekiden.wire.json import JsonObject, extract
 from ekiden.wire.meta import SUBSCRIPTION_ID
 from ekiden.wire.modern import Request
+from ekiden.wire.principal import require
+from ekiden.wire.printable import printable
 
 __all__ = ["Answer", "Dispatcher"]
 
 _log = logging.getLogger(__name__)
+
+_MOST_HELD: Final = 8 * 1024
+"""Bytes of its request that a subscription holds."""
+_LATER: Final = frozenset({"requestState", "inputResponses"})
+"""The parameters of rounds after the first."""
 
 Answer: TypeAlias = Callable[[Request, Stream], Awaitable[Outcome]]
 
@@ -89,90 +94,85 @@ class Dispatcher:
         try:
             return await self._answers[request.method](request, stream)
         except ProtocolError as error:
-            return Failed(error)
+            is_tool = request.method == "tools/call"
+            tool = self._registry.tools.get(request.name or "") if is_tool else None
+            return Failed(error) if tool is None else tool.refused(error)
         except StoreUnavailable as error:
-            _log.error("%s %s: %s", request.method, request.name or "", error)
+            _log.error("%s %s: %s", request.method, printable(request.name or ""), error)
             return Failed(InternalError("The server's store is not available right now: try again later"))
         except BaseException as error:
             if ends_more_than_a_call(error):
                 raise
-            _log.exception("%s %s failed", request.method, request.name or "")
+            _log.exception("%s %s failed", request.method, printable(request.name or ""))
             return Failed(InternalError("Internal error"))
 
-    async def _call_tool(self, request: Request, stream: Stream) -> Outcome:
+    def _call_tool(self, request: Request, stream: Stream) -> Awaitable[Outcome]:
         tool = self._registry.tools.get(request.name or "")
         if tool is None:
             raise InvalidParams(f"Unknown tool: {request.name}")
+        if tool.handler.scopes:
+            require(request.principal, tool.handler.scopes)
         arguments = _arguments(request)
         if tool.mirrored and request.headers is not None and request.meta.protocol_version == versions.MODERN:
             check_mirrored_params(request.headers, tool.mirrored, arguments)
         try:
-            bound = tool.parameters.bind(arguments)
+            bound = tool.bind(arguments)
         except ArgumentsInvalid as problem:
-            return tool_error(f"Invalid arguments for tool {tool.key!r}: {problem}")
-        if tool.handler.is_direct and _is_first(request.params):
-            try:
-                return Complete(tool.result(await tool.handler.call(**bound)))
-            except BaseException as error:
-                return _direct(tool_failure(tool, error), tool.title)
-        given = Given(arguments, bound, tool.parameters.bind)
-        return await self._round(tool.handler, given, request, stream, ToolEnding(tool), tool.title)
+            return _known(tool_error(f"Invalid arguments for tool {tool.key!r}: {problem}"))
+        if tool.handler.is_direct and _LATER.isdisjoint(request.params):
+            return _call_directly(tool, bound)
+        return self._round(
+            Call(request, stream, self.state, tool.handler, arguments, bound, tool.bind, tool.title, tool)
+        )
 
     async def _get_prompt(self, request: Request, stream: Stream) -> Outcome:
         prompt = self._registry.prompts.get(request.name or "")
         if prompt is None:
             raise InvalidParams(f"Unknown prompt: {request.name}")
+        require(request.principal, prompt.handler.scopes)
         arguments = _arguments(request)
         bound = _bind(prompt.parameters, arguments, f"prompt {prompt.key!r}")
-        given = Given(arguments, bound, prompt.parameters.bind_text)
         ending = PlainEnding(prompt.result)
-        return await self._perform(prompt.handler, given, request, stream, ending, f"Prompt {prompt.key!r}")
+        title, bind = f"Prompt {prompt.key!r}", prompt.parameters.bind_text
+        return await self._perform(
+            Call(request, stream, self.state, prompt.handler, arguments, bound, bind, title, ending)
+        )
 
     async def _read_resource(self, request: Request, stream: Stream) -> Outcome:
         uri = request.name or ""
-        resource, values = self._find_resource(uri)
+        found = self._registry.find_resource(uri)
+        if found is None:
+            raise ResourceNotFound(uri)
+        resource, values = found
+        require(request.principal, resource.handler.scopes)
         try:
             bound = _bind(resource.parameters, values, f"resource {uri!r}")
         except InvalidParams:
-            raise _unknown_resource(uri) from None
-        given = Given(values, bound, resource.parameters.bind_text)
+            raise ResourceNotFound(uri) from None
         ending = PlainEnding(functools.partial(resource.result, uri=uri))
-        title = f"Resource {resource.key!r}"
-        return await self._perform(resource.handler, given, request, stream, ending, title)
+        title, bind = f"Resource {resource.key!r}", resource.parameters.bind_text
+        return await self._perform(
+            Call(request, stream, self.state, resource.handler, values, bound, bind, title, ending)
+        )
 
-    async def _perform(
-        self,
-        handler: Handler,
-        given: Given,
-        request: Request,
-        stream: Stream,
-        ending: Ending,
-        title: str,
-    ) -> Outcome:
+    async def _perform(self, call: Call) -> Outcome:
         """Call the handler of a prompt or a resource: directly if it has no context, else as a round."""
-        if handler.is_direct and _is_first(request.params):
+        if call.handler.is_direct and _LATER.isdisjoint(call.request.params):
             try:
-                value = await handler.call(**given.bound)
-                return _direct(value if isinstance(value, InputRequired) else ending.complete(value), title)
+                value = await call.handler.call(**call.bound)
+                ended = value if isinstance(value, InputRequired) else call.ending.complete(value)
+                return _direct(ended, call.title)
             except BaseException as error:
-                return _direct(ending.failed(error), title)
-        return await self._round(handler, given, request, stream, ending, title)
+                return _direct(call.ending.failed(error), call.title)
+        return await self._round(call)
 
-    def _round(
-        self,
-        handler: Handler,
-        given: Given,
-        request: Request,
-        stream: Stream,
-        ending: Ending,
-        title: str,
-    ) -> Coroutine[Any, Any, Outcome]:
+    def _round(self, call: Call) -> Coroutine[Any, Any, Outcome]:
         """Run one round of a call, or a whole call of a client of 2025, to which questions are pushed."""
-        for needed in handler.needs:
-            if not declares(request.meta.capabilities, needed):
+        meta = call.request.meta
+        for needed in call.handler.needs:
+            if not declares(meta.capabilities, needed):
                 raise MissingCapability(needed)
-        call = Call(request, stream, self.state, handler, given, title, ending)
-        if request.meta.protocol_version != versions.MODERN:
+        if meta.protocol_version != versions.MODERN:
             return self._after_handshake(call)
         return self._rounds.run(call)
 
@@ -185,22 +185,17 @@ class Dispatcher:
             return await self._rounds.pushed.run(call)
         return await self._rounds.run(call)
 
-    def _find_resource(self, uri: str) -> tuple[Resource, dict[str, str]]:
-        resource = self._registry.resources.get(uri)
-        if resource is not None:
-            return resource, {}
-        for resource in self._registry.templates:
-            if resource.template is not None and (values := resource.template.match(uri)) is not None:
-                return resource, values
-        raise _unknown_resource(uri)
-
     def _lister(self, catalog: Catalog[Any]) -> Callable[[Request], Ready]:
         def list_page(request: Request) -> Ready:
             cursor = request.params.get("cursor")
             if cursor is not None and type(cursor) is not str:
                 return Failed(InvalidParams("Invalid params: `cursor` must be a string"))
+            spell = self._registry.dialect.result
             try:
-                return Complete(catalog.page(cursor, self._registry.dialect.result))
+                if catalog.scopes:
+                    granted = frozenset[str]() if request.principal is None else request.principal.scopes
+                    return Complete(catalog.page_for(granted, cursor, spell))
+                return Complete(catalog.page(cursor, spell))
             except InvalidParams as error:
                 return Failed(error)
 
@@ -212,27 +207,34 @@ class Dispatcher:
     async def _complete(self, request: Request, stream: Stream) -> Outcome:
         reference, argument, value, arguments = read_reference(request.params)
         kind, target = reference
-        if kind == "ref/prompt" and self._registry.prompts.get(target) is None:
-            raise InvalidParams(f"Unknown prompt: {target}")
-        if kind == "ref/resource" and self._registry.any_resource(target) is None:
-            raise _unknown_resource(target)
+        prompt = kind == "ref/prompt"
+        named = self._registry.prompts.get(target) if prompt else self._registry.any_resource(target)
+        if named is None:
+            raise InvalidParams(f"Unknown prompt: {target}") if prompt else ResourceNotFound(target)
+        require(request.principal, named.handler.scopes)
         completer = self._registry.completions.get(reference, argument)
         if completer is None:
             return Complete({"completion": {"values": []}})
         bound = completer.bind(value, arguments)
+        if completer.handler.context is not None:
+            context = self._rounds.pushed.context_of_completion(request, stream, self.state)
+            bound[completer.handler.context] = context
         return Complete(completion_result(await completer.handler.call(**bound)))
 
     async def _listen(self, request: Request, stream: Stream) -> Outcome:
         if not stream.can_notify:
             raise InvalidRequest("Invalid request: a subscription needs `Accept: text/event-stream`")
         wanted = read_filter(request.params)
-        granted = self._registry.grant(wanted)
+        granted = self._registry.readable(self._registry.grant(wanted), request.principal)
         tasks = None if not wanted.tasks else self._rounds.task_methods
         if tasks is not None:
             granted = msgspec.structs.replace(granted, tasks=await tasks.grant(request, wanted))
         tag = {SUBSCRIPTION_ID: request.id}
         hub = self._registry.hub
-        subscription = hub.open(granted)
+        await hub.ready()
+        subscription = hub.open(granted, self._rounds.owner_of(request))
+        expiry = _end_with_token(request, subscription)
+        _let_go(request)
         try:
             acknowledged = {"_meta": tag, "notifications": granted.acknowledged()}
             if tasks is not None:
@@ -243,7 +245,26 @@ class Dispatcher:
                 await stream.notify(change.method, {"_meta": tag, **change.params()})
         finally:
             hub.close(subscription)
+            if expiry is not None:
+                expiry.cancel()
         return Complete({"_meta": tag})
+
+
+def _let_go(request: Request) -> None:
+    """Forget what a request said, except for a part: its answer may take as long as the client stays."""
+    meta = request.meta
+    for said in (meta.capabilities, meta.client_info or {}, meta.fields, request.params):
+        part = extract(said, _MOST_HELD)
+        if part is not said:
+            said.clear()
+            said.update(part)
+
+
+def _end_with_token(request: Request, subscription: Subscription) -> asyncio.TimerHandle | None:
+    """End a subscription when its access token expires: its client listens again with a fresh one."""
+    if request.http is None or (seconds := request.http.seconds_left) is None:
+        return None
+    return asyncio.get_running_loop().call_later(seconds, subscription.end)
 
 
 def _task_methods(tasks: TaskMethods) -> dict[str, Answer]:
@@ -258,14 +279,19 @@ def _task_methods(tasks: TaskMethods) -> dict[str, Answer]:
 
 
 def _as_answer(ready: Callable[[Request], Ready]) -> Answer:
-    async def answer(request: Request, stream: Stream) -> Outcome:
-        return ready(request)
-
-    return answer
+    return lambda request, stream: _known(ready(request))
 
 
-def _is_first(params: JsonObject) -> bool:
-    return "requestState" not in params and "inputResponses" not in params
+async def _known(outcome: Outcome) -> Outcome:
+    return outcome
+
+
+async def _call_directly(tool: Tool, bound: dict[str, Any]) -> Outcome:
+    """Call a tool that needs only its arguments."""
+    try:
+        return Complete(tool.result(await tool.handler.call(**bound)))
+    except BaseException as error:
+        return _direct(tool.failed(error), tool.title)
 
 
 def _direct(ended: Outcome | InputRequired, title: str) -> Outcome:
@@ -286,7 +312,3 @@ def _bind(parameters: HintedParameters, arguments: dict[str, Any], what: str) ->
         return parameters.bind_text(arguments)
     except ArgumentsInvalid as problem:
         raise InvalidParams(f"Invalid arguments for {what}: {problem}") from None
-
-
-def _unknown_resource(uri: str) -> InvalidParams:
-    return InvalidParams(f"Resource not found: {uri}", data={"uri": uri})

@@ -1,24 +1,32 @@
-"""Calling an author's function, be it `async def` or plain `def`.
+"""Calling an author's function, be it `async def` or plain `def`, within its time limit if it has one.
 
 A plain function runs in a thread, so that it can block without stopping other calls.
 """
 
 import asyncio
+import contextlib
 import contextvars
 import functools
 import inspect
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
+from ekiden.errors import ToolError
 from ekiden.rounds.performing import current_memory
 from ekiden.wire.json import JsonObject
 
-__all__ = ["Handler", "OnceMode", "Run", "TaskMode"]
+__all__ = ["Handler", "OnceMode", "ResumeMode", "Run", "TaskMode", "limit_paused"]
+
+_log = logging.getLogger(__name__)
 
 _THREADS: Final = 40
 """Plain functions that may run at once in this process: more than it has cores, for they mostly wait."""
+
+_GRACE_SECONDS: Final = 1.0
+"""How long a handler may take to end when its time is over and it is cancelled."""
 
 _NOT_BEGUN: Final = object()
 """Returned by a thread that may not begin before the claim on its round is confirmed."""
@@ -31,6 +39,8 @@ def _threads() -> ThreadPoolExecutor:
 
 OnceMode: TypeAlias = Literal["auto"] | bool
 
+ResumeMode: TypeAlias = Literal["replay", "parked"]
+
 TaskMode: TypeAlias = Literal["never", "deferred", "optional", "required"]
 """When a call becomes a task.
 
@@ -42,7 +52,7 @@ tasks. `"required"`: at its start, and other clients are refused.
 class Handler:
     """An author's function, with the name of its `Context` parameter and its options for rounds and tasks."""
 
-    __slots__ = ("call", "context", "function", "is_direct", "needs", "once", "parked", "task")
+    __slots__ = ("call", "context", "function", "is_direct", "needs", "once", "parked", "scopes", "task")
 
     def __init__(
         self,
@@ -50,9 +60,12 @@ class Handler:
         context: str | None = None,
         *,
         once: OnceMode = "auto",
-        resume: Literal["replay", "parked"] = "replay",
+        resume: ResumeMode = "replay",
         needs: tuple[JsonObject, ...] = (),
         task: TaskMode = "never",
+        timeout: float | None = None,
+        scopes: Iterable[str] = (),
+        title: str = "The handler",
     ) -> None:
         self.function = function
         """The author's function."""
@@ -61,14 +74,163 @@ class Handler:
         self.parked = resume == "parked"
         self.needs = needs
         """The client capabilities without which it is not called."""
+        self.scopes = frozenset(scopes)
+        """The scopes that its caller must have been granted."""
         self.task: TaskMode = task
         self.is_direct = context is None and not needs and task in ("never", "deferred")
         """Whether it needs only the arguments of a request."""
         self.call: Callable[..., Any] = function if _is_async(function) else self._in_thread
         """The function to call; async, also if the author's is not."""
+        if timeout is not None:
+            self.call = functools.partial(_within_limit, self.call, timeout, title, context)
 
     async def _in_thread(self, /, *arguments: Any, **keywords: Any) -> Any:
+        if self.context is not None and self.context in keywords:
+            keywords[self.context] = keywords[self.context].for_plain_function()
         return await _in_thread(_contained, self.function, *arguments, **keywords)
+
+
+_limit: Final[contextvars.ContextVar["_TimeLimit | None"]] = contextvars.ContextVar("limit", default=None)
+
+
+class _TimeLimit:
+    """The time that one run of a handler has left. It stands still while the handler waits for the user."""
+
+    def __init__(self, scope: asyncio.Timeout, seconds: float, give_up: Callable[[], None]) -> None:
+        self._scope = scope
+        self._left = seconds
+        self._give_up = give_up
+        self._late: asyncio.TimerHandle | None = None
+        """When the handler is given up, which the scope has cancelled before."""
+        self._pauses = 0
+        self._is_over = False
+        self._go_on()
+
+    def pause(self) -> None:
+        """Stop the clock. Branches of a handler may do so at the same time."""
+        when = self._scope.when()
+        if self._pauses == 0 and when is not None and self._counts():
+            self._left = when - asyncio.get_running_loop().time()
+            self._scope.reschedule(None)
+            self._forget_late()
+        self._pauses += 1
+
+    def resume(self) -> None:
+        """Let the clock go on, when the last pause has ended."""
+        self._pauses -= 1
+        if self._pauses == 0 and self._counts():
+            self._go_on()
+
+    def end(self) -> None:
+        """The handler has ended."""
+        self._is_over = True
+        self._forget_late()
+
+    def _go_on(self) -> None:
+        loop = asyncio.get_running_loop()
+        when = loop.time() + self._left
+        self._scope.reschedule(when)
+        self._late = loop.call_at(when + _GRACE_SECONDS, self._give_up)
+
+    def _forget_late(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+
+    def _counts(self) -> bool:
+        return not self._is_over and not self._scope.expired()
+
+
+@contextlib.contextmanager
+def limit_paused() -> Generator[None, None, None]:
+    """Stop the clock of the running handler's `timeout=`, if it has one, while the block runs."""
+    limit = _limit.get()
+    if limit is None:
+        yield
+        return
+    limit.pause()
+    try:
+        yield
+    finally:
+        limit.resume()
+
+
+class _GivesUp(Protocol):
+    """The context of a handler, as its time limit sees it."""
+
+    def give_up(self, error: Exception) -> None:
+        """End the call with this error."""
+        ...
+
+
+async def _within_limit(
+    call: Callable[..., Any],
+    seconds: float,
+    title: str,
+    context: str | None,
+    /,
+    *arguments: Any,
+    **keywords: Any,
+) -> Any:
+    """Call a handler, and stop it after so many seconds, as an `asyncio.timeout` in its body would.
+
+    So steps are cut as the author's own timeouts cut them: none begins twice, and a thread runs to its end.
+    A handler that goes on although it is cancelled is left behind, and begins no step any more.
+    """
+    stopped = ToolError(f"{title} was stopped: it took longer than {seconds:g} s")
+    if context is None:
+        return await _in_a_task(call(*arguments, **keywords), seconds, title, stopped)
+    gives_up: _GivesUp = keywords[context]
+    scope = asyncio.timeout(None)
+    try:
+        async with scope:
+            limit = _TimeLimit(scope, seconds, lambda: gives_up.give_up(stopped))
+            token = _limit.set(limit)
+            try:
+                return await call(*arguments, **keywords)
+            finally:
+                limit.end()
+                _limit.reset(token)
+    except TimeoutError:
+        if not scope.expired():
+            raise  # The handler's own.
+        _log.warning("%s", stopped)
+        raise stopped from None
+
+
+async def _in_a_task(
+    handler: Coroutine[Any, Any, Any], seconds: float, title: str, stopped: ToolError
+) -> Any:
+    """Run a handler without a context, which has no effects, in a task that can be left behind."""
+    task = asyncio.get_running_loop().create_task(_without_exit(handler))
+    try:
+        _, late = await asyncio.wait({task}, timeout=seconds)
+        if late:
+            task.cancel()
+            _, late = await asyncio.wait({task}, timeout=_GRACE_SECONDS)
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait({task}, timeout=_GRACE_SECONDS)
+        raise
+    if not late and not (task.cancelled() and task.cancelling()):
+        return task.result()
+    _log.warning("%s", stopped)
+    if late:
+        _log.warning("%s does not end although it was stopped; it is left behind", title)
+        task.add_done_callback(_forget_error)
+    raise stopped
+
+
+async def _without_exit(handler: Coroutine[Any, Any, Any]) -> Any:
+    """A task that raises `SystemExit` would end the event loop."""
+    try:
+        return await handler
+    except SystemExit as error:
+        raise RuntimeError("the handler raised SystemExit, which is not an Exception") from error
+
+
+def _forget_error(task: "asyncio.Future[Any]") -> None:
+    if not task.cancelled():
+        task.exception()  # Marks it as seen: asyncio would warn that it was never retrieved.
 
 
 class Run:
@@ -117,8 +279,7 @@ class Run:
 
     def _forget(self, thread: asyncio.Future[Any]) -> None:
         self.abandoned = None
-        if not thread.cancelled():
-            thread.exception()  # Marks it as seen: asyncio would warn that it was never retrieved.
+        _forget_error(thread)
 
 
 def _in_thread(function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> asyncio.Future[Any]:

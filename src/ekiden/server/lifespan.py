@@ -44,7 +44,13 @@ class Lifespan:
             if ready.done():
                 raise
             self._ready = None
+            if isinstance(error, asyncio.CancelledError):  # Who waits for it would seem to be cancelled.
+                error = RuntimeError("the lifespan raised CancelledError")
             ready.set_exception(error)
+
+    def forget(self) -> None:
+        """Begin anew: the event loop of the context manager is closed, so that it cannot be left any more."""
+        self._task = self._ready = self._stop = None
 
     async def stop(self) -> None:
         """Leave the context manager; an error in it is raised here."""

@@ -1,17 +1,21 @@
 """Middleware: functions that run around every request and, on demand, around every leg of a task."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from ekiden.errors import InternalError, ProtocolError
-from ekiden.rounds.outcome import Failed, Outcome
+from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome, Task
+from ekiden.server.cancellation import ends_more_than_a_call
 from ekiden.transports.server.port import Stream
 from ekiden.wire.modern import Request
 
 __all__ = ["CallNext", "Middleware", "Run", "around"]
 
 _log = logging.getLogger(__name__)
+
+_OUTCOMES: Final = (Complete, Interim, Task, Failed)
 
 CallNext: TypeAlias = Callable[[Request], Awaitable[Outcome]]
 Middleware: TypeAlias = Callable[[Request, CallNext], Awaitable[Outcome]]
@@ -30,12 +34,24 @@ def around(layers: Iterable[Middleware], innermost: Run) -> Run:
 
 def _around(middleware: Middleware, inner: Run) -> Run:
     async def run(request: Request, stream: Stream) -> Outcome:
+        method = request.method
         try:
-            return await middleware(request, lambda passed: inner(passed, stream))
+            outcome: Any = await middleware(request, lambda passed: inner(passed, stream))
         except ProtocolError as error:
             return Failed(error)
-        except Exception:
-            _log.exception("A middleware raised on %s", request.method)
+        except (Exception, asyncio.CancelledError, SystemExit) as error:
+            if ends_more_than_a_call(error):
+                raise
+            _log.exception("A middleware raised on %s", method)
             return Failed(InternalError("Internal error"))
+        if not isinstance(outcome, _OUTCOMES):  # Without a response the client would wait for ever.
+            _log.error(
+                "Middleware %r must return an outcome, such as that of `call_next`; on %s it returned %r",
+                getattr(middleware, "__qualname__", middleware),
+                method,
+                outcome,
+            )
+            return Failed(InternalError("Internal error"))
+        return outcome
 
     return run

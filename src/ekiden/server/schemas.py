@@ -6,7 +6,7 @@ never fetches a `$ref` from the network.
 
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from pydantic import (
     PydanticSchemaGenerationError,
@@ -17,10 +17,11 @@ from pydantic import (
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema
 
-from ekiden.errors import ArgumentsInvalid, RegistrationError, UnusableSchema
+from ekiden.errors import RegistrationError
+from ekiden.signals import ArgumentsInvalid, UnusableSchema
 from ekiden.wire.json import JsonObject, copied
-from ekiden.wire.schema import MAX_REPORTED, path_text
-from ekiden.wire.schema import json_validator as schema_validator
+from ekiden.wire.schemas.validator import MAX_REPORTED, path_text
+from ekiden.wire.schemas.validator import json_validator as schema_validator
 
 __all__ = [
     "ExplicitParameters",
@@ -88,8 +89,14 @@ def type_adapter(hint: Any, what: str) -> TypeAdapter[Any]:
         raise RegistrationError(f"{what}: pydantic cannot handle a type hint: {error}") from error
 
 
+_MOST_PROBLEMS: Final = 5_000
+"""pydantic takes a microsecond or more to tell of one problem, and tells of all or none."""
+
+
 def explain(error: ValidationError) -> str:
     """The problems that pydantic found, in one line that names each field."""
+    if error.error_count() > _MOST_PROBLEMS:
+        return f"{error.error_count()} problems, which are too many to list"
     problems = error.errors(include_url=False, include_context=False, include_input=False)
     lines = [f"{path_text(problem['loc'])}: {problem['msg']}" for problem in problems[:MAX_REPORTED]]
     if len(problems) > MAX_REPORTED:

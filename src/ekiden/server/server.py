@@ -5,59 +5,76 @@ import contextlib
 import functools
 import os
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from ekiden.bus.port import Bus
 from ekiden.errors import UsageError
 from ekiden.rounds.leg import Leg
+from ekiden.server.auth.auth import Auth
 from ekiden.server.endpoint import ServerEndpoint
 from ekiden.server.legacy.sessions import SessionLimits, Sessions
 from ekiden.server.middleware import Middleware
+from ekiden.server.operations.pages import Paged, Pages
+from ekiden.server.outgoing import OutgoingMiddleware
 from ekiden.server.registration.catalog import CacheHint
 from ekiden.server.registration.decorators import Authoring
 from ekiden.server.registration.registry import Registry, unknown_cache_keys
-from ekiden.server.registration.tools import described
+from ekiden.server.registration.tools import CannotAskMode, described
 from ekiden.server.rounds.once import Once
 from ekiden.server.rounds.rounds import Rounds
-from ekiden.server.sealing.keys import find_keys, has_lasting_keys
+from ekiden.server.sealing.key_source import Keys, KeySource
+from ekiden.server.sealing.keys import has_lasting_keys
 from ekiden.server.sealing.store import SealedStore
 from ekiden.server.sealing.tokens import RoundLimits, Sealer
 from ekiden.server.tasks.tasks import Tasks
+from ekiden.sessions.shared import SessionRules, SharedSessions
 from ekiden.stores import Store, open_store
 from ekiden.stores.memory import MemoryStore
 from ekiden.tasks.runner import TaskLimits
-from ekiden.transports.server.asgi import HttpLimits, StreamableHTTP
 from ekiden.transports.server.guard import LOCALHOST, Guard
 from ekiden.transports.server.memory import MemoryChannel, connect
+from ekiden.transports.server.proxies import TrustedProxies
 from ekiden.wire import versions
+from ekiden.wire.jsonrpc import MOST_RESULT_BYTES
 from ekiden.wire.modern import Request
+from ekiden.wire.principal import Principal
 
 if TYPE_CHECKING:  # The official models take 0.3 s to import; code that passes one has imported them.
     from mcp_types import Icon
 
+    from ekiden.transports.server.asgi import HttpLimits, StreamableHTTP
+    from ekiden.transports.server.reply import Receive, Scope, Send
+
 __all__ = ["Server"]
 
 
-class Server(Authoring):
+class Server(Authoring, Paged):
     """An MCP server.
 
     `lifespan` is a function from the server to an async context manager; what it yields is
     `ctx.state`. `cache` maps list methods (`"tools/list"`, `"server/discover"`, ...) to hints.
     `page_size` None sends each list whole.
 
-    `keys` seal the state of calls that ask: raw secrets, base64 text, or a file of them; without
-    any, `EKIDEN_KEYS` or `EKIDEN_KEYS_FILE`. `store` remembers rounds beyond this process:
+    `keys` seal the state of calls that ask: raw secrets, base64 text, a file of them, a function that returns
+    them, or an `ekiden.engine.TokenSealer`; without any, `EKIDEN_KEYS` or `EKIDEN_KEYS_FILE`. A file and a
+    function are looked at again while the server runs. `store` remembers rounds beyond this process:
     `"sqlite:///path"` or a store object; without one, what `EKIDEN_STORE` names. A store that is given by
     name is closed when the server stops; close a store object yourself. With `seal_store=True`
     arguments, answers and results are sealed with the keys before they are stored. `audience`, by default
-    the name, distinguishes servers that share keys. `principal` returns whose request it is; a state is
-    valid only for the principal that it was made for.
+    the name, distinguishes servers that share keys. `auth` says who may send requests over HTTP; what belongs
+    to one verified identity does not exist for another. `principal` is a function of your own that returns
+    whose request it is, in place of that identity.
 
-    Clients of 2025 have sessions in this process, within the limits of `sessions`; with
-    `stateless_2025=True` they are served without sessions, and cannot be asked anything.
+    Clients of 2025 have sessions, within the limits of `sessions`: in the store, or without one in this
+    process. With `stateless_2025=True` they are served without sessions, and cannot be asked anything.
     `experimental_protocol_version="2026-06-XX"` speaks that draft to clients which ask for it.
+
+    `cannot_ask` is for tools that ask what a client did not declare: `"error"` answers with error -32021,
+    `"result"` with a result that tells the client's model in words. A tool may have its own. A result of more
+    than `result_bytes` is not sent, nor kept for a task: an error says so instead.
     """
 
     def __init__(
@@ -73,26 +90,33 @@ class Server(Authoring):
         lifespan: Callable[["Server"], AbstractAsyncContextManager[object]] | None = None,
         cache: Mapping[str, CacheHint] | None = None,
         page_size: int | None = None,
-        keys: Iterable[bytes | str] | Path | None = None,
+        keys: Keys | None = None,
         store: Store | str | None = None,
         seal_store: bool = False,
         audience: str | None = None,
+        auth: Auth | None = None,
         principal: Callable[[Request], str | None] | None = None,
         rounds: RoundLimits | None = None,
         sessions: SessionLimits | None = None,
         stateless_2025: bool = False,
         experimental_protocol_version: str | None = None,
+        cannot_ask: CannotAskMode = "error",
         tasks: TaskLimits | None = None,
+        result_bytes: int = MOST_RESULT_BYTES,
         clock: Callable[[], float] = time.time,
     ) -> None:
         _check_options(page_size, cache or {}, experimental_protocol_version)
         self.name, self.version = name, version
+        self._auth = auth
+        principal = principal or (None if auth is None else _verified)
         labels = {"title": title, "description": description, "website_url": website_url, "icons": icons}
         info = described({"name": name, "version": version}, **labels)
-        registry = Registry(info, instructions, cache or {}, page_size)
-        ring = functools.cache(lambda: find_keys(keys))
-        if keys is not None:
-            ring()  # Bad keys are refused now, not when they are first needed.
+        registry = Registry(info, instructions, cache or {}, page_size, result_bytes)
+        registry.speaks_draft = experimental_protocol_version is not None
+        self._has_one_client = False
+        self._pages = Pages()
+        self._keys = ring = KeySource(keys, warn=lambda: not self._has_one_client)
+        ring.check(seal_store=seal_store)
         opened, is_own = _find_store(store)
         self.shares_tasks = opened is not None and opened.shared and not isinstance(opened, MemoryStore)
         """Whether workers in other processes see this server's tasks."""
@@ -100,9 +124,18 @@ class Server(Authoring):
             _check_lasting(keys)
         self._store = SealedStore(opened, ring) if seal_store and opened is not None else opened
         kept = None if self._store is None else self._store.tasks
-        super().__init__(registry, has_store=self._store is not None, has_tasks_store=kept is not None)
-        sealer = Sealer(audience or name, ring, self._store, principal, rounds or RoundLimits(), clock)
-        self._rounds = Rounds(sealer, _once(self._store, rounds or RoundLimits(), clock), clock)
+        self._audience = audience or name
+        if (bus := getattr(self._store, "bus", None)) is not None:
+            registry.hub.connect(bus, self._audience)
+        super().__init__(
+            registry,
+            has_store=self._store is not None,
+            has_tasks_store=kept is not None,
+            cannot_ask=cannot_ask,
+            has_auth=auth is not None,
+        )
+        sealer = Sealer(audience or name, ring.sealer, self._store, principal, rounds or RoundLimits(), clock)
+        self._rounds = Rounds(sealer, _once(self._store, rounds or RoundLimits(), result_bytes, clock), clock)
         if kept is not None:
             offered = Tasks(kept, registry, audience or name, principal, tasks or TaskLimits(), clock)
             self._rounds.offer_tasks(offered, registry)
@@ -117,9 +150,12 @@ class Server(Authoring):
                 limits=sessions or SessionLimits(),
                 stateless=stateless_2025,
                 draft=experimental_protocol_version is not None,
+                shared=_shared(self._store, self._audience, sessions or SessionLimits(), clock),
             ),
-            release=self._store.close if is_own and self._store is not None else None,
+            release=functools.partial(_release, auth, self._store if is_own else None),
         )
+        if auth is not None:
+            self.endpoint.guard(auth)
         """The server as transports see it."""
 
     # Around requests
@@ -129,10 +165,12 @@ class Server(Authoring):
     @overload
     def middleware(self, *, tasks: bool = False) -> Callable[[Middleware], Middleware]: ...
     def middleware(self, function: Middleware | None = None, *, tasks: bool = False) -> Any:
-        """Register `async def f(request, call_next)`, called around every request.
+        """Register `async def f(request, call_next)`, called around every message of a client.
 
-        `await call_next(request)` gives the outcome. The first registered is the outermost. With
-        `tasks=True` it is called around every leg of a task too: `request.task` is then its id.
+        `await call_next(request)` gives the outcome. The first registered is the outermost. `request.kind`
+        tells requests from notifications, answers to pushed questions, and the GET and DELETE of sessions; of
+        those, only a refusal counts. With `tasks=True` it is called around every leg of a task too:
+        `request.task` is then its id.
         """
         if function is not None:
             self.endpoint.wrap(function, tasks=tasks)
@@ -143,6 +181,15 @@ class Server(Authoring):
             return decorated
 
         return register
+
+    def outgoing(self, function: OutgoingMiddleware) -> OutgoingMiddleware:
+        """Register `async def f(message, send)`, called with every message before it is sent.
+
+        `await send(message)` passes it on, changed or not; without that it is dropped. The last registered
+        sees it first.
+        """
+        self.endpoint.watch_outgoing(function)
+        return function
 
     # Serving
 
@@ -161,22 +208,61 @@ class Server(Authoring):
         if self._rounds.tasks is not None:
             self._rounds.tasks.limit(grace_seconds=seconds)
 
+    def share_changes(self, bus: Bus) -> None:
+        """Tell other processes of changes over `bus`, unless the store has one. Call it before the start."""
+        self._registry.hub.connect(bus, self._audience)
+
+    @property
+    def renews_keys(self) -> bool:
+        """Whether its keys can change while it runs: they come from a file or a function."""
+        return self._keys.can_change
+
+    def renew_keys(self) -> None:
+        """Read the keys again now, instead of within some seconds. SIGHUP does this, too."""
+        self._keys.renew()
+
     def asgi(
         self,
         *,
         path: str | None = "/mcp",
         allowed_hosts: Iterable[str] = LOCALHOST,
         allowed_origins: Iterable[str] | None = None,
-        limits: HttpLimits | None = None,
-    ) -> StreamableHTTP:
+        trusted_proxies: Iterable[str] = (),
+        limits: "HttpLimits | None" = None,
+        health: bool = True,
+    ) -> "StreamableHTTP":
         """An ASGI application that serves Streamable HTTP at `path`.
 
         `allowed_hosts` are the names that clients may call this server by (`["*"]`: any);
-        `allowed_origins` the web origins whose pages may, by default those of the allowed hosts.
+        `allowed_origins` the web origins whose pages may, by default those of the hosts that are named.
+        `trusted_proxies` are the addresses and networks of proxies whose `X-Forwarded-For` says where a
+        request comes from; without any, a request comes from whoever has connected.
+        Beside it are `/healthz` and `/readyz`, unless `health` is False, and the pages of `route`.
         To mount it, see `running`; with `path=None` it answers at any path where it is mounted.
         """
+        from ekiden.transports.server.asgi import HttpLimits, StreamableHTTP
+
         guard = Guard(allowed_hosts, allowed_origins)
-        return StreamableHTTP(self.endpoint, path=path, guard=guard, limits=limits or HttpLimits())
+        application = StreamableHTTP(self.endpoint, path=path, guard=guard, limits=limits or HttpLimits())
+        if isinstance(trusted_proxies, str):
+            raise UsageError("trusted_proxies is a list: write ['10.0.0.0/8']")
+        if proxies := tuple(trusted_proxies):
+            application.gate.proxies = TrustedProxies(proxies)
+        if self._auth is not None:
+            application.gate.doorkeeper = self._auth
+            if (metadata := self._auth.metadata) is not None:
+                application.gate.routes.update(dict.fromkeys(metadata.paths(path), metadata.serve))
+        self._pages.install(application.gate, self.endpoint, self._store, health=health and path is not None)
+        return application
+
+    def auth_metadata(self) -> "Callable[[Scope, Receive, Send], Awaitable[None]]":
+        """An ASGI application with the metadata of `auth=`, for a server that is mounted below another path.
+
+        Mount it at `/.well-known/oauth-protected-resource` of the whole application.
+        """
+        if self._auth is None or self._auth.metadata is None:
+            raise UsageError("there is no metadata: Server(auth=Auth(..., issuer=...)) has some")
+        return self._auth.metadata.application
 
     def observe(self, tool: str, watch: Callable[[Leg], None]) -> None:
         """For `ekiden.testing`: call `watch` with every leg before it runs. `tool` must be registered."""
@@ -190,9 +276,16 @@ class Server(Authoring):
         async with self.endpoint.in_use():
             yield
 
-    def connect(self) -> AbstractAsyncContextManager[MemoryChannel]:
-        """A channel to this server in memory: `async with server.connect() as channel`."""
-        return connect(self.endpoint)
+    def connect(self, *, principal: Principal | None = None) -> AbstractAsyncContextManager[MemoryChannel]:
+        """A channel to this server in memory: `async with server.connect() as channel`.
+
+        `principal` is who sends what comes over it, by default the `local` one of `auth=`.
+        """
+        return connect(self.endpoint, principal)
+
+    def serve_one_client(self) -> None:
+        """Expect one client in one process, as on stdio: nobody else needs the keys, so none need be set."""
+        self._has_one_client = True
 
     def run(
         self,
@@ -203,27 +296,52 @@ class Server(Authoring):
         path: str = "/mcp",
         allowed_hosts: Iterable[str] = LOCALHOST,
         allowed_origins: Iterable[str] | None = None,
-        limits: HttpLimits | None = None,
+        trusted_proxies: Iterable[str] = (),
+        limits: "HttpLimits | None" = None,
         grace: float = 10.0,
         log_level: str = "info",
+        access_log: bool = False,
+        tls_cert: str | Path | None = None,
+        tls_key: str | Path | None = None,
+        metrics_port: int | None = None,
     ) -> None:
         """Serve until interrupted.
 
         Running calls then have `grace` seconds to end, and after them steps of tasks have as long again.
+        `access_log=True` logs a line for each response over HTTP. With `metrics_port`, Prometheus can fetch
+        the metrics at that port of this machine; it needs `ekiden[prometheus]`. With `tls_cert`, a PEM file
+        with the certificate and its chain, and `tls_key`, the server speaks HTTPS.
         """
         self.stop_tasks_within(grace)
-        from ekiden.server.serve import new_event_loop, serve_http
-        from ekiden.transports.server.stdio import serve_stdio
+        if metrics_port is not None:
+            from ekiden.telemetry.prometheus import serve_metrics
+
+            serve_metrics(metrics_port)
+        from ekiden.server.loop import new_event_loop
 
         # When KeyboardInterrupt arrives here, the server has shut down in order already.
         with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=new_event_loop) as runner:
             if transport == "stdio":
+                from ekiden.transports.server.stdio import serve_stdio
+
+                self.serve_one_client()
                 runner.run(serve_stdio(self.endpoint, grace=grace))
             else:
+                from ekiden.server.serve import serve_http
+
                 application = self.asgi(
-                    path=path, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins, limits=limits
+                    path=path,
+                    allowed_hosts=allowed_hosts,
+                    allowed_origins=allowed_origins,
+                    trusted_proxies=trusted_proxies,
+                    limits=limits,
                 )
-                runner.run(serve_http(application, host=host, port=port, grace=grace, log_level=log_level))
+                options: dict[str, Any] = {"log_level": log_level, "access_log": access_log}
+                options["tls_cert"] = None if tls_cert is None else str(tls_cert)
+                options["tls_key"] = None if tls_key is None else str(tls_key)
+                if self.renews_keys:
+                    options["on_hangup"] = self.renew_keys
+                runner.run(serve_http(application, host=host, port=port, grace=grace, **options))
 
 
 def _check_options(page_size: int | None, cache: Mapping[str, CacheHint], experimental: str | None) -> None:
@@ -235,7 +353,7 @@ def _check_options(page_size: int | None, cache: Mapping[str, CacheHint], experi
         raise UsageError(f"the only experimental protocol version is {versions.DRAFT!r}")
 
 
-def _check_lasting(keys: Iterable[bytes | str] | Path | None) -> None:
+def _check_lasting(keys: Keys | None) -> None:
     if not has_lasting_keys(keys):
         raise UsageError("seal_store=True needs keys= or EKIDEN_KEYS: nothing would open after a restart")
 
@@ -246,7 +364,37 @@ def _find_store(store: Store | str | None) -> tuple[Store | None, bool]:
     return (open_store(given), True) if isinstance(given, str) else (given, False)
 
 
-def _once(store: Store | None, limits: RoundLimits, clock: Callable[[], float]) -> Once:
+def _shared(
+    store: Store | None, audience: str, limits: SessionLimits, clock: Callable[[], float]
+) -> SharedSessions | None:
+    """The sessions of 2025 in the store, if it keeps sessions."""
+    sessions, bus = getattr(store, "sessions", None), getattr(store, "bus", None)
+    if sessions is None or bus is None:
+        return None
+    rules = SessionRules(limits.sessions, limits.per_principal, limits.idle_seconds, limits.busy_seconds)
+    return SharedSessions(sessions, bus, audience, rules, clock)
+
+
+def _verified(request: Request) -> str | None:
+    """Whose request it is, by its access token."""
+    return None if request.principal is None else request.principal.id
+
+
+async def _release(auth: Auth | None, store: Store | None) -> None:
+    """Close what the server has opened itself."""
+    if auth is not None:
+        await auth.close()
+    if store is not None:
+        await store.close()
+
+
+def _once(store: Store | None, limits: RoundLimits, result_bytes: int, clock: Callable[[], float]) -> Once:
     """The ledger of rounds: in the store, or in the memory of this process."""
     ledger = store or MemoryStore(shared=False)
-    return Once(ledger, clock, lease=limits.lease_seconds, keep=limits.flow_seconds)
+    return Once(
+        ledger,
+        clock,
+        lease=limits.lease_seconds,
+        keep=limits.flow_seconds,
+        result_bytes=result_bytes,
+    )

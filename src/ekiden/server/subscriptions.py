@@ -2,20 +2,23 @@
 
 A subscription remembers only *that* something changed, never how often: at most one notification
 of each kind is pending, and one for each resource that was asked for. So a client that
-does not read costs no more memory than one that does.
+does not read costs no more memory than one that does. Changes of other processes come over a bus, if there is
+one; what was missed there counts as changed.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 import msgspec
 
+from ekiden.bus.port import Bus, Hear
 from ekiden.errors import InternalError, InvalidParams
-from ekiden.wire.json import JsonObject, is_array, is_object
+from ekiden.wire.json import JsonObject, encode, is_array, is_object
 from ekiden.wire.tasks import NOTIFICATION
 
-__all__ = ["Change", "Filter", "Hub", "Subscription", "read_filter"]
+__all__ = ["LONGEST_URI", "Change", "Filter", "Hub", "Subscription", "is_too_long", "read_filter"]
 
 _LIST_CHANGES: Final = {
     "toolsListChanged": "notifications/tools/list_changed",
@@ -25,8 +28,19 @@ _LIST_CHANGES: Final = {
 _RESOURCE_UPDATED: Final = "notifications/resources/updated"
 _MOST_RESOURCES: Final = 1000
 """Resources that one subscription may watch; the same for tasks."""
+LONGEST_URI: Final = 2048
+"""Bytes of a URI that may be subscribed to, as JSON: about as many as browsers accept, and few enough for any
+bus."""
 _MOST_SUBSCRIPTIONS: Final = 10_000
 """Open subscriptions of one process. Each is an idle stream of some 20 KB."""
+_MOST_BYTES: Final = 128 * 1024
+"""Bytes of the URIs and ids of one subscription together."""
+_MOST_BYTES_EACH: Final = 16 * 1024 * 1024
+"""The same for all subscriptions of one client, as far as clients are told apart."""
+_MOST_BYTES_OF_ALL: Final = 64 * 1024 * 1024
+"""The same for all subscriptions of one process. One that only wants to know of lists takes none of it."""
+_PER_NAME: Final = 256
+"""Bytes that a URI takes in memory beside its own."""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -38,6 +52,18 @@ class Change(msgspec.Struct, frozen=True):
     def params(self) -> JsonObject:
         """The notification's own parameters."""
         return {} if self.uri is None else {"uri": self.uri}
+
+
+class _Told(msgspec.Struct, frozen=True, array_like=True, tag="change"):
+    """A change as it is told to other processes."""
+
+    audience: str
+    """The server that it concerns: several may share one bus."""
+    change: Change
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(_Told).decode
 
 
 class Filter(msgspec.Struct, frozen=True):
@@ -54,6 +80,10 @@ class Filter(msgspec.Struct, frozen=True):
             + [Change(_RESOURCE_UPDATED, uri) for uri in self.resources]
             + [Change(NOTIFICATION, task_id) for task_id in self.tasks]
         )
+
+    def size(self) -> int:
+        """The bytes that it takes in memory, about."""
+        return sum(_PER_NAME + len(name) for names in (self.resources, self.tasks) for name in names)
 
     def acknowledged(self) -> JsonObject:
         """The filter as it is written in the acknowledgement."""
@@ -86,13 +116,24 @@ def _names(wanted: JsonObject, field: str, what: str, things: str) -> tuple[str,
         raise InvalidParams(f"Invalid params: `notifications.{field}` must be a list of {what}")
     if len(names) > _MOST_RESOURCES:
         raise InvalidParams(f"Invalid params: a subscription watches at most {_MOST_RESOURCES} {things}")
+    if any(is_too_long(name) for name in names):
+        raise InvalidParams(f"Invalid params: each of the {what} has at most {LONGEST_URI} bytes")
+    if sum(map(len, names)) > _MOST_BYTES:
+        raise InvalidParams(f"Invalid params: the {what} of a subscription have at most {_MOST_BYTES} bytes")
     return tuple(dict.fromkeys(names))
+
+
+def is_too_long(uri: str) -> bool:
+    """Whether a URI cannot be subscribed to."""
+    return len(uri) > LONGEST_URI or len(encode(uri)) > LONGEST_URI + 2  # With its quotes.
 
 
 class Subscription:
     """One open stream: iterate over it for the changes to send; it ends when the server drains."""
 
-    def __init__(self, granted: Filter) -> None:
+    def __init__(self, granted: Filter, owner: str = "") -> None:
+        self.owner, self.size = owner, granted.size()
+        """Who has opened it, as far as that is known, and the bytes that it takes."""
         self._wanted = granted.changes()
         self._pending: dict[Change, None] = {}
         self._ended = False
@@ -107,6 +148,11 @@ class Subscription:
         """Queue a change, if it is wanted. Callable from any thread."""
         if change in self._wanted:
             self._loop.call_soon_threadsafe(self._take, change)
+
+    def offer_all(self) -> None:
+        """Queue everything that is wanted: what has changed is not known."""
+        for change in self._wanted:
+            self.offer(change)
 
     def end(self) -> None:
         """Let the iteration end after the pending changes. Callable from any thread."""
@@ -131,25 +177,84 @@ class Subscription:
 
 
 class Hub:
-    """The open subscriptions of this process."""
+    """The open subscriptions of this process, and its way to those of others."""
 
     def __init__(self) -> None:
         self._open: set[Subscription] = set()
+        self._bytes: Counter[str] = Counter()
+        """The bytes that the subscriptions of each client take."""
+        self._total = 0
         self._draining = False
+        self._bus: Bus | None = None
+        self._audience = ""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The loop in which changes are sent to other processes; None before the start."""
+        self._listening: asyncio.Task[Callable[[], None]] | None = None
 
-    def open(self, granted: Filter) -> Subscription:
-        """Open a subscription; `close` it when its stream ends."""
+    # Other processes
+
+    def connect(self, bus: Bus, audience: str) -> None:
+        """Use a bus, unless there is one already. Call it before the start."""
+        if self._bus is None:
+            self._bus, self._audience = bus, audience
+
+    async def ready(self) -> None:
+        """Hear the changes of other processes from now on. Await it before `open`."""
+        if self._bus is None:
+            return
+        if self._listening is None:
+            self._listening = asyncio.get_running_loop().create_task(_listen(self._bus, self._hear))
+        await asyncio.shield(self._listening)
+
+    def _hear(self, message: bytes | None) -> None:
+        if message is None:
+            for subscription in tuple(self._open):
+                subscription.offer_all()
+            return
+        try:
+            told = _decode(message)
+        except msgspec.MsgspecError:
+            return  # Not a change, or of another version.
+        if told.audience == self._audience:
+            self._offer(told.change)
+
+    def _tell(self, change: Change) -> None:
+        """Tell other processes. Callable from any thread."""
+        if self._bus is None or self._loop is None:
+            return  # What changes before the start is not a change to anybody.
+        message = _encode(_Told(self._audience, change))
+        if _running_loop() is self._loop:
+            self._bus.publish(message)
+        else:
+            self._loop.call_soon_threadsafe(self._bus.publish, message)
+
+    # Subscriptions
+
+    def open(self, granted: Filter, owner: str = "") -> Subscription:
+        """Open a subscription; `close` it when its stream ends. `owner` is whose it is, if that is known."""
         if self._draining:
             raise InternalError("The server is shutting down")
-        if len(self._open) >= _MOST_SUBSCRIPTIONS:
+        size = granted.size()
+        is_full = size > 0 and self._total + size > _MOST_BYTES_OF_ALL
+        if is_full or len(self._open) >= _MOST_SUBSCRIPTIONS:
             raise InternalError("Too many subscriptions are open")
-        subscription = Subscription(granted)
+        if size and owner and self._bytes[owner] + size > _MOST_BYTES_EACH:
+            raise InternalError("Too many of your subscriptions are open")
+        subscription = Subscription(granted, owner)
         self._open.add(subscription)
+        if size:
+            self._bytes[owner] += size
+            self._total += size
         return subscription
 
     def close(self, subscription: Subscription) -> None:
         """Forget a subscription."""
-        self._open.discard(subscription)
+        if subscription in self._open:
+            self._open.discard(subscription)
+            self._total -= subscription.size
+            self._bytes[subscription.owner] -= subscription.size
+            if not self._bytes[subscription.owner]:
+                del self._bytes[subscription.owner]
 
     def list_changed(self, kind: str) -> Callable[[], None]:
         """A function that publishes a change of the list `kind`."""
@@ -161,6 +266,10 @@ class Hub:
         self._publish(Change(_RESOURCE_UPDATED, uri))
 
     def _publish(self, change: Change) -> None:
+        self._offer(change)
+        self._tell(change)
+
+    def _offer(self, change: Change) -> None:
         for subscription in tuple(self._open):
             subscription.offer(change)
 
@@ -171,5 +280,31 @@ class Hub:
             subscription.end()
 
     def reopen(self) -> None:
-        """Take subscriptions again, after a restart in the same process."""
+        """Take subscriptions, at the start or after a restart in the same process."""
         self._draining = False
+        self._loop = asyncio.get_running_loop()
+
+    def forget(self) -> None:
+        """Begin anew: the event loop of all subscriptions is closed."""
+        self._open.clear()
+        self._bytes.clear()
+        self._total = 0
+        self._listening = None
+
+    async def stop(self) -> None:
+        """Part from other processes."""
+        self._loop = None
+        listening, self._listening = self._listening, None
+        if listening is not None:
+            (await listening)()
+
+
+async def _listen(bus: Bus, hear: Hear) -> Callable[[], None]:
+    return await bus.listen(hear)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -13,9 +13,10 @@ from tests.serving import error_of, result_of
 
 
 class Entry:
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: str, *scopes: str) -> None:
         self.key = key
         self.definition = {"name": key}
+        self.scopes = frozenset(scopes)
 
 
 def catalog(count: int, page_size: int | None = None, field: str = "things") -> Catalog[Entry]:
@@ -228,3 +229,43 @@ async def test_a_server_with_an_impossible_page_size_or_cache_is_refused() -> No
         Server("s", page_size=0)
     with pytest.raises(UsageError, match="tools/lists"):
         Server("s", cache={"tools/lists": CacheHint()})
+
+
+def test_each_set_of_scopes_has_its_own_pages() -> None:
+    made = catalog(0, page_size=2)
+    for name, scopes in {"a": (), "b": ("x",), "c": ("y",), "d": ("x", "y"), "e": ()}.items():
+        made.add(Entry(name, *scopes))
+
+    def seen(*granted: str) -> list[list[str]]:
+        pages: list[list[str]] = []
+        cursor: str | None = None
+        while True:
+            page = json.loads(
+                made.page_for(frozenset(granted), cursor, lambda result: json.dumps(result).encode())
+            )
+            assert page["cacheScope"] == "private"
+            pages.append([thing["name"] for thing in page["things"]])
+            cursor = page.get("nextCursor")
+            if cursor is None:
+                return pages
+
+    assert seen() == [["a", "e"]]
+    assert seen("x", "unrelated") == [["a", "b"], ["e"]]
+    assert seen("x", "y") == [["a", "b"], ["c", "d"], ["e"]]
+    assert seen("y") == [["a", "c"], ["e"]]
+    made.remove("b")
+    assert seen("x") == [["a", "e"]]
+
+
+def test_scopes_that_nothing_needs_make_no_pages_of_their_own() -> None:
+    made = catalog(0)
+    made.add(Entry("a", "x"))
+    spelled: list[Any] = []
+
+    def spell(result: Any) -> bytes:
+        spelled.append(result)
+        return b"page"
+
+    for number in range(1000):
+        made.page_for(frozenset({f"invented {number}"}), None, spell)
+    assert len(spelled) == 1

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from mcp_types import CompleteResult, Completion
 
-from ekiden import InvalidParams, RegistrationError, Server, UsageError
+from ekiden import Context, InvalidParams, RegistrationError, Server, UsageError
 from tests.serving import error_of, result_of
 
 
@@ -160,3 +160,25 @@ async def test_a_completer_is_registered_for_one_thing_once_and_with_known_param
 
     with pytest.raises(RegistrationError, match="its parameters must be `value`"):
         server.completion(argument="country", prompt="trip")(wrong)
+
+
+async def test_a_completer_may_take_the_context_and_cannot_ask_with_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def complete(value: str, ctx: Context) -> list[str]:
+        return [f"{value} {ctx.request.method} {ctx.state}"]
+
+    def plain(value: str, ctx: Context) -> list[str]:
+        return [ctx.meta.protocol_version]
+
+    async def asking(value: str, ctx: Context) -> list[str]:
+        await ctx.list_roots()
+        return []
+
+    result = await result_of(server_completing(complete), "completion/complete", params())
+    assert result["completion"]["values"] == [f"{params()['argument']['value']} completion/complete None"]
+    result = await result_of(server_completing(plain), "completion/complete", params())
+    assert result["completion"]["values"] == ["2026-07-28"]
+    error = await error_of(server_completing(asking), "completion/complete", params())
+    assert error["code"] == -32603
+    assert "The client could not be asked for its roots" in caplog.text

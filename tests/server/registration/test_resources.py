@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from mcp_types import Annotations, BlobResourceContents, ReadResourceResult, TextResourceContents
 
-from ekiden import CacheHint, Context, RegistrationError, Server, UsageError
-from tests.serving import error_of, result_of
+from ekiden import CacheHint, Context, RegistrationError, ResourceNotFound, Server, UsageError
+from tests.eras.old_client import old_client, request
+from tests.serving import error_of, result_of, served
 
 
 async def read(server: Server, uri: str) -> dict[str, Any]:
@@ -237,3 +238,21 @@ async def test_a_plain_function_can_be_a_resource() -> None:
         return "plain"
 
     assert (await read(server, "a://b"))["contents"][0]["text"] == "plain"
+
+
+async def test_a_handler_can_say_that_a_resource_of_its_template_does_not_exist() -> None:
+    server = Server("s")
+
+    @server.resource("note://{name}")
+    async def note(name: str) -> str:
+        raise ResourceNotFound(f"note://{name}")
+
+    error = await error_of(server, "resources/read", {"uri": "note://absent"})
+    assert error == {
+        "code": -32602,
+        "message": "Resource not found: note://absent",
+        "data": {"uri": "note://absent"},
+    }
+    async with served(server) as base, old_client(base) as client:
+        *_, reply = await client.talk(request("resources/read", {"uri": "note://absent"}))
+        assert reply["error"]["code"] == -32002

@@ -574,3 +574,59 @@ async def test_a_null_for_an_optional_parameter_is_none_and_not_the_default() ->
 
     assert await outcome_of(tool, a=None) == "None"
     assert await outcome_of(tool) == "3"
+
+
+# What authors write by mistake
+
+
+def mistake_in(function: Callable[..., Any]) -> str:
+    with pytest.raises(RegistrationError) as refused:
+        Server("s").add_tool(function, name="tool")
+    return str(refused.value)
+
+
+def test_a_context_without_its_annotation_says_what_to_write() -> None:
+    async def tool(query: str, ctx) -> str:  # type: ignore[no-untyped-def]
+        return query
+
+    assert mistake_in(tool) == (
+        "tool 'tool': parameter 'ctx' has no type: write `ctx: Context` (`from ekiden import Context`), "
+        "or give it another name if it is an argument"
+    )
+
+
+def test_a_method_without_its_object_says_what_to_write() -> None:
+    class Shop:
+        async def search(self, query: str) -> str:
+            return query
+
+        @classmethod
+        async def sell(cls) -> str:
+            return "sold"
+
+    assert mistake_in(Shop.search) == (
+        "tool 'tool' is a method, and nothing fills in its 'self': make the object first, and register its "
+        "method with `server.add_...(thing.method)`, or write a function"
+    )
+    Server("s").add_tool(Shop().search)
+    Server("s").add_tool(Shop.sell)
+
+
+def test_the_context_of_another_library_says_what_to_import() -> None:
+    other = type("Context", (), {"__module__": "othermcp"})
+
+    async def tool(ctx) -> str:  # type: ignore[no-untyped-def]
+        return ""
+
+    tool.__annotations__["ctx"] = other
+    assert mistake_in(tool) == (
+        "tool 'tool': parameter 'ctx' wants the Context of othermcp: write `from ekiden import Context`"
+    )
+
+
+async def test_a_context_that_may_be_none_is_a_context() -> None:
+    async def tool(query: str, ctx: Context | None = None) -> str:
+        return f"{query} {ctx is not None}"
+
+    assert list((await schema_of(tool))["properties"]) == ["query"]
+    assert await outcome_of(tool, query="q") == "q True"

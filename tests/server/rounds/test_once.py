@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from ekiden import Context, RoundLimits, Server, StoreUnavailable
-from ekiden.errors import Ended
 from ekiden.rounds.journal import Entry
 from ekiden.rounds.outcome import Complete, Failed
 from ekiden.server.rounds.once import Once, RoundClaim
+from ekiden.signals import Ended
 from ekiden.stores.memory import MemoryStore
 from ekiden.stores.postgres import PostgresStore
 from ekiden.stores.sqlite import SQLiteStore

@@ -17,6 +17,7 @@ from ekiden.server.sealing.store import SealedStore
 from ekiden.stores.memory import MemoryStore
 from ekiden.stores.postgres import PostgresStore
 from ekiden.stores.sqlite import SQLiteStore
+from ekiden.tasks import moves
 from ekiden.tasks.store import TaskStore
 from ekiden.testing import LedgerContract
 from ekiden.testing.task_contract import TaskStoreContract, new_record
@@ -159,3 +160,17 @@ async def test_a_repeated_end_of_a_round_is_the_same_bytes() -> None:
     assert isinstance(claim, Claimed)
     assert all([await sealed.finish("round", claim.fence, b"outcome") for _ in range(2)])
     await asyncio.sleep(0)
+
+
+async def test_an_operator_without_keys_sees_that_a_tool_failed_but_not_why() -> None:
+    store = MemoryStore()
+    sealed = SealedStore(store, lambda: OLD).tasks
+    assert sealed is not None
+    await sealed.insert(new_record("t1"), {})
+    await sealed.change("t1", lambda record: moves.claim(record, now=1001.0, lease=10.0))
+    ending = moves.Ending(result=SECRET.encode(), tool_failed=True)
+    await sealed.finish("t1", 1, ending, {}, now=1002.0)
+    seen, opened = await store.tasks.load("t1"), await sealed.load("t1")
+    assert seen is not None
+    assert opened is not None
+    assert (seen.tool_failed, seen.result, opened.result) == (True, None, SECRET.encode())

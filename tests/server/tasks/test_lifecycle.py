@@ -110,10 +110,15 @@ async def test_clients_without_the_extension(store: Any) -> None:
         assert (await plain.call_tool("deferred"))["content"][0]["text"] == "here and now, too"
         refused = await plain.refused("required")
         assert (refused.code, refused.data) == (-32021, REQUIRED)
+        assert refused.message.startswith(
+            "Tool 'required' runs as a task only: "
+            "declare the extension io.modelcontextprotocol/tasks to call it"
+        )
         for method in ("tasks/get", "tasks/update", "tasks/cancel"):
             with pytest.raises(CallFailed) as caught:
                 await plain.round(method, {"taskId": "unknown"})
             assert (caught.value.code, caught.value.data) == (-32021, REQUIRED)
+            assert "did not declare the extension io.modelcontextprotocol/tasks" in caught.value.message
 
 
 async def test_the_extension_is_offered_where_a_tool_can_become_a_task(store: Any) -> None:
@@ -375,6 +380,35 @@ async def test_a_question_does_not_wait_for_the_turn_of_a_message(store: Any) ->
         go.set()
         await client.update(task_id, {"sure.1": accept(True)})
         assert await client.text(task_id) == "done"
+
+
+async def test_progress_of_a_task_that_sleeps_never_runs_backwards(store: Any) -> None:
+    server = new_server(store)
+    told: list[str] = []
+
+    @server.tool(task="deferred")
+    async def tool(ctx: Context) -> str:
+        await ctx.background()
+        for number in range(3):
+            await ctx.progress(number + 1, 3)
+            await ctx.sleep(0.02)
+        return "done"
+
+    def noted(write: Any) -> Any:
+        async def writing(task_id: str, fence: int, leaves: Any, *args: Any, **options: Any) -> Any:
+            if leaves.message is not None:
+                told.append(leaves.message)
+            return await write(task_id, fence, leaves, *args, **options)
+
+        return writing
+
+    store.tasks.publish, store.tasks.suspend = noted(store.tasks.publish), noted(store.tasks.suspend)
+    async with server.running():
+        client = TaskClient(server)
+        assert await client.text(await client.start("tool")) == "done"
+    assert told == sorted(told)
+    assert told[0].endswith("1/3")
+    assert len(set(told)) > 1
 
 
 async def test_time_that_runs_out_fails_the_task_and_later_it_is_gone(store: Any) -> None:

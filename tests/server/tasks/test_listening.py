@@ -114,16 +114,15 @@ async def test_listening_needs_the_extension_and_a_list(store: Any) -> None:
 
 
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
-async def test_the_routing_header_is_the_task_id(store: Any, method: str) -> None:
+async def test_the_routing_header_is_the_task_id_or_left_out(store: Any, method: str) -> None:
     server = asking_server(store)
     async with served(server) as url:
         task_id = await TaskClient(server).start()
         message = request(method, {"taskId": task_id, "inputResponses": {}}, 1, WITH_TASKS)
-        missing = await post(url, message)
-        assert (missing.status_code, missing.json()["error"]["code"]) == (400, -32020)
         wrong = await post(url, message, **{"mcp-name": "another"})
         assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, -32020)
         other = await post(url, message, **{"mcp-name": task_id, "mcp-method": "tools/call"})
         assert (other.status_code, other.json()["error"]["code"]) == (400, -32020)
-        good = await post(url, message, **{"mcp-name": task_id})
-        assert (good.status_code, good.json()["result"]["resultType"]) == (200, "complete")
+        for named in ({"mcp-name": task_id}, {}):
+            good = await post(url, message, **named)
+            assert (good.status_code, good.json()["result"]["resultType"]) == (200, "complete")

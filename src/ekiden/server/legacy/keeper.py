@@ -5,8 +5,11 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
+from ekiden.errors import ProtocolError
 from ekiden.rounds.outcome import Outcome
+from ekiden.server.outgoing import Outlet
 from ekiden.server.registration.registry import Registry
+from ekiden.sessions.logs import StreamLogs
 from ekiden.transports.server.port import Stream
 from ekiden.wire.json import JsonObject
 from ekiden.wire.modern import Request
@@ -40,6 +43,26 @@ class Answering(Protocol):
         """Answer one request."""
         ...
 
+    @property
+    def outlet(self) -> Outlet:
+        """Whoever sees what is sent."""
+        ...
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether middleware sees every message."""
+        ...
+
+    async def admit(self, request: Request, go_on: Callable[[], object]) -> ProtocolError | None:
+        """Show a message that is not a request to the middleware; the error if it is refused."""
+        ...
+
+    async def admit_opening(
+        self, request: Request, opening: Callable[[Request, Stream], Coroutine[Any, Any, Outcome]]
+    ) -> Outcome:
+        """Show an `initialize` to the middleware; `opening` answers it if it passes."""
+        ...
+
     def session_ended(self, session: object) -> None:
         """Cancel the handlers that wait for the client of a session, because it has ended."""
         ...
@@ -61,6 +84,11 @@ class Keeper(Protocol):
     @property
     def limits(self) -> SessionLimits:
         """The limits for clients."""
+        ...
+
+    @property
+    def logs(self) -> StreamLogs | None:
+        """The events of streams that several processes share."""
         ...
 
     def offers_tasks(self, method: str, version: str) -> bool:

@@ -4,12 +4,10 @@ It does not depend on a transport: every request comes with a `Line`, which send
 """
 
 import asyncio
-import itertools
+import functools
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import Any, Final, Protocol
-
-import msgspec
 
 from ekiden.errors import (
     CannotAsk,
@@ -17,42 +15,37 @@ from ekiden.errors import (
     InvalidParams,
     InvalidRequest,
     MethodNotFound,
-    MissingCapability,
     ProtocolError,
-    SessionsFull,
-    Unsayable,
+    StatusError,
 )
-from ekiden.rounds.outcome import Failed
-from ekiden.rounds.pushing import undeclared
-from ekiden.server.legacy.keeper import Keeper, News
-from ekiden.server.registration.results import tool_error
-from ekiden.server.subscriptions import Change, Filter, Subscription
+from ekiden.rounds.outcome import Failed, Outcome
+from ekiden.server.legacy.asking import Asking
+from ekiden.server.legacy.keeper import Keeper
+from ekiden.server.legacy.requests import ClientRequests
+from ekiden.server.legacy.watching import Watching
+from ekiden.server.registration.results import after_handshake
+from ekiden.sessions.logs import StreamLogs
+from ekiden.sessions.record import SessionRecord, What
+from ekiden.sessions.shared import SharedSessions
 from ekiden.transports.server.legacy.port import Line
 from ekiden.transports.server.port import Stream
-from ekiden.wire import jsonrpc, versions
+from ekiden.wire import jsonrpc
 from ekiden.wire.handshake import Hello, Response, request_meta, usable_capabilities
-from ekiden.wire.headers import Headers
-from ekiden.wire.json import JsonObject
+from ekiden.wire.incoming import Incoming
+from ekiden.wire.json import JsonObject, copied, encode
 from ekiden.wire.jsonrpc import Message, RequestId
 from ekiden.wire.legacy import Legacy
 from ekiden.wire.meta import LOG_LEVELS
-from ekiden.wire.modern import Request, target_of
-from ekiden.wire.tasks import LEGACY_NOTIFICATION, NOTIFICATION
+from ekiden.wire.modern import Kind, Request, target_of
+from ekiden.wire.principal import Principal
 
-__all__ = ["AskingStream", "Session", "SessionStream"]
+__all__ = ["FIRST_LEVEL", "AskingStream", "Session", "SessionStream"]
 
 _log = logging.getLogger(__name__)
 
-_LISTS: Final = ("toolsListChanged", "promptsListChanged", "resourcesListChanged")
-_MOST_WATCHED: Final = 1000
-"""Resources that one session may subscribe to, and tasks whose changes are sent to it."""
-_LONGEST_WATCHED: Final = 2048
-"""Characters of a URI that a session may subscribe to: about as many as browsers accept."""
 _MOST_RUNNING: Final = 1024
 """Requests that may run at once in one session. A lost connection does not end them, so they can pile up."""
-_HANDSHAKE_SECONDS: Final = 10.0
-"""How long a question waits for the client to say that it is initialized."""
-_FIRST_LEVEL: Final = "info"
+FIRST_LEVEL: Final = "info"
 """The log level of a client that has not sent `logging/setLevel`."""
 
 
@@ -76,12 +69,15 @@ class Session:
         session_id: str = "",
         principal: str = "",
         kept: bool = True,
+        shared: SharedSessions | None = None,
     ) -> None:
         self.id = session_id
         self.version = dialect.version
         self.principal = principal
-        self.log_level = _FIRST_LEVEL
+        self.local: Principal | None = None
+        self.log_level = FIRST_LEVEL
         self.on_end: list[Callable[[], None]] = []
+        self.on_detach: list[Callable[[], None]] = []
         self.used_at = 0.0
         self.kept = kept
         """Whether the session outlives one request. If not, the client cannot be asked anything."""
@@ -89,48 +85,54 @@ class Session:
         self._dialect = dialect
         self._capabilities = usable_capabilities(self.version, hello.capabilities)
         self._client_info = hello.client_info
-        self._initialized = asyncio.Event()
+        self._shared = shared
+        """Where the session lies, if it does not live in this process alone."""
+        self.verified_at = self.touched_at = float("-inf")
+        """When it was last seen in the store, and when that it is used was last written there."""
+        self._requests = ClientRequests(session_id, shared)
+        self._asking = Asking(self._requests, dialect, self._capabilities, keeper.limits.ask_seconds)
         self._running: dict[RequestId, asyncio.Task[Any]] = {}
-        self._asked: dict[int, asyncio.Future[Response]] = {}
-        self._ids = itertools.count(1)
         self._held = 0
-        self._watched: dict[str, None] = {}
-        self._tasks: dict[str, tuple[News, Callable[[], None]]] = {}
-        self._subscription: Subscription | None = None
-        self._sending: set[asyncio.Task[None]] = set()
+        self.watching = Watching(keeper.registry)
+        """The changes that its client is told of."""
+        self._delivering: set[asyncio.Task[None]] = set()
         self._ended = False
 
     # Requests of the client
 
-    async def answer(self, message: Message, headers: Headers | None, line: Line) -> bytes:
+    async def answer(self, message: Message, incoming: Incoming | None, line: Line) -> bytes:
         """Answer a request; returns the response."""
         request_id = message.id
         assert request_id is not None
         try:
-            request = self._accept(message, headers)
+            request = self._accept(message, incoming)
         except ProtocolError as error:
             return self._dialect.error(request_id, error)
         task = asyncio.current_task()
         assert task is not None
         self._running[request_id] = task
         self.hold()
-        stream = SessionStream(self, line)
+        outlet = self._keeper.endpoint.outlet
+        stream = SessionStream(self, outlet.line(line, request) if outlet.used else line)
         try:
             outcome = await self._keeper.endpoint.answer(request, stream)
             if task.cancelling():
                 raise asyncio.CancelledError  # The handler swallowed it, but the client wants no answer.
+            stream.open = False
+            if isinstance(outcome, Failed) and isinstance(outcome.error, StatusError):
+                line.fail(outcome.error)
+            response = self._spelled(outcome, request.method, request_id)
+            return await outlet.response(response, request) if outlet.used else response
         finally:
             stream.open = False
             if self._running.get(request_id) is task:
                 del self._running[request_id]
             self.let_go()
-        if isinstance(outcome, Failed) and isinstance(missing := outcome.error, MissingCapability):
-            # 2025 has no error code for this. The caller of a tool can correct it, so it gets a result.
-            text = undeclared(missing.required)
-            outcome = tool_error(text) if request.method == "tools/call" else Failed(InvalidRequest(text))
-        return outcome.render(self._dialect, request_id)
 
-    def _accept(self, message: Message, headers: Headers | None) -> Request:
+    def _spelled(self, outcome: Outcome, method: str, request_id: RequestId) -> bytes:
+        return after_handshake(outcome, method).render(self._dialect, request_id)
+
+    def _accept(self, message: Message, incoming: Incoming | None) -> Request:
         method = message.method
         if self._ended:  # After the transport had found it.
             raise InvalidRequest("Invalid request: this session has ended")
@@ -145,83 +147,131 @@ class Session:
         ):
             raise MethodNotFound(f"Method not found: {method[:200]}")
         assert message.id is not None
-        meta = request_meta(
-            message.params, self.version, self._capabilities, self._client_info, self.log_level
+        return self._request(message.id, method, message.params, incoming, target_of(method, message.params))
+
+    def _request(
+        self,
+        request_id: RequestId,
+        method: str,
+        params: JsonObject,
+        incoming: Incoming | None,
+        name: str | None = None,
+        kind: Kind = "request",
+    ) -> Request:
+        endpoint, declared = self._keeper.endpoint, self._capabilities
+        if endpoint.is_watched or endpoint.outlet.used:
+            declared = copied(declared)  # Functions of the author see it, and may change it.
+        meta = request_meta(params, self.version, declared, self._client_info, self.log_level)
+        headers, principal = (
+            (None, self.local) if incoming is None else (incoming.headers, incoming.principal)
         )
-        return Request(message.id, method, message.params, meta, target_of(method, message.params), headers)
+        session = self.id or None
+        return Request(
+            request_id, method, params, meta, name, headers, None, session, kind, principal, incoming
+        )
+
+    # Other messages of the client
+
+    async def take(self, message: Message | Response, incoming: Incoming | None) -> ProtocolError | None:
+        """Handle a notification or an answer, if middleware lets it pass; the error if not."""
+        if isinstance(message, Response):
+            go_on: Callable[[], None] = functools.partial(self.responded, message)
+        else:
+            go_on = functools.partial(self.notified, message)
+        if not self._keeper.endpoint.is_watched:
+            go_on()
+            return None
+        try:
+            seen = self._seen(message, incoming)
+        except InvalidParams as error:  # It has a `_meta` that is not an object.
+            return error
+        return await self._keeper.endpoint.admit(seen, go_on)
+
+    def _seen(self, message: Message | Response, incoming: Incoming | None) -> Request:
+        if isinstance(message, Message):
+            return self._request("", message.method, message.params, incoming, kind="notification")
+        answer = {"result": message.result} if message.error is None else {"error": message.error}
+        return self._request(message.id or "", "", answer, incoming, kind="response")
+
+    async def admits(self, method: str, incoming: Incoming) -> ProtocolError | None:
+        """Whether middleware lets a GET or DELETE pass; the error if not."""
+        if not self._keeper.endpoint.is_watched:
+            return None
+        return await self._keeper.endpoint.admit(
+            self._request("", method, {}, incoming, kind="http"), lambda: None
+        )
 
     def notified(self, message: Message) -> None:
         """Handle a notification: the client is ready, or it cancels a request."""
         if message.method == "notifications/initialized":
-            self._initialized.set()
+            self._asking.client_is_ready.set()
+            if self._shared is not None:
+                self._deliver(self.remember("initialized"))
         elif message.method == "notifications/cancelled":
             request_id: Any = message.params.get("requestId")
-            running = self._running.get(request_id) if type(request_id) in (int, str) else None
-            if running is not None:
-                _log.debug("Cancelling request %r: %s", request_id, message.params.get("reason"))
-                running.cancel()
+            if type(request_id) not in (int, str):
+                return
+            if not self.cancel(request_id) and self._shared is not None:
+                self._shared.cancel(self.id, request_id)
 
-    # Questions to the client
+    def cancel(self, request_id: RequestId) -> bool:
+        """Cancel a request; False if it does not run here."""
+        running = self._running.get(request_id)
+        if running is not None:
+            _log.debug("Cancelling request %r: its client wants that", request_id)
+            running.cancel()
+        return running is not None
+
+    def responded(self, response: Response) -> None:
+        """Handle an answer. It is dropped if it belongs to no open question, or came before."""
+        if self._requests.answered(response):
+            return
+        if self._shared is not None:
+            self._deliver(self._requests.pass_on(response))
+        else:
+            _log.debug("The client answered %r, which is not an open question", response.id)
+
+    def _deliver(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._delivering.add(task)
+        task.add_done_callback(self._delivering.discard)
+
+    async def delivered(self) -> None:
+        """Wait until what was notified and responded has reached the process that it concerns."""
+        while self._delivering:
+            await asyncio.gather(*tuple(self._delivering))
 
     async def ask(
         self, line: Line, method: str, params: Mapping[str, Any] | None, elicitation_id: str
     ) -> Any:
         """Ask the client a question, on the stream of the request that led to it."""
-        await self._can_ask(line)
-        try:
-            spelled = self._dialect.question(method, params, elicitation_id)
-        except Unsayable as problem:
-            raise CannotAsk(f"This cannot be asked of a client of {self.version}: {problem}") from None
-        number = next(self._ids)
-        answer = self._asked[number] = asyncio.get_running_loop().create_future()
-        seconds = self._keeper.limits.ask_seconds
-        try:
-            async with asyncio.timeout(seconds):
-                await line.send(jsonrpc.request(number, method, spelled))
-                response = await answer
-        except TimeoutError:
-            self._withdraw(line, number, "no answer in time")
-            raise CannotAsk(f"The client did not answer {method} within {seconds:g} seconds") from None
-        except asyncio.CancelledError:
-            self._withdraw(line, number, "the answer is not needed any more")
-            raise
-        finally:
-            del self._asked[number]
-        if response.error is not None:
-            raise CannotAsk(f"The client could not answer {method}: {_reason(response.error)}")
-        return response.result
-
-    async def _can_ask(self, line: Line) -> None:
-        if not self.kept:
-            raise CannotAsk(
-                "This needs an answer from the client, but this server keeps no sessions for clients of "
-                f"{self.version}: use a client of {versions.MODERN}, or have the server keep sessions"
-            )
-        if not line.can_stream:
-            raise CannotAsk("This needs an answer from the client: send `Accept: text/event-stream`")
-        try:
-            async with asyncio.timeout(_HANDSHAKE_SECONDS):
-                await self._initialized.wait()
-        except TimeoutError:
-            raise CannotAsk(
-                "The client cannot be asked before it has sent notifications/initialized"
-            ) from None
-
-    def _withdraw(self, line: Line, number: int, reason: str) -> None:
-        message = jsonrpc.notification("notifications/cancelled", {"requestId": number, "reason": reason})
-        task = asyncio.get_running_loop().create_task(_send(line, message))
-        self._sending.add(task)
-        task.add_done_callback(self._sending.discard)
-
-    def responded(self, response: Response) -> None:
-        """Handle an answer. It is dropped if it belongs to no open question, or came before."""
-        asked = self._asked.get(response.id) if isinstance(response.id, int) else None
-        if asked is None or asked.done():
-            _log.debug("The client answered %r, which is not an open question", response.id)
-        else:
-            asked.set_result(response)
+        return await self._asking.ask(line, method, params, elicitation_id, kept=self.kept)
 
     # What the session remembers
+
+    async def remember(self, what: What, value: str = "") -> None:
+        """Have other processes remember what was changed here."""
+        if self._shared is not None:
+            await self._shared.change(self.id, what, value)
+            self.changed(what, value)  # It may have been read from the store as it was before, meanwhile.
+
+    def changed(self, what: What, value: str) -> None:
+        """Take over what the client has changed at another process."""
+        if what == "initialized":
+            self._asking.client_is_ready.set()
+        elif what == "level":
+            self.log_level = value
+        elif what == "watch":
+            self.watching.watch_also(value)
+        elif what == "unwatch":
+            self.watching.unwatch(value)
+
+    def take_over(self, record: SessionRecord) -> None:
+        """Take over what the store remembers."""
+        if record.initialized:
+            self._asking.client_is_ready.set()
+        self.log_level = record.log_level
+        self.watching.watch_only(record.watched)
 
     def set_level(self, level: object) -> None:
         """Send log messages of this level and above."""
@@ -229,70 +279,36 @@ class Session:
             raise InvalidParams(f"Invalid params: `level` must be one of {', '.join(LOG_LEVELS)}")
         self.log_level = level
 
-    def watch(self, uri: object) -> None:
-        """Send a notification when a resource changes."""
-        if type(uri) is not str:
-            raise InvalidParams("Invalid params: `uri` is required and must be a string")
-        if len(uri) > _LONGEST_WATCHED:
-            raise InvalidParams(f"Invalid params: `uri` has more than {_LONGEST_WATCHED} characters")
-        if len(self._watched) >= _MOST_WATCHED:
-            raise InvalidParams(f"Invalid params: a session watches at most {_MOST_WATCHED} resources")
-        self._watched[uri] = None
-        self._update_filter()
-
-    def unwatch(self, uri: object) -> None:
-        """Send no more notifications about a resource."""
-        if type(uri) is not str:
-            raise InvalidParams("Invalid params: `uri` is required and must be a string")
-        self._watched.pop(uri, None)
-        self._update_filter()
-
-    def follow(self, task_id: str, news: News, stop: Callable[[], None]) -> None:
-        """Send the changes of a task until `unfollow`, which calls `stop`.
-
-        If there are too many, the oldest is unfollowed.
-        """
-        if len(self._tasks) >= _MOST_WATCHED:
-            self.unfollow(next(iter(self._tasks)))
-        self._tasks[task_id] = (news, stop)
-        self._update_filter()
-
-    def unfollow(self, task_id: str) -> None:
-        """Send the changes of a task no longer."""
-        _, stop = self._tasks.pop(task_id, (None, None))
-        if stop is not None:
-            stop()
-            self._update_filter()
-
-    def offer(self, change: Change) -> None:
-        """Queue a change, from any thread. Dropped if the client has never opened a stream for changes."""
-        if self._subscription is not None:
-            self._subscription.offer(change)
-
-    def _update_filter(self) -> None:
-        if self._subscription is not None:
-            self._subscription.want(self._filter())
-
-    def _filter(self) -> Filter:
-        granted = self._keeper.registry.grant(Filter(_LISTS, tuple(self._watched)))
-        return msgspec.structs.replace(granted, tasks=tuple(self._tasks))
-
     async def changes(self) -> AsyncIterator[bytes]:
         """Notifications of changes. Changes while the client has no stream open are sent on the next one."""
-        if self._subscription is None:
-            try:
-                self._subscription = self._keeper.registry.hub.open(self._filter())
-            except InternalError as error:
-                raise SessionsFull(error.message) from None
-        async for change in self._subscription:
-            if change.method != NOTIFICATION:
-                yield jsonrpc.notification(change.method, change.params())
-            elif (params := await self._news(change.uri or "")) is not None:
-                yield jsonrpc.notification(LEGACY_NOTIFICATION, params)
+        await self._keeper.registry.hub.ready()
+        has_listened = self._shared is not None and await self._attach(self._shared)
+        async for method, params in self.watching.notifications(has_listened=has_listened):
+            if message := await self._told(method, params):
+                yield message
 
-    async def _news(self, task_id: str) -> JsonObject | None:
-        news, _ = self._tasks.get(task_id, (None, None))
-        return None if news is None else await news()
+    async def _told(self, method: str, params: JsonObject) -> bytes:
+        """A notification outside of requests as it is to be sent; empty if it is not."""
+        outlet = self._keeper.endpoint.outlet
+        if outlet.used:
+            body = await outlet.notification(method, params, self.id or None, None)
+            return b"" if body is None else encode(body)
+        return jsonrpc.notification(method, params)
+
+    async def _attach(self, shared: SharedSessions) -> bool:
+        """End the client's stream for changes in other processes; whether it has had one before."""
+        found = await shared.load(self.id)
+        shared.attach(self.id)
+        await self.remember("listened")
+        if found is not None:
+            self.take_over(found[1])
+        return found is not None and found[1].listened
+
+    def detach(self) -> None:
+        """The client has its stream for changes in another process now."""
+        self.watching.forget()
+        for callback in self.on_detach:
+            callback()
 
     # Its life
 
@@ -310,18 +326,25 @@ class Session:
         """Whether a request runs, or a stream is open."""
         return self._held > 0
 
+    @property
+    def logs(self) -> StreamLogs | None:
+        """Where the events of its streams are kept for other processes; None if it lives in this one."""
+        return None if self._shared is None else self._keeper.logs
+
+    async def delete(self) -> None:
+        """End the session in all processes."""
+        if self._shared is not None:
+            await self._shared.remove(self.id)
+        self.end()
+
     def end(self) -> None:
-        """End the session: cancel its running requests, and forget its id."""
+        """End the session in this process: cancel its running requests, and forget its id."""
         self._ended = True
         self._keeper.forget(self.id, self.principal)
         self._keeper.endpoint.session_ended(self)
         for task in tuple(self._running.values()):
             task.cancel()
-        for task_id in tuple(self._tasks):
-            self.unfollow(task_id)
-        if self._subscription is not None:
-            self._keeper.registry.hub.close(self._subscription)
-            self._subscription.end()
+        self.watching.end()
         for callback in self.on_end:
             callback()
         self.on_end.clear()
@@ -358,14 +381,3 @@ class SessionStream:
         """Close the connection; the client reconnects for the rest."""
         if self.open:
             self._line.hang_up()
-
-
-async def _send(line: Line, message: bytes) -> None:
-    try:
-        await line.send(message)
-    except OSError as error:
-        _log.debug("A notification could not be sent to the client: %s", error)
-
-
-def _reason(error: Mapping[str, object]) -> str:
-    return str(error.get("message") or error.get("code") or "it gave no reason")[:1000]

@@ -2,5 +2,5 @@
 
 Read in this order: `forms` (what may be asked of a user), `questions` (a page, the client's model, its
 roots), `input_required` (a handler that returns its questions itself), `content` (values as the protocol's
-content).
+content) with `media` (pictures, sounds and files).
 """

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, TypeAdapter
 
+from ekiden.server.questions.media import Media
 from ekiden.wire.json import JsonObject, encode
 
 __all__ = ["content_blocks", "dump", "is_content_hint", "prompt_messages", "resource_contents", "to_json"]
@@ -39,13 +40,13 @@ def _official(*names: str) -> tuple[type, ...]:
 
 
 def is_block(value: object) -> bool:
-    """Whether `value` is one of the official models of content blocks."""
-    return isinstance(value, _official(*_BLOCKS))
+    """Whether `value` is a content block: one of the official models, or a helper of ours."""
+    return isinstance(value, (Media, *_official(*_BLOCKS)))
 
 
 def is_contents(value: object) -> bool:
-    """Whether `value` is one of the official models of resource contents."""
-    return isinstance(value, _official("TextResourceContents", "BlobResourceContents"))
+    """Whether `value` is the contents of a resource: one of the official models, or a helper of ours."""
+    return isinstance(value, (Media, *_official("TextResourceContents", "BlobResourceContents")))
 
 
 def _is_list(value: object) -> typing.TypeGuard[list[Any]]:
@@ -59,7 +60,7 @@ def content_blocks(value: Any) -> list[JsonObject] | None:
     if isinstance(value, str):
         return [{"type": "text", "text": value}]
     if is_block(value):
-        return [dump(value)]
+        return [value.block() if isinstance(value, Media) else dump(value)]
     if _is_list(value) and any(is_block(item) for item in value):
         return [block for item in value for block in _item_blocks(item)]
     return None
@@ -87,12 +88,12 @@ def is_content_hint(hint: object) -> bool:
         return all(is_content_hint(argument) for argument in arguments)
     if origin in (list, tuple) or (isinstance(origin, type) and issubclass(origin, Iterable)):
         return any(_mentions_block(argument) for argument in arguments)
-    return isinstance(hint, type) and issubclass(hint, _official(*_BLOCKS, "CallToolResult"))
+    return isinstance(hint, type) and issubclass(hint, (Media, *_official(*_BLOCKS, "CallToolResult")))
 
 
 def _mentions_block(hint: object) -> bool:
     if isinstance(hint, type):
-        return issubclass(hint, _official(*_BLOCKS))
+        return issubclass(hint, (Media, *_official(*_BLOCKS)))
     return any(_mentions_block(argument) for argument in typing.get_args(hint))
 
 
@@ -111,7 +112,7 @@ def prompt_messages(value: object) -> list[JsonObject]:
 def resource_contents(value: Any, uri: str, mime_type: str | None) -> list[JsonObject]:
     """What a resource returned, as contents of `uri`; bytes become a blob, data becomes JSON text."""
     if is_contents(value):
-        return [dump(value)]
+        return [value.contents(uri) if isinstance(value, Media) else dump(value)]
     if _is_list(value) and any(is_contents(item) for item in value):
         return [content for item in value for content in resource_contents(item, uri, mime_type)]
     if isinstance(value, bytes):

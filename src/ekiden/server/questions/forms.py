@@ -16,10 +16,11 @@ import msgspec
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from ekiden.errors import MalformedAnswer, UnfitAnswer, UsageError
+from ekiden.errors import UsageError
 from ekiden.rounds.asks import ELICIT, Ask
 from ekiden.rounds.journal import fingerprint, framed
 from ekiden.server.schemas import explain, json_validator, lean_schema, type_adapter
+from ekiden.signals import MalformedAnswer, UnfitAnswer
 from ekiden.wire.json import JsonObject, canonical, copied, encode, is_array, is_object
 
 __all__ = [

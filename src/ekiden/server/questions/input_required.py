@@ -13,7 +13,14 @@ from ekiden.wire.json import JsonObject, copied, is_object
 if TYPE_CHECKING:
     from mcp_types import InputRequest
 
-__all__ = ["InputRequired", "capabilities_for", "read_response", "spelled_requests"]
+__all__ = [
+    "InputRequired",
+    "capabilities_for",
+    "read_response",
+    "sampling_needs",
+    "spelled_requests",
+    "words_of",
+]
 
 
 class InputRequired(Exception):
@@ -57,8 +64,23 @@ def capabilities_for(request: Mapping[str, Any]) -> JsonObject:
     if method == ELICIT:
         return {"elicitation": {"url" if params.get("mode") == "url" else "form": {}}}
     if method == SAMPLE:
-        return {"sampling": {"tools": {}} if "tools" in params or "toolChoice" in params else {}}
+        return {"sampling": sampling_needs(params)}
     return {"roots": {}}
+
+
+def words_of(request: Mapping[str, Any]) -> str:
+    """What the user would read of a request; empty if somebody else is asked."""
+    params: Mapping[str, Any] = request.get("params") or {}
+    message: Any = params.get("message")
+    return message if isinstance(message, str) else ""
+
+
+def sampling_needs(params: Mapping[str, Any]) -> JsonObject:
+    """What a client must have declared of `sampling` for these parameters."""
+    needs: JsonObject = {"tools": {}} if "tools" in params or "toolChoice" in params else {}
+    if params.get("includeContext", "none") != "none":
+        needs["context"] = {}
+    return needs
 
 
 def read_response(key: str, raw: object, method: str | None) -> Any:

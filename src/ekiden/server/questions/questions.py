@@ -7,10 +7,13 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
 
-from ekiden.errors import MalformedAnswer, RegistrationError, UsageError
+from ekiden.errors import RegistrationError, UsageError
 from ekiden.rounds.asks import ELICIT, LIST_ROOTS, SAMPLE, Ask, digest_of, malformed
 from ekiden.server.questions.content import dump
 from ekiden.server.questions.forms import accepted_content, form_for, read_elicitation
+from ekiden.server.questions.input_required import sampling_needs
+from ekiden.server.schemas import explain
+from ekiden.signals import MalformedAnswer
 from ekiden.wire.json import JsonObject, copied, is_object
 
 if TYPE_CHECKING:
@@ -68,11 +71,7 @@ def sampling(messages: "str | Sequence[SamplingMessage | str]", **options: Any) 
     listed = [messages] if isinstance(messages, str) else messages
     params: JsonObject = {"messages": [_message(message) for message in listed]}
     params.update((name, _plain(value)) for name, value in options.items() if value is not None)
-    uses_tools = "tools" in params or "toolChoice" in params
-    sampling_needs: JsonObject = {"tools": {}} if uses_tools else {}
-    if params.get("includeContext", "none") != "none":
-        sampling_needs["context"] = {}
-    return Ask(SAMPLE, params, {"sampling": sampling_needs}, _read_sample, digest_of(SAMPLE, params))
+    return Ask(SAMPLE, params, {"sampling": sampling_needs(params)}, _read_sample, digest_of(SAMPLE, params))
 
 
 def _message(message: Any) -> JsonObject:
@@ -107,8 +106,7 @@ def _validated(model: type[ModelT], raw: object) -> ModelT:
     try:
         return model.model_validate(copied(raw), by_name=False)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        raise MalformedAnswer(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}") from None
+        raise MalformedAnswer(explain(error)) from None
 
 
 def check_answers(asked: Mapping[str, str], responses: Mapping[str, object]) -> None:

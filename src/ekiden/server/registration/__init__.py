@@ -2,5 +2,6 @@
 
 Read in this order: `signatures` (what a function says about itself), `tools`, `prompts`, `resources`,
 `templates` and `completions` (what can be registered), `catalog` and `registry` (where it is kept), `results`
-(what a handler's value or exception means), `decorators` (what authors call).
+(what a handler's value or exception means), `options` (what a decorator takes), `decorators` (what authors
+call).
 """

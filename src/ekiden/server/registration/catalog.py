@@ -8,6 +8,7 @@ same on every request, which keeps clients' and models' caches warm.
 import base64
 import binascii
 from bisect import bisect_right
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
@@ -17,6 +18,9 @@ from ekiden.errors import InvalidParams, RegistrationError, UsageError
 from ekiden.wire.json import JsonObject
 
 __all__ = ["CacheHint", "Catalog"]
+
+_MOST_SCOPE_SETS: Final = 64
+"""Different sets of scopes whose pages are kept. Most servers see a handful."""
 
 Spell: TypeAlias = Callable[[JsonObject], bytes]
 """Encodes a complete result in a dialect."""
@@ -53,6 +57,11 @@ class Entry(Protocol):
         """How it is listed."""
         ...
 
+    @property
+    def scopes(self) -> frozenset[str]:
+        """The scopes that its caller needs."""
+        ...
+
 
 EntryT = TypeVar("EntryT", bound=Entry)
 
@@ -74,6 +83,10 @@ class Catalog(Generic[EntryT]):
         self._order: dict[str, int] = {}
         self._next = 0
         self._pages: dict[int, bytes] = {}
+        self.scopes: frozenset[str] = frozenset()
+        """All scopes that entries need; empty if all callers see the same."""
+        self._pages_of: OrderedDict[frozenset[str], dict[int, bytes]] = OrderedDict()
+        """The pages as callers see them who have some of these scopes."""
         self.get = self._entries.get
 
     def __iter__(self) -> Iterator[EntryT]:
@@ -98,28 +111,49 @@ class Catalog(Generic[EntryT]):
 
     def _changed(self) -> None:
         self._pages.clear()
+        self._pages_of.clear()
+        self.scopes = frozenset().union(*(entry.scopes for entry in self._entries.values()))
         self._on_change()
 
     def page(self, cursor: str | None, spell: Spell) -> bytes:
         """The list result that starts at `cursor`."""
         if cursor is None and (ready := self._pages.get(0)) is not None:
             return ready
-        positions = list(self._order.values())
+        return self._page(cursor, spell, list(self._entries.values()), self._pages)
+
+    def page_for(self, granted: frozenset[str], cursor: str | None, spell: Spell) -> bytes:
+        """The same, of what a caller may use who was granted these scopes."""
+        relevant = granted & self.scopes
+        pages = self._pages_of.get(relevant)
+        if pages is None:
+            pages = self._pages_of[relevant] = {}
+            if len(self._pages_of) > _MOST_SCOPE_SETS:
+                self._pages_of.popitem(last=False)
+        if cursor is None and (ready := pages.get(0)) is not None:
+            return ready
+        visible = [entry for entry in self._entries.values() if relevant >= entry.scopes]
+        return self._page(cursor, spell, visible, pages)
+
+    def _page(
+        self, cursor: str | None, spell: Spell, entries: list[EntryT], pages: dict[int, bytes]
+    ) -> bytes:
+        positions = [self._order[entry.key] for entry in entries]
         start = 0 if cursor is None else bisect_right(positions, _read_cursor(cursor, self._field))
-        if (ready := self._pages.get(start)) is not None:
+        if (ready := pages.get(start)) is not None:
             return ready
         stop = len(positions) if self._page_size is None else start + self._page_size
-        entries = list(self._entries.values())[start:stop]
         result: JsonObject = {
-            self._field: [entry.definition for entry in entries],
+            self._field: [entry.definition for entry in entries[start:stop]],
             **self._cache.fields(),
         }
+        if self.scopes:
+            result["cacheScope"] = "private"  # What one caller sees is not for another.
         if stop < len(positions):
             result["nextCursor"] = _write_cursor(positions[stop - 1], self._field)
         page = spell(result)
         # Only the pages that our own cursors lead to are kept: invented ones must not fill memory.
         if start == 0 or (self._page_size is not None and start % self._page_size == 0):
-            self._pages[start] = page
+            pages[start] = page
         return page
 
 

@@ -3,18 +3,22 @@
 Checks that options go together and that the server has what they need. Knows nothing of requests.
 """
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, overload
 
 from ekiden.errors import RegistrationError, UsageError
-from ekiden.server.handlers import OnceMode, TaskMode
+from ekiden.server.auth.auth import check_scopes
+from ekiden.server.handlers import OnceMode, ResumeMode, TaskMode
 from ekiden.server.questions.questions import Askable, needed_for
 from ekiden.server.registration.catalog import CacheHint
 from ekiden.server.registration.completions import Reference
+from ekiden.server.registration.options import check_choice, check_seconds, spelled_out
 from ekiden.server.registration.prompts import Prompt
 from ekiden.server.registration.registry import Registry
 from ekiden.server.registration.resources import Resource, is_template
-from ekiden.server.registration.tools import CancelledTask, Tool
+from ekiden.server.registration.tools import CancelledTask, CannotAskMode, Tool
+from ekiden.wire.json import JsonObject
 
 if TYPE_CHECKING:  # The official models take 0.3 s to import; code that passes one has imported them.
     from mcp_types import Annotations, Icon, ToolAnnotations
@@ -27,10 +31,21 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Authoring:
     """The part of a `Server` with which handlers are registered."""
 
-    def __init__(self, registry: Registry, *, has_store: bool, has_tasks_store: bool) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        has_store: bool,
+        has_tasks_store: bool,
+        cannot_ask: CannotAskMode,
+        has_auth: bool = False,
+    ) -> None:
         self._registry = registry
+        check_choice("cannot_ask", cannot_ask, get_args(CannotAskMode))
+        self._cannot_ask: CannotAskMode = cannot_ask
         self._has_store = has_store
         self._has_tasks_store = has_tasks_store
+        self._has_auth = has_auth
 
     # Tools
 
@@ -51,10 +66,14 @@ class Authoring:
         structured: bool | None = None,
         asks: Iterable[Askable | Any] = (),
         once: OnceMode = "auto",
-        resume: Literal["replay", "parked"] = "replay",
+        resume: ResumeMode = "replay",
         task: TaskMode = "never",
         on_cancel: Callable[[CancelledTask], Any] | None = None,
+        timeout: float | None = None,
+        cannot_ask: CannotAskMode | None = None,
+        scopes: Sequence[str] = (),
     ) -> Callable[[F], F]: ...
+    @spelled_out
     def tool(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
         """Register a function as a tool. The function itself is returned unchanged.
 
@@ -71,27 +90,53 @@ class Authoring:
         `task` says whether the call can become a task, which needs a store: `"deferred"` when the
         handler calls `ctx.background()`, `"optional"` from the start where the client has tasks,
         `"required"` always. `on_cancel` cleans up after a task that was cancelled.
+
+        `timeout` is how many seconds the handler may work in one round, or in one leg of a task. Waiting for
+        an answer does not count. Then the handler is stopped, and the caller gets a result with `isError`.
+
+        `cannot_ask="result"` tells the client's model in words what could not be asked, where the client did
+        not declare it; `"error"` answers with error -32021. Without it, what the server was given counts.
+
+        `scopes` are what the caller's access token must grant: others do not see the tool in lists, and their
+        calls are answered with 403, so that their clients can ask for more. Needs `Server(auth=...)`.
         """
         return _register(self.add_tool, function, options)
 
+    @functools.partial(spelled_out, like=tool)
     def add_tool(self, function: Callable[..., Any], **options: Any) -> None:
         """Register a tool; the options are those of `tool`. Allowed while the server runs."""
+        if options.get("cannot_ask") is None:
+            options["cannot_ask"] = self._cannot_ask
         self._registry.tools.add(Tool(function, **self._with_rounds(options)))
 
     def _with_rounds(self, options: dict[str, Any]) -> dict[str, Any]:
         """Check the options about rounds, and gather them in `rounds`."""
         once, resume = options.pop("once", "auto"), options.pop("resume", "replay")
+        task: TaskMode = options.pop("task", "never")
+        check_choice("once", once, ("auto", True, False))
+        check_choice("resume", resume, get_args(ResumeMode))
+        check_choice("task", task, get_args(TaskMode))
         if once is True and not self._has_store:
             raise RegistrationError("once=True needs a store: Server(..., store='sqlite:///rounds.db')")
         if once is True and resume == "parked":
             raise RegistrationError("a parked handler is resumed once anyway: leave once=True out")
-        task: TaskMode = options.pop("task", "never")
         if task != "never" and not self._has_tasks_store:
             raise RegistrationError(f"task={task!r} needs a store: Server(..., store='sqlite:///tasks.db')")
         if task != "never" and resume == "parked":
             raise RegistrationError("a task is replayed, never parked: leave resume='parked' out")
-        needs = tuple(needed_for(asked) for asked in options.pop("asks", ()))
-        return {**options, "rounds": {"once": once, "resume": resume, "needs": needs, "task": task}}
+        timeout = options.pop("timeout", None)
+        check_seconds("timeout", timeout)
+        if timeout is not None and resume == "parked":
+            raise RegistrationError(
+                "a parked handler also waits for answers while it is in memory, so timeout= cannot be used: "
+                "write `async with asyncio.timeout(...)` around what may take too long"
+            )
+        needs = _needs(options.pop("asks", ()))
+        rounds = {"once": once, "resume": resume, "needs": needs, "task": task, "timeout": timeout}
+        rounds["scopes"] = check_scopes(options.pop("scopes", ()))
+        if rounds["scopes"] and not self._has_auth:
+            raise RegistrationError("scopes= needs Server(auth=Auth(...)): nothing says what a caller may do")
+        return {**options, "rounds": rounds}
 
     def remove_tool(self, name: str) -> None:
         """Remove a tool. Calls that are running go on."""
@@ -112,12 +157,15 @@ class Authoring:
         meta: Mapping[str, Any] | None = None,
         asks: Iterable[Askable | Any] = (),
         once: OnceMode = "auto",
-        resume: Literal["replay", "parked"] = "replay",
+        resume: ResumeMode = "replay",
+        scopes: Sequence[str] = (),
     ) -> Callable[[F], F]: ...
+    @spelled_out
     def prompt(self, function: Callable[..., Any] | None = None, **options: Any) -> Any:
         """Register a function as a prompt. It returns text, messages, or a `GetPromptResult`."""
         return _register(self.add_prompt, function, options)
 
+    @functools.partial(spelled_out, like=prompt)
     def add_prompt(self, function: Callable[..., Any], **options: Any) -> None:
         """Register a prompt; the options are those of `prompt`. Allowed while the server runs."""
         self._registry.prompts.add(Prompt(function, **self._with_rounds(options)))
@@ -128,6 +176,7 @@ class Authoring:
 
     # Resources
 
+    @spelled_out
     def resource(
         self,
         uri: str,
@@ -143,7 +192,8 @@ class Authoring:
         cache: CacheHint | None = None,
         asks: Iterable[Askable | Any] = (),
         once: OnceMode = "auto",
-        resume: Literal["replay", "parked"] = "replay",
+        resume: ResumeMode = "replay",
+        scopes: Sequence[str] = (),
     ) -> Callable[[F], F]:
         """Register a function as a resource, or as a template if `uri` has `{variables}`.
 
@@ -162,6 +212,7 @@ class Authoring:
             "asks": asks,
             "once": once,
             "resume": resume,
+            "scopes": scopes,
         }
 
         def register(function: F) -> F:
@@ -170,6 +221,7 @@ class Authoring:
 
         return register
 
+    @functools.partial(spelled_out, like=resource)
     def add_resource(self, uri: str, function: Callable[..., Any], **options: Any) -> None:
         """Register a resource; the options are those of `resource`. Allowed while the server runs."""
         catalog = self._registry.templates if is_template(uri) else self._registry.resources
@@ -186,6 +238,7 @@ class Authoring:
 
     # Completions
 
+    @spelled_out
     def completion(
         self, *, argument: str, prompt: str | None = None, resource: str | None = None
     ) -> Callable[[F], F]:
@@ -208,9 +261,20 @@ class Authoring:
         return register
 
 
+def _needs(asks: object) -> tuple[JsonObject, ...]:
+    if isinstance(asks, str | type) or not isinstance(asks, Iterable):
+        shown = repr(asks) if isinstance(asks, str) else getattr(asks, "__name__", repr(asks))
+        raise RegistrationError(f"asks= is a list: write asks=[{shown}]")
+    return tuple(needed_for(asked) for asked in cast("Iterable[object]", asks))
+
+
 def _register(add: Callable[..., None], function: object, options: dict[str, Any]) -> Any:
     """Support both `@server.tool` and `@server.tool(...)`."""
     if function is not None:
+        if not callable(function):
+            what = add.__name__.removeprefix("add_")
+            hint = f": write @server.{what}(name={function!r})" if isinstance(function, str) else ""
+            raise RegistrationError(f"@server.{what} takes its options by name, not {function!r}{hint}")
         add(function, **options)
         return function
 

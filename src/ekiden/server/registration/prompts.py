@@ -29,6 +29,7 @@ class Prompt:
         self.key = name or str(getattr(function, "__name__", ""))
         signature = read_signature(function, what=f"prompt {self.key!r}")
         self.handler = Handler(function, signature.context, **(rounds or {}))
+        self.scopes = self.handler.scopes
         self.parameters = signature.parameters
         self.argument_names = frozenset(self.parameters.names)
         self._description = description or signature.summary

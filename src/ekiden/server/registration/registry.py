@@ -11,7 +11,9 @@ from ekiden.server.registration.tools import Tool
 from ekiden.server.subscriptions import Filter, Hub
 from ekiden.wire import tasks, versions
 from ekiden.wire.json import JsonObject
+from ekiden.wire.jsonrpc import MOST_RESULT_BYTES
 from ekiden.wire.modern import Modern
+from ekiden.wire.principal import Principal, grants
 
 __all__ = ["Registry"]
 
@@ -47,14 +49,18 @@ class Registry:
         instructions: str | None,
         cache: Mapping[str, CacheHint],
         page_size: int | None,
+        result_bytes: int = MOST_RESULT_BYTES,
     ) -> None:
         self.server_info = server_info
         self.dialect = Modern(server_info)
+        self.dialect.most_bytes = result_bytes
         self.hub = Hub()
         self.completions = Completions()
         self.instructions = instructions
         self._cache = cache
         self._page_size = page_size
+        self.speaks_draft = False
+        """Whether the draft 2026-06-XX is spoken to clients that ask for it."""
         self._discovery: bytes | None = None
         self.offered: frozenset[str] | None = None
         """The cached value of `methods`; None if it has to be computed again."""
@@ -120,6 +126,21 @@ class Registry:
         catalogs: dict[str, Catalog[Any]] = {"tools/call": self.tools, "prompts/get": self.prompts}
         return name is not None and method in catalogs and catalogs[method].get(name) is not None
 
+    def find_resource(self, uri: str) -> tuple[Resource, dict[str, str]] | None:
+        """The resource at a URI, and the variables of its template; None if there is none."""
+        resource = self.resources.get(uri)
+        if resource is not None:
+            return resource, {}
+        for resource in self.templates:
+            if resource.template is not None and (values := resource.template.match(uri)) is not None:
+                return resource, values
+        return None
+
+    def scopes_of(self, uri: str) -> frozenset[str]:
+        """The scopes that the resource at a URI needs."""
+        found = self.find_resource(uri)
+        return frozenset() if found is None else found[0].handler.scopes
+
     def any_resource(self, uri: str) -> Resource | None:
         """The resource or template registered as `uri`."""
         return self.templates.get(uri) or self.resources.get(uri)
@@ -133,6 +154,13 @@ class Registry:
         }
         lists = tuple(name for name in wanted.lists if offered[name])
         return Filter(lists, wanted.resources if self._has_resources else ())
+
+    def readable(self, granted: Filter, principal: Principal | None) -> Filter:
+        """The part of a subscription that a caller may have."""
+        if not self.resources.scopes and not self.templates.scopes:
+            return granted
+        readable = tuple(uri for uri in granted.resources if grants(principal, self.scopes_of(uri)))
+        return Filter(granted.lists, readable)
 
     def capabilities(self) -> JsonObject:
         """The server's capabilities as of now."""
@@ -153,7 +181,7 @@ class Registry:
         """The discovery result, encoded once and kept until something changes."""
         if self._discovery is None:
             result: JsonObject = {
-                "supportedVersions": list(versions.SUPPORTED),
+                "supportedVersions": [*versions.SUPPORTED, *((versions.DRAFT,) if self.speaks_draft else ())],
                 "capabilities": self.capabilities(),
                 **self._cache.get("server/discover", CacheHint()).fields(),
             }

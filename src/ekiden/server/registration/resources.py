@@ -49,6 +49,7 @@ class Resource:
             )
         signature = read_signature(function, what=what)
         self.handler = Handler(function, signature.context, **(rounds or {}))
+        self.scopes = self.handler.scopes
         self.parameters = signature.parameters
         self.template = self._template(uri, what)
         self._cache = (cache or CacheHint()).fields()

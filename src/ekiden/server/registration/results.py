@@ -4,7 +4,6 @@ What the caller of a tool can correct is an `isError` result. A mistake of the a
 traceback; the client gets no details.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -12,20 +11,28 @@ from typing import Any, Protocol
 import msgspec
 
 from ekiden.errors import (
-    Ended,
+    InvalidRequest,
+    MissingCapability,
     NonDeterminismError,
-    OutputInvalid,
     ProtocolError,
-    Restart,
     StoreUnavailable,
     ToolError,
 )
-from ekiden.rounds.outcome import Complete, Outcome
+from ekiden.rounds.asks import QUESTIONS, not_asked
+from ekiden.rounds.outcome import Complete, Failed, Outcome
+from ekiden.server.cancellation import ends_more_than_a_call
 from ekiden.server.questions.input_required import InputRequired
-from ekiden.server.registration.tools import Tool
+from ekiden.signals import Ended, OutputInvalid, Restart
 from ekiden.wire.json import JsonObject
 
-__all__ = ["Ending", "PlainEnding", "ToolEnding", "ends_more_than_a_call", "tool_error", "tool_failure"]
+__all__ = [
+    "Ending",
+    "PlainEnding",
+    "after_handshake",
+    "refused",
+    "tool_error",
+    "tool_failure",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -40,28 +47,6 @@ class Ending(Protocol):
     def failed(self, error: BaseException) -> Outcome | InputRequired:
         """Map an exception to an outcome; re-raise what the dispatcher must handle."""
         ...
-
-
-def ends_more_than_a_call(error: BaseException) -> bool:
-    """True for Ctrl-C and for cancellation of the request. False for `SystemExit`: it fails only the call."""
-    if isinstance(error, asyncio.CancelledError):
-        task = asyncio.current_task()
-        return task is None or task.cancelling() > 0
-    return isinstance(error, KeyboardInterrupt | GeneratorExit)
-
-
-class ToolEnding(msgspec.Struct):
-    """How a tool ends."""
-
-    tool: Tool
-
-    def complete(self, value: object) -> Outcome:
-        """The tool's result for a value."""
-        return Complete(self.tool.result(value))
-
-    def failed(self, error: BaseException) -> Outcome | InputRequired:
-        """Most exceptions become a result with `isError`."""
-        return tool_failure(self.tool, error)
 
 
 class PlainEnding(msgspec.Struct):
@@ -80,7 +65,7 @@ class PlainEnding(msgspec.Struct):
         raise error
 
 
-def tool_failure(tool: Tool, error: BaseException) -> Outcome | InputRequired:
+def tool_failure(tool: str, error: BaseException) -> Outcome | InputRequired:
     """Map an exception of a tool to an outcome; re-raise what the dispatcher must handle."""
     if isinstance(error, InputRequired):
         return error
@@ -91,12 +76,30 @@ def tool_failure(tool: Tool, error: BaseException) -> Outcome | InputRequired:
     if ends_more_than_a_call(error):
         raise error
     if isinstance(error, OutputInvalid):
-        _log.error("Tool %r returned a value that its output schema does not allow", tool.key, exc_info=error)
-        return tool_error(f"Tool {tool.key!r} failed: its result does not fit its output schema")
-    _log.error("Tool %r raised", tool.key, exc_info=error)
-    return tool_error(f"Tool {tool.key!r} failed")
+        _log.error("Tool %r returned a value that its output schema does not allow", tool, exc_info=error)
+        return tool_error(f"Tool {tool!r} failed: its result does not fit its output schema")
+    _log.error("Tool %r raised", tool, exc_info=error)
+    return tool_error(f"Tool {tool!r} failed")
+
+
+def refused(error: ProtocolError, *, in_words: bool) -> Outcome:
+    """The outcome of a call that ended with an error; `in_words`, the model reads what could not be asked."""
+    if in_words and isinstance(error, MissingCapability) and error.required.keys() <= QUESTIONS:
+        return tool_error(not_asked(error.required, error.question))
+    return Failed(error)
 
 
 def tool_error(text: str) -> Complete:
     """A result with `isError` and this text."""
     return Complete({"content": [{"type": "text", "text": text}], "isError": True})
+
+
+def after_handshake(outcome: Outcome, method: str) -> Outcome:
+    """An outcome as clients of 2025 can be told it: they have no error code for a missing capability.
+
+    The caller of a tool can correct that, so it gets a result.
+    """
+    if isinstance(outcome, Failed) and isinstance(missing := outcome.error, MissingCapability):
+        text = not_asked(missing.required, missing.question)
+        return tool_error(text) if method == "tools/call" else Failed(InvalidRequest(text))
+    return outcome

@@ -6,6 +6,7 @@ or from the docstring; defaults stay with the function.
 
 import functools
 import inspect
+import types
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NotRequired
@@ -16,9 +17,10 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from typing_extensions import TypedDict
 
-from ekiden.errors import ArgumentsInvalid, RegistrationError
+from ekiden.errors import RegistrationError
 from ekiden.server.context import Context
 from ekiden.server.schemas import explain, lean_schema, type_adapter
+from ekiden.signals import ArgumentsInvalid
 from ekiden.wire.json import canonical, encode
 
 __all__ = ["HintedParameters", "Signature", "read_signature"]
@@ -47,7 +49,8 @@ def read_signature(function: Callable[..., Any], *, what: str) -> Signature:
     context: str | None = None
     fields: dict[str, Any] = {}
     defaults: dict[str, Any] = {}
-    for name, parameter in inspect.signature(function).parameters.items():
+    for position, (name, parameter) in enumerate(inspect.signature(function).parameters.items()):
+        _check_written(name, position, hints.get(name), what)
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise RegistrationError(f"{what}: parameter {name!r} must be callable by keyword")
         hint = hints.get(name, Any)
@@ -85,8 +88,29 @@ def _annotated(function: Callable[..., Any]) -> Any:
 
 
 def _is_context(hint: object) -> bool:
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):  # `ctx: Context | None = None`
+        return any(_is_context(option) for option in typing.get_args(hint))
     origin = typing.get_origin(hint) or hint
     return isinstance(origin, type) and issubclass(origin, Context)
+
+
+def _check_written(name: str, position: int, hint: object, what: str) -> None:
+    """Refuse what authors write by mistake, and say what to write instead."""
+    if hint is None and position == 0 and name in ("self", "cls"):
+        raise RegistrationError(
+            f"{what} is a method, and nothing fills in its {name!r}: make the object first, and register its "
+            "method with `server.add_...(thing.method)`, or write a function"
+        )
+    if hint is None and name == "ctx":
+        raise RegistrationError(
+            f"{what}: parameter 'ctx' has no type: write `ctx: Context` (`from ekiden import Context`), "
+            "or give it another name if it is an argument"
+        )
+    if isinstance(hint, type) and hint.__name__ == "Context" and not _is_context(hint):
+        raise RegistrationError(
+            f"{what}: parameter {name!r} wants the Context of {hint.__module__}: write "
+            "`from ekiden import Context`"
+        )
 
 
 def _summary(docs: docstring_parser.Docstring) -> str | None:

@@ -17,7 +17,7 @@ _BODY: Final = re.compile(r"([+/?]?)([A-Za-z_][A-Za-z0-9_]*(?:,[A-Za-z_][A-Za-z0
 
 
 _SEGMENT: Final = re.compile(r"[^/?#]+")
-_URI: Final = re.compile(
+_URI: Final = (
     r"[A-Za-z][A-Za-z0-9+.-]*:(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=\u00a1-\U0010ffff-]|%[0-9A-Fa-f]{2})*"
 )
 
@@ -27,7 +27,7 @@ def is_uri(text: str) -> bool:
 
     Letters beyond ASCII are allowed, as in RFC 3987, because clients do not encode them.
     """
-    return _URI.fullmatch(text) is not None
+    return re.fullmatch(_URI, text) is not None
 
 
 class UriTemplate:

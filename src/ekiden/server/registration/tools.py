@@ -5,15 +5,18 @@ import re
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 import msgspec
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from ekiden.errors import OutputInvalid, RegistrationError
+from ekiden.errors import ProtocolError, RegistrationError
+from ekiden.rounds.outcome import Complete, Outcome
 from ekiden.server.handlers import Handler
 from ekiden.server.questions import content
 from ekiden.server.questions.input_required import InputRequired
+from ekiden.server.registration.options import check_choice
+from ekiden.server.registration.results import refused, tool_failure
 from ekiden.server.registration.signatures import read_signature
 from ekiden.server.schemas import (
     ExplicitParameters,
@@ -22,11 +25,16 @@ from ekiden.server.schemas import (
     lean_schema,
     type_adapter,
 )
+from ekiden.signals import OutputInvalid
 from ekiden.tasks.work import Why
 from ekiden.wire.headers import find_mirrored_params
 from ekiden.wire.json import JsonObject
 
-__all__ = ["CancelledTask", "Tool", "described"]
+__all__ = ["CancelledTask", "CannotAskMode", "Tool", "described"]
+
+CannotAskMode: TypeAlias = Literal["error", "result"]
+"""How a call ends that asks what its client did not declare: error -32021, or a result with `isError`."""
+
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
@@ -44,7 +52,7 @@ class CancelledTask(msgspec.Struct, frozen=True):
 
 
 class Tool:
-    """A tool as it is listed and called."""
+    """A tool as it is listed and called. Implements `ekiden.server.registration.results.Ending`."""
 
     def __init__(
         self,
@@ -57,6 +65,7 @@ class Tool:
         structured: bool | None = None,
         rounds: Mapping[str, Any] | None = None,
         on_cancel: Callable[..., Any] | None = None,
+        cannot_ask: CannotAskMode = "error",
         **about: Any,
     ) -> None:
         self.key = name or str(getattr(function, "__name__", ""))
@@ -66,13 +75,19 @@ class Tool:
         self.title = f"Tool {self.key!r}"
         """Names the tool in logs and errors."""
         signature = read_signature(function, what=what)
-        self.handler = Handler(function, signature.context, **(rounds or {}))
+        self.handler = Handler(function, signature.context, title=self.title, **(rounds or {}))
+        self.scopes = self.handler.scopes
         self.on_cancel = on_cancel
         """Cleans up after a task of this tool that was cancelled."""
+        check_choice("cannot_ask", cannot_ask, get_args(CannotAskMode))
+        self.tells_in_words = cannot_ask == "result"
+        """Whether a question that the client cannot be asked ends in a result that its model can read."""
         self.parameters: Parameters = signature.parameters
         if input_schema is not None:
             names = signature.parameters.names
             self.parameters = ExplicitParameters(input_schema, names, what=what)
+        self.bind = self.parameters.bind
+        """Makes the handler's arguments out of those that a client sent, or raises `ArgumentsInvalid`."""
         try:
             self.mirrored = find_mirrored_params(self.parameters.schema)
         except ValueError as error:
@@ -86,6 +101,18 @@ class Tool:
             output_schema=self._output.schema if self._output is not None else None,
             **about,
         )
+
+    def complete(self, value: object) -> Outcome:
+        """The outcome for the handler's return value."""
+        return Complete(self.result(value))
+
+    def failed(self, error: BaseException) -> Outcome | InputRequired:
+        """The outcome for what the handler raised: most exceptions become a result with `isError`."""
+        return tool_failure(self.key, error)
+
+    def refused(self, error: ProtocolError) -> Outcome:
+        """The outcome of a call that ended with an error of the protocol."""
+        return refused(error, in_words=self.tells_in_words)
 
     def result(self, value: object) -> JsonObject:
         """The handler's return value as a `CallToolResult`."""

@@ -11,18 +11,7 @@ from ekiden.transports.server.port import Stream
 from ekiden.wire.json import JsonObject
 from ekiden.wire.modern import Request
 
-__all__ = ["Call", "Given"]
-
-
-class Given(msgspec.Struct):
-    """The arguments of a call."""
-
-    raw: JsonObject
-    """As the client sent them."""
-    bound: dict[str, Any]
-    """As the handler gets them, validated and converted."""
-    bind: Callable[[dict[str, Any]], dict[str, Any]]
-    """Makes `bound` from `raw`, for another run of the handler."""
+__all__ = ["Call"]
 
 
 class Call(msgspec.Struct):
@@ -32,7 +21,12 @@ class Call(msgspec.Struct):
     stream: Stream
     state: object
     handler: Handler
-    given: Given
+    raw: JsonObject
+    """The arguments as the client sent them."""
+    bound: dict[str, Any]
+    """The arguments as the handler gets them, validated and converted."""
+    bind: Callable[[dict[str, Any]], dict[str, Any]]
+    """Makes `bound` from `raw`, for another run of the handler."""
     title: str
     """Names the handler in logs and errors."""
     ending: Ending

@@ -11,16 +11,19 @@ import math
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, TypeVar
 
-from ekiden.errors import Ended, InternalError, InvalidParams, StoreUnavailable
-from ekiden.opaque import Opaque
+from ekiden.errors import InternalError, InvalidParams, StoreUnavailable
+from ekiden.private_struct import PrivateStruct
 from ekiden.rounds.journal import Entry, fingerprint, framed
 from ekiden.rounds.ledger import Busy, Claim, Claimed, Ledger, Recorded, Refused, Unfinished
-from ekiden.rounds.outcome import Failed, Outcome
+from ekiden.rounds.outcome import Failed, Outcome, too_large
 from ekiden.server.rounds.contenders import Contenders, Contest
 from ekiden.server.rounds.enduring import insist, to_the_end
 from ekiden.server.rounds.kept_outcomes import decode_outcome, encode_outcome
 from ekiden.server.rounds.lease import Lease
+from ekiden.signals import Ended
+from ekiden.telemetry.metrics import ROUND_TAKEOVERS, add
 from ekiden.wire.json import canonical
+from ekiden.wire.jsonrpc import MOST_RESULT_BYTES
 
 __all__ = ["Once", "RoundClaim"]
 
@@ -37,12 +40,22 @@ _LOST: Final = "The round was taken over by another worker; repeat it"
 class Once:
     """The rounds that this process runs or waits for."""
 
-    def __init__(self, ledger: Ledger, clock: Callable[[], float], *, lease: float, keep: float) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        clock: Callable[[], float],
+        *,
+        lease: float,
+        keep: float,
+        result_bytes: int = MOST_RESULT_BYTES,
+    ) -> None:
         self.ledger = ledger
         self.clock = clock
         self.lease = lease
         self.keep = keep
         """How long an outcome is remembered: as long as a token that leads to its round can be used."""
+        self.result_bytes = result_bytes
+        """The longest outcome that is remembered, and sent."""
         self.contenders = Contenders()
         self.is_stopping = False
         """Set when the server stops: from then on no round waits for an unavailable store."""
@@ -71,7 +84,7 @@ class Once:
                 _log.warning("Rounds that have expired were not removed: %s", error)
 
 
-class RoundClaim(Opaque):
+class RoundClaim(PrivateStruct):
     """Implements `ekiden.rounds.ledger.RoundMemory` for one round. Always end it: `finish` or `release`."""
 
     _once: Once
@@ -100,11 +113,15 @@ class RoundClaim(Opaque):
 
     # Before it begins
 
+    def recorded(self, *, strictly: bool) -> Coroutine[Any, Any, Outcome | None] | None:
+        """Finds the recorded outcome of the round; None if it is known at once that there is none."""
+        if strictly:
+            return self.recorded_for_certain()
+        return None if self._once.ledger.is_new(self._round_id) else self.look()
+
     async def look(self) -> Outcome | None:
         """The recorded outcome of the round, or why it may not run; None if it may run."""
         once = self._once
-        if once.ledger.is_new(self._round_id):
-            return None
         found = await once.ledger.look(self._round_id, self.history, now=once.clock())
         if isinstance(found, Unfinished):
             return await self.recorded_for_certain()
@@ -200,6 +217,8 @@ class RoundClaim(Opaque):
             raise _taken_over()
         if isinstance(claim, Claimed):
             self._lease = once.new_lease(self._round_id, claim.fence, asked_at)
+            if instead_of is not None:
+                add(ROUND_TAKEOVERS, {})
         return claim
 
     async def _return(self, claim: Claim) -> None:
@@ -231,6 +250,9 @@ class RoundClaim(Opaque):
             return outcome
         try:
             fence, data, ended = self.claimed.fence, encode_outcome(outcome), None
+            if len(data) > self._once.result_bytes:
+                outcome = Failed(too_large(len(data), self._once.result_bytes))
+                data = encode_outcome(outcome)
         except BaseException:
             await self.release()
             raise

@@ -13,6 +13,7 @@ import msgspec
 
 from ekiden.errors import InternalError, InvalidParams
 from ekiden.rounds.leg import Leg
+from ekiden.wire.jsonrpc import RESTART
 
 __all__ = ["Parked", "ParkingLot"]
 
@@ -55,7 +56,10 @@ class ParkingLot:
         """The leg of a ticket, which stays parked."""
         parked = self._legs.get(ticket)
         if parked is None:
-            raise InvalidParams("This call waited in a server process that has given it up: restart the call")
+            raise InvalidParams(
+                "This call waited in a server process that has given it up: restart the call",
+                data={**RESTART},
+            )
         return parked
 
     def take(self, ticket: str) -> Parked:

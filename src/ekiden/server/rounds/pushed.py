@@ -11,27 +11,84 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from ekiden.errors import CannotAsk, InvalidRequest
-from ekiden.rounds.asks import declares
-from ekiden.rounds.claims import Claims
+from ekiden.rounds.asks import declares, not_asked
+from ekiden.rounds.call_state import CallState
 from ekiden.rounds.interpreter import mixed_styles
 from ekiden.rounds.outcome import Complete, Failed, Outcome
-from ekiden.rounds.pushing import Push, undeclared
+from ekiden.rounds.pushing import Push
 from ekiden.server.context import Context
+from ekiden.server.handlers import limit_paused
 from ekiden.server.legacy.session import AskingStream
-from ekiden.server.questions.input_required import InputRequired, capabilities_for, spelled_requests
+from ekiden.server.questions.input_required import (
+    InputRequired,
+    capabilities_for,
+    spelled_requests,
+    words_of,
+)
 from ekiden.server.registration.results import tool_error
 from ekiden.server.rounds.call import Call
 from ekiden.server.sealing.tokens import Sealer
+from ekiden.telemetry.metrics import REASKS, add, of_call
+from ekiden.transports.server.port import Stream
 from ekiden.wire.json import JsonObject, is_object
+from ekiden.wire.modern import Request
 
-__all__ = ["PushedCalls"]
+__all__ = ["MOST_ROUNDS", "PushedCalls", "Questions", "cannot_ask", "endless", "pause_before"]
 
 _log = logging.getLogger(__name__)
 
-_MOST_ROUNDS: Final = 10
+MOST_ROUNDS: Final = 10
 """How often a handler may return `InputRequired`: as often as clients of 2026 call again by default."""
 _IDLE_SECONDS: Final = 0.02
 """The first pause before a handler that returned a state without questions is called again; it doubles."""
+
+
+class Questions:
+    """Pushes the questions of one call to its client."""
+
+    def __init__(self, stream: Stream, capabilities: Mapping[str, Any]) -> None:
+        self._stream: AskingStream = stream  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]  sessions give no other
+        self._capabilities = capabilities
+        self._pages: list[str] = []
+        """The pages that the user has opened."""
+
+    async def ask(self, method: str, params: Mapping[str, Any] | None) -> Any:
+        """The client's answer. Raises `CannotAsk` if there is none."""
+        page = secrets.token_urlsafe(16)
+        with limit_paused():
+            answer = await self._stream.ask(method, params, page)
+        is_page = params is not None and params.get("mode") == "url"
+        if is_page and is_object(answer) and answer.get("action") == "accept":
+            self._pages.append(page)
+        return answer
+
+    async def ask_all(self, requests: Mapping[str, Mapping[str, Any]]) -> JsonObject:
+        """Push the questions of an interim result, all at once; returns the answers by key."""
+        for request in requests.values():
+            if not declares(self._capabilities, needed := capabilities_for(request)):
+                raise CannotAsk(not_asked(needed, words_of(request)))
+        asking = [
+            asyncio.ensure_future(self.ask(request["method"], request.get("params")))
+            for request in requests.values()
+        ]
+        try:
+            answers = await asyncio.gather(*asking)
+        finally:
+            for task in asking:
+                task.cancel()
+        return dict(zip(requests, answers, strict=True))
+
+    async def report_visited(self, outcome: Outcome) -> None:
+        """After a successful call, notify the client that the pages which the user opened are done."""
+        if isinstance(outcome, Complete) and not outcome.as_dict().get("isError"):
+            for page in self._pages:
+                await self._stream.notify("notifications/elicitation/complete", {"elicitationId": page})
+
+
+async def pause_before(number: int, answers: Mapping[str, object]) -> None:
+    """Wait a little before the next round, if the last one asked nothing."""
+    if not answers:
+        await asyncio.sleep(min(1.0, _IDLE_SECONDS * 2**number))
 
 
 class PushedCalls:
@@ -41,87 +98,66 @@ class PushedCalls:
         self._sealer = sealer
         self._clock = clock
 
+    def context_of_completion(self, request: Request, stream: Stream, state: object) -> Context[Any]:
+        """The context for a completion: it has the request and the state, and cannot ask anything."""
+        capabilities = request.meta.capabilities
+        push = Push("A completion", _nobody, capabilities=capabilities, clock=self._clock, flow="")
+        return Context(request, stream, state, push, self._sealer.first(request), {})
+
     async def run(self, call: Call) -> Outcome:
         """Run a whole call."""
-        claims = self._sealer.first(call.request)
+        state = self._sealer.first(call.request)
         responses: JsonObject = {}
-        pages: list[str] = []
-        for number in range(_MOST_ROUNDS + 1):
+        questions = Questions(call.stream, call.request.meta.capabilities)
+        for number in range(MOST_ROUNDS + 1):
             try:
-                ended = await self._attempt(call, claims, responses, pages)
+                ended = await self._attempt(call, state, responses, questions)
                 if not isinstance(ended, InputRequired):
                     return ended
-                if number == _MOST_ROUNDS:
+                if number == MOST_ROUNDS:
                     break
-                responses = await self._resolve(call, claims, ended, pages)
+                responses = await _resolved(state, ended, questions)
             except CannotAsk as error:
-                return _refused(call.request.method, error)
-            if not responses:
-                await asyncio.sleep(min(1.0, _IDLE_SECONDS * 2**number))
-        _log.error("%s asked %d times without coming to an end", call.title, _MOST_ROUNDS)
-        return _refused(call.request.method, CannotAsk(f"The call did not end within {_MOST_ROUNDS} rounds"))
+                return cannot_ask(call.request.method, error)
+            await pause_before(number, responses)
+        return endless(call.request.method, call.title)
 
     async def _attempt(
-        self, call: Call, claims: Claims, responses: Mapping[str, object], pages: list[str]
+        self, call: Call, state: CallState, responses: Mapping[str, object], questions: Questions
     ) -> Outcome | InputRequired:
         push = Push(
             call.title,
-            lambda method, params: self._ask(call, method, params, pages),
+            questions.ask,
             capabilities=call.request.meta.capabilities,
             clock=self._clock,
-            flow=claims.flow,
+            flow=state.flow,
             can_background=call.handler.task != "never",
         )
         context: Context[Any] = Context(
-            call.request, call.stream, call.state, push, claims, responses, call.handler.function
+            call.request, call.stream, call.state, push, state, responses, call.handler.function
         )
         if call.handler.context is not None:
-            call.given.bound[call.handler.context] = context
-        ended = await _ended(call, push.run(call.handler.call(**call.given.bound)))
+            call.bound[call.handler.context] = context
+        ended = await _ended(call, push.run(call.handler.call(**call.bound)))
+        if push.reasked:
+            add(REASKS, of_call(call.request.method, call.request.name), push.reasked)
         if isinstance(ended, InputRequired):
             if push.style == "asks":
                 raise mixed_styles(call.title)
-            claims.answers = context.raw_responses() or None
+            state.answers = context.raw_responses() or None
             return ended
-        await self._report_visited(call, pages, ended)
+        await questions.report_visited(ended)
         return ended
 
-    async def _resolve(
-        self, call: Call, claims: Claims, manual: InputRequired, pages: list[str]
-    ) -> JsonObject:
-        """Push the questions of an `InputRequired`, all at once; returns the answers by key."""
-        requests = spelled_requests(manual)
-        for request in requests.values():
-            if not declares(call.request.meta.capabilities, needed := capabilities_for(request)):
-                raise CannotAsk(undeclared(needed))
-        asking = [
-            asyncio.ensure_future(self._ask(call, request["method"], request.get("params"), pages))
-            for request in requests.values()
-        ]
-        try:
-            answers = await asyncio.gather(*asking)
-        finally:
-            for task in asking:
-                task.cancel()
-        claims.asked = {key: request["method"] for key, request in requests.items()}
-        claims.manual = manual.request_state
-        claims.round += 1
-        return dict(zip(requests, answers, strict=True))
 
-    async def _ask(self, call: Call, method: str, params: Mapping[str, Any] | None, pages: list[str]) -> Any:
-        stream: AskingStream = call.stream  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]  sessions give no other
-        page = secrets.token_urlsafe(16)
-        answer = await stream.ask(method, params, page)
-        is_page = params is not None and params.get("mode") == "url"
-        if is_page and is_object(answer) and answer.get("action") == "accept":
-            pages.append(page)
-        return answer
-
-    async def _report_visited(self, call: Call, pages: list[str], outcome: Outcome) -> None:
-        """After a successful call, notify the client that the pages which the user opened are done."""
-        if isinstance(outcome, Complete) and not outcome.as_dict().get("isError"):
-            for page in pages:
-                await call.stream.notify("notifications/elicitation/complete", {"elicitationId": page})
+async def _resolved(state: CallState, manual: InputRequired, questions: Questions) -> JsonObject:
+    """Push the questions of an `InputRequired`; returns the answers by key."""
+    requests = spelled_requests(manual)
+    answers = await questions.ask_all(requests)
+    state.asked = {key: request["method"] for key, request in requests.items()}
+    state.manual = manual.request_state
+    state.round += 1
+    return answers
 
 
 async def _ended(call: Call, run: Coroutine[Any, Any, Any]) -> Outcome | InputRequired:
@@ -132,7 +168,18 @@ async def _ended(call: Call, run: Coroutine[Any, Any, Any]) -> Outcome | InputRe
         return call.ending.failed(error)
 
 
-def _refused(method: str, error: CannotAsk) -> Outcome:
+async def _nobody(method: str, params: Mapping[str, Any] | None) -> Any:
+    raise CannotAsk(f"A completion cannot ask: {method} is for tools, prompts and resources")
+
+
+def endless(method: str, title: str) -> Outcome:
+    """The outcome of a call that has asked too often."""
+    _log.error("%s asked %d times without coming to an end", title, MOST_ROUNDS)
+    return cannot_ask(method, CannotAsk(f"The call did not end within {MOST_ROUNDS} rounds"))
+
+
+def cannot_ask(method: str, error: CannotAsk) -> Outcome:
+    """The outcome of a call whose client cannot be asked."""
     if method == "tools/call":
         return tool_error(str(error))
     return Failed(InvalidRequest(str(error)))

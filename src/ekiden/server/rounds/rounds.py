@@ -8,17 +8,29 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
-from ekiden.errors import Ended, InternalError, InvalidParams, MissingCapability, NonDeterminismError, Restart
+from ekiden.errors import (
+    InsufficientScope,
+    InternalError,
+    InvalidParams,
+    MissingCapability,
+    NonDeterminismError,
+)
 from ekiden.rounds.asks import RoundQuestions, declares
-from ekiden.rounds.claims import Claims
+from ekiden.rounds.call_state import CallState
 from ekiden.rounds.handler_task import HandlerTask
 from ekiden.rounds.interpreter import mixed_styles
-from ekiden.rounds.journal import UNKNOWN_BRANCH, Entry, Journal
+from ekiden.rounds.journal import STEP, UNKNOWN_BRANCH, Entry, Journal
 from ekiden.rounds.leg import BACKGROUND, Leg, Suspended
 from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome
 from ekiden.rounds.replay import Replay
 from ekiden.server.context import Context
-from ekiden.server.questions.input_required import InputRequired, capabilities_for, spelled_requests
+from ekiden.server.questions.gate import through_the_gate
+from ekiden.server.questions.input_required import (
+    InputRequired,
+    capabilities_for,
+    spelled_requests,
+    words_of,
+)
 from ekiden.server.questions.questions import check_answers
 from ekiden.server.registration.registry import Registry
 from ekiden.server.rounds.call import Call
@@ -28,10 +40,15 @@ from ekiden.server.rounds.pushed import PushedCalls
 from ekiden.server.sealing.tokens import Sealer
 from ekiden.server.tasks.methods import TaskMethods
 from ekiden.server.tasks.tasks import Tasks
-from ekiden.telemetry.counts import record
-from ekiden.telemetry.spans import link_to
+from ekiden.signals import Ended, Restart
+from ekiden.telemetry.context import first_trace, link_to
+from ekiden.telemetry.metrics import RERUN_DURATION, record
+from ekiden.telemetry.rounds import call_ended, count_reasks
 from ekiden.wire import versions
 from ekiden.wire.json import JsonObject, copied
+from ekiden.wire.jsonrpc import RESTART
+from ekiden.wire.meta import TRACE_LINK
+from ekiden.wire.modern import Request
 
 __all__ = ["Rounds"]
 
@@ -53,6 +70,7 @@ class Rounds:
         self.once = once
         self._clock = clock
         limits = sealer.limits
+        self._on_caught_up = self._caught_up
         self.watch: Callable[[Leg], None] | None = None
         """Called with every leg before it runs; for tests."""
         self.pushed = PushedCalls(sealer, clock)
@@ -63,6 +81,10 @@ class Rounds:
         self.stored = sealer.stored
         """Whether there is a store at all."""
         self.parking = ParkingLot(most=limits.parked_calls, seconds=limits.answer_seconds)
+
+    def owner_of(self, request: Request) -> str:
+        """Who sends a request, as far as clients are told apart: by principal, address or connection."""
+        return self._sealer.principal_of(request) or request.address or request.session or ""
 
     def offer_tasks(self, tasks: Tasks, registry: Registry) -> None:
         """Let calls become tasks, and answer the `tasks/` methods."""
@@ -77,102 +99,103 @@ class Rounds:
             raise InvalidParams("Invalid params: `inputResponses` must be an object")
         if "requestState" in params:
             return self._later_round(call, responses)
-        claims = self._sealer.first(call.request)
+        state = self._sealer.first(call.request)
         asked: dict[str, str] | None = {} if call.handler.once is True else None
         if self.tasks is not None and call.handler.task in ("optional", "required"):
-            return self._first_or_task(self.tasks, call, claims, responses, asked)
+            return self._first_or_task(self.tasks, call, state, responses, asked)
         # A first round has no token by which a repeat could be recognised, so it needs no claim.
-        return self._run_leg(call, claims, responses, asked, None)
+        return self._run_leg(call, state, responses, asked, None)
 
     async def _first_or_task(
         self,
         tasks: Tasks,
         call: Call,
-        claims: Claims,
+        state: CallState,
         responses: Mapping[str, object],
         asked: dict[str, str] | None,
     ) -> Outcome:
         if call.request.meta.protocol_version == versions.MODERN:
-            task = await tasks.from_start(call.request, claims, required=call.handler.task == "required")
+            task = await tasks.from_start(call.request, state, required=call.handler.task == "required")
             if task is not None:
                 return task
-        return await self._run_leg(call, claims, responses, asked, None)
+        return await self._run_leg(call, state, responses, asked, None)
 
     async def legacy_task(self, call: Call) -> Outcome | None:
         """Create a task for a call if a client with a handshake asks for one; else None."""
         if self.task_methods is None or call.request.method != "tools/call":
             return None
-        claims = self._sealer.first(call.request)
-        return await self.task_methods.legacy.begin(call.request, claims, call.handler, call.stream)
+        state = self._sealer.first(call.request)
+        return await self.task_methods.legacy.begin(call.request, state, call.handler, call.stream)
 
     async def _later_round(self, call: Call, responses: Mapping[str, object]) -> Outcome:
         """Run a round after the first."""
         request, handler = call.request, call.handler
-        claims = self._sealer.open(request.params["requestState"], request)
-        if claims.journal_id is not None:
-            await self._sealer.fetch(claims, request)
-        if claims.trace is not None:
-            link_to(claims.trace)
-        if claims.parked is not None:
-            return await self._resume(call, claims, responses)
-        check_answers(claims.asked, responses)
+        state = self._sealer.open(request.params["requestState"], request)
+        if state.journal_id is not None:
+            await self._sealer.fetch(state, request)
+        if state.trace is not None and state.trace != request.meta.fields.get(TRACE_LINK):
+            link_to(state.trace)
+        if state.parked is not None:
+            return await self._resume(call, state, responses)
+        check_answers(state.asked, responses)
         memory = None
         if handler.once is not False and not handler.parked:
             memory = RoundClaim(
-                self.once, f"{claims.flow}.{claims.round}", request.params["requestState"], responses
+                self.once, f"{state.flow}.{state.round}", request.params["requestState"], responses
             )
-            recorded = await (memory.recorded_for_certain() if handler.once is True else memory.look())
-            if recorded is not None:
-                return recorded
-        for pause in claims.pauses:
-            claims.journal[pause] = Entry("pause", "", None, UNKNOWN_BRANCH)
+            looking = memory.recorded(strictly=handler.once is True)
+            if looking is not None and (recorded := await looking) is not None:
+                # The client may declare less than it did.
+                return through_the_gate(request.method, request.meta.capabilities, recorded)
+        for pause in state.pauses:
+            state.journal[pause] = Entry("pause", "", None, UNKNOWN_BRANCH)
         if memory is not None and memory.claimed is not None:
-            _append(claims.journal, memory.claimed.entries)
-        raw = _unshared(call.given.raw)
+            _append(state.journal, memory.claimed.entries)
+        raw = _unshared(call.raw)
         while True:
             try:
-                return await self._run_leg(call, claims, responses, claims.asked, memory)
+                return await self._run_leg(call, state, responses, state.asked, memory)
             except Restart as restart:
-                _append(claims.journal, restart.entries)
-                call.given.bound = call.given.bind(_unshared(raw))
+                _append(state.journal, restart.entries)
+                call.bound = call.bind(_unshared(raw))
 
     def _new_leg(
         self,
         call: Call,
-        claims: Claims,
+        state: CallState,
         responses: Mapping[str, object],
         asked: Mapping[str, str] | None,
         memory: RoundClaim | None,
-    ) -> tuple[Leg, Context[Any], Coroutine[Any, Any, Any]]:
-        """Make the leg of a round; returns it, its context, and the coroutine that runs it."""
+    ) -> tuple[Leg, Context[Any]]:
+        """Make the leg of a round; returns it, and its context."""
         request, handler = call.request, call.handler
         if handler.parked:
             self.parking.check_room()
         replay = Replay(
             HandlerTask(call.title),
-            Journal.of(claims.journal.copy()) if claims.journal else Journal(),
+            Journal.of(state.journal.copy()) if state.journal else Journal(),
             RoundQuestions(call.title, responses, asked, request.meta.capabilities),
             self._clock,
-            claims.flow,
+            state.flow,
             memory,
-            not claims.round,
-            self._caught_up,
+            not state.round,
+            self._on_caught_up,
             handler.parked,
         )
-        leg = Leg(replay, claims.pauses)
+        leg = Leg(replay, state.pauses)
         if handler.task == "never":
             leg.can_background = None
         elif self.tasks is not None:
             leg.can_background = self.tasks.wanted_by(request)
         if self.watch is not None:
             self.watch(leg)
-        context = Context(request, call.stream, call.state, leg, claims, responses, handler.function)
+        context = Context(request, call.stream, call.state, leg, state, responses, handler.function)
         if handler.context is not None:
-            call.given.bound[handler.context] = context
-        return leg, context, leg.run(handler.call(**call.given.bound))
+            call.bound[handler.context] = context
+        return leg, context
 
-    async def _resume(self, call: Call, claims: Claims, responses: Mapping[str, object]) -> Outcome:
-        ticket, claims.parked = claims.parked or "", None
+    async def _resume(self, call: Call, state: CallState, responses: Mapping[str, object]) -> Outcome:
+        ticket, state.parked = state.parked or "", None
         values = self.parking.peek(ticket).leg.read(responses)
         parked = self.parking.take(ticket)
         context: Context[Any] = parked.context
@@ -181,11 +204,13 @@ class Rounds:
             ended = _returned(call, await parked.leg.go_on(values, call.request.meta.capabilities))
         except BaseException as error:
             ended = call.ending.failed(error)
-        return await self._end_round(call, claims, parked.leg, context, ended)
+        outcome = await self._end_round(call, state, parked.leg, context, ended)
+        call_ended(call.request, state.round, outcome)
+        return outcome
 
     def _caught_up(self, title: str, seconds: float) -> None:
         """Replay has caught up with the earlier rounds: record how long it took."""
-        record("ekiden.round.rerun.duration", seconds, {"handler": title})
+        record(RERUN_DURATION, seconds, {"handler": title})
         if seconds > self._sealer.limits.rerun_seconds:
             _log.warning(
                 "%s took %.0f ms to repeat what earlier rounds did; put its slow parts into ctx.step",
@@ -196,7 +221,7 @@ class Rounds:
     async def _run_leg(
         self,
         call: Call,
-        claims: Claims,
+        state: CallState,
         responses: Mapping[str, object],
         asked: Mapping[str, str] | None,
         memory: RoundClaim | None,
@@ -204,87 +229,122 @@ class Rounds:
         """Run the handler once, over its journal, to the end of its round; record the outcome if claimed."""
         outcome: Outcome
         try:
-            leg, context, run = self._new_leg(call, claims, responses, asked, memory)
+            leg, context = self._new_leg(call, state, responses, asked, memory)
             try:
-                ended = _returned(call, await run)
+                if not leg.start(call.handler.call, call.bound):
+                    await leg.replay.task.settled()
+                ended = _returned(call, leg.replay.conclude())
             except BaseException as error:
                 ended = call.ending.failed(error)
             if type(ended) is Complete:
                 outcome = ended
             else:
-                outcome = await self._end_round(call, claims, leg, context, ended)
+                outcome = await self._end_round(call, state, leg, context, ended)
         except Restart:
             raise
         except Ended as recorded:
             if memory is not None:
                 await memory.release()
-            outcome = recorded.outcome
-            return outcome
+            return through_the_gate(call.request.method, call.request.meta.capabilities, recorded.outcome)
         except NonDeterminismError as error:
             _log.error("%s", error)
             outcome = Failed(
-                InternalError("The handler does not replay as in its earlier rounds: restart the call")
+                InternalError(
+                    "The handler does not replay as in its earlier rounds: restart the call", data={**RESTART}
+                )
             )
         except BaseException:
             if memory is not None:
                 await memory.release()
             raise
+        call_ended(call.request, state.round, outcome)
         return outcome if memory is None or memory.claimed is None else await memory.finish(outcome)
 
     async def _end_round(
         self,
         call: Call,
-        claims: Claims,
+        state: CallState,
         leg: Leg,
         context: Context[Any],
         ended: Outcome | Suspended | InputRequired,
     ) -> Outcome:
         """The outcome of a leg that has ended. An interim one carries the sealed state of the next round."""
-        claims.journal = leg.replay.journal.entries
+        before, state.journal = state.journal, leg.replay.journal.entries
         if isinstance(ended, Suspended):
-            if ended.pauses and BACKGROUND in ended.pauses:
-                ended.pauses.remove(BACKGROUND)
-                if not ended.asks and not ended.pauses and self.tasks is not None:
-                    claims.journal[BACKGROUND] = Entry("pause", "", None, UNKNOWN_BRANCH)
-                    return await self.tasks.create(call.request, claims, claims.journal, leg.wishes)
+            if BACKGROUND in ended.pauses and (task := await self._in_background(call, state, leg, ended)):
+                return task
+            _step_up(call, leg, ended, before)
             requests: dict[str, JsonObject] = {}
-            claims.asked = {}
+            if leg.was_manual or leg.style == "manual":
+                state.answers = context.raw_responses() or None
+            count_reasks(call.request, ended.asks, state.asked)
+            state.asked = {}
             for key, ask in ended.asks.items():
                 requests[key] = ask.request()
-                claims.asked[key] = ask.label()
-            claims.pauses = ended.pauses
+                state.asked[key] = ask.label()
+            state.pauses = ended.pauses
             if call.handler.parked:
-                claims.parked, claims.journal = (
+                state.parked, state.journal = (
                     self.parking.park(leg, context, getattr(call.stream, "session", None)),
                     {},
                 )
         elif isinstance(ended, InputRequired):
-            requests = self._manual(call, claims, leg, context, ended)
-            if ended.request_state is None and not claims.answers and not claims.journal:
+            requests = self._manual(call, state, leg, context, ended)
+            if ended.request_state is None and not state.answers and not state.journal:
                 return Interim(requests, None)
         else:
             return ended
-        if claims.round == _GIVE_UP - 3:  # Warn once per call, before clients give up.
-            self._warn_of_length(leg.handler, claims.round + 1)
-        return Interim(requests, self._sealer.seal(claims) or await self._sealer.spill(claims))
+        if not state.round:
+            state.trace = first_trace(call.request.meta.fields)
+        elif state.round == _GIVE_UP - 3:  # Warn once per call, before clients give up.
+            self._warn_of_length(leg.handler, state.round + 1)
+        return Interim(requests, self._sealer.seal(state) or await self._sealer.spill(state))
+
+    async def _in_background(
+        self, call: Call, state: CallState, leg: Leg, ended: Suspended
+    ) -> Outcome | None:
+        """The task that a call becomes; None if it has to wait for answers first."""
+        ended.pauses.remove(BACKGROUND)
+        if ended.asks or ended.pauses or self.tasks is None:
+            return None
+        state.journal[BACKGROUND] = Entry("pause", "", None, UNKNOWN_BRANCH)
+        return await self.tasks.create(call.request, state, state.journal, leg.wishes)
 
     def _manual(
-        self, call: Call, claims: Claims, leg: Leg, context: Context[Any], ended: InputRequired
+        self, call: Call, state: CallState, leg: Leg, context: Context[Any], ended: InputRequired
     ) -> dict[str, JsonObject]:
         if leg.style == "asks":
             raise mixed_styles(leg.handler)
         requests = spelled_requests(ended)
         for request in requests.values():
             if not declares(call.request.meta.capabilities, needed := capabilities_for(request)):
-                raise MissingCapability(needed)
-        claims.answers = context.raw_responses() or None
-        claims.asked = {key: request["method"] for key, request in requests.items()}
-        claims.pauses = []
-        claims.manual = ended.request_state
+                raise MissingCapability(needed, question=words_of(request))
+        state.answers = context.raw_responses() or None
+        state.asked = {key: request["method"] for key, request in requests.items()}
+        state.pauses = []
+        state.manual = ended.request_state
         return requests
 
     def _warn_of_length(self, handler: str, rounds: int) -> None:
         _log.warning("%s has ended %d rounds; clients give up after %d by default", handler, rounds, _GIVE_UP)
+
+
+def _step_up(call: Call, leg: Leg, ended: Suspended, before: Mapping[str, Entry]) -> None:
+    """Refuse a round that needs more scopes, unless something would be lost with it.
+
+    A refusal carries no state. So what the client must bring back, answers that it has to give and steps that
+    have run, goes out in an interim result first; the round after that is refused. A response that streams
+    already has a status, and ends in the same way.
+    """
+    if not leg.lacks:
+        return
+    wanted = [name for name in ended.pauses if name in leg.lacks]
+    has_more = bool(ended.asks) or len(wanted) < len(ended.pauses)
+    has_run = any(key.startswith(STEP) and key not in before for key in leg.replay.journal.entries)
+    streams = getattr(call.stream, "has_begun", False) and not any(name in before for name in wanted)
+    if wanted and not (has_more or has_run or streams):
+        scopes = call.handler.scopes.union(*(leg.lacks[name] for name in wanted))
+        raise InsufficientScope(sorted(scopes))
 
 
 def _append(journal: dict[str, Entry], entries: Mapping[str, Entry]) -> None:

@@ -12,7 +12,7 @@ from ekiden.rounds.journal import Entry
 from ekiden.server.sealing.seal import Seal, is_sealed
 from ekiden.tasks.record import Question, TaskRecord
 from ekiden.tasks.states import State
-from ekiden.tasks.store import Due, Held, Place, TaskStore, Watcher
+from ekiden.tasks.store import Due, Held, Place, TaskStore, Usage, Watcher
 
 __all__ = ["SealedTasks"]
 
@@ -186,6 +186,10 @@ class SealedTasks(TaskStore):
     async def due(self, audience: str, tools: Collection[str], *, now: float, limit: int) -> list[Due]:
         """Tasks that may be claimed."""
         return await self._inner.due(audience, tools, now=now, limit=limit)
+
+    async def usage(self, audience: str, principal: str) -> Usage:
+        """What one principal takes."""
+        return await self._inner.usage(audience, principal)
 
     async def next_due(self, audience: str, tools: Collection[str]) -> float | None:
         """When the next may be."""

@@ -2,8 +2,9 @@
 
 Sealed are arguments, questions, answers, results, errors, messages, and the values of steps. In the clear
 stays what a store needs to find and order rows: ids, the names of tools, principals, states and times, the
-names or `key=`s of steps, and fingerprints. What is sealed opens only in its own row, and only while what
-says whose it is has not been changed. Rows that were written before this was turned on are read as they are.
+names or `key=`s of steps, the URIs of resources that changed, and fingerprints. What is sealed opens only in
+its own row, and only while what says whose it is has not been changed. Rows that were written before this was
+turned on are read as they are.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from ekiden.rounds.journal import Entry
 from ekiden.rounds.ledger import Busy, Claim, Claimed, Known, Recorded
 from ekiden.server.sealing.keys import KeyRing
 from ekiden.server.sealing.seal import Seal
+from ekiden.server.sealing.sealed_sessions import SealedSessions
 from ekiden.server.sealing.sealed_tasks import SealedTasks
 from ekiden.stores.store import Store
 
@@ -32,6 +34,9 @@ class SealedStore:
         self._seal = Seal(keys)
         self.shared = inner.shared
         self.waits = inner.waits
+        self.bus = getattr(inner, "bus", None)
+        sessions = getattr(inner, "sessions", None)
+        self.sessions = None if sessions is None else SealedSessions(sessions, self._seal)
         self.tasks = None if inner.tasks is None else SealedTasks(inner.tasks, self._seal)
 
     def is_new(self, round_id: str) -> bool:

@@ -1,7 +1,7 @@
-"""Tokens: claims sealed into `requestState`, and opened and verified out of it.
+"""Tokens: the state of a call, sealed into `requestState`, and opened and verified out of it.
 
-Every token that fails a check gets the same error. The reason goes to the log and to a metric, where no
-attacker reads it.
+Every token that fails a check gets the same error, which tells the client to restart the call. The reason
+goes to the log and to a metric, where no attacker reads it.
 """
 
 import logging
@@ -12,20 +12,23 @@ from typing import Final
 
 import msgspec
 
-from ekiden.errors import InvalidParams, StateRefused, UsageError
-from ekiden.rounds.claims import About, Claims, decode_claims, encode_claims, verify
+from ekiden.errors import InvalidParams, UsageError
+from ekiden.rounds.call_state import About, CallState, decode_state, encode_state, verify
 from ekiden.rounds.journal import Entry, fingerprint
 from ekiden.rounds.ledger import Ledger
-from ekiden.server.sealing.keys import KeyRing
-from ekiden.telemetry.counts import count
+from ekiden.server.sealing.keys import TokenSealer
+from ekiden.signals import StateRefused
+from ekiden.telemetry.metrics import STATE_REFUSED, STATE_SIZE, add, record
 from ekiden.wire.json import canonical
+from ekiden.wire.jsonrpc import RESTART
 from ekiden.wire.modern import Request
+from ekiden.wire.printable import printable
 
 __all__ = ["RoundLimits", "Sealer"]
 
 _log = logging.getLogger(__name__)
 
-_REFUSED: Final = "Invalid or expired requestState"
+_REFUSED: Final = "Invalid or expired requestState: restart the call"
 
 _SHORT: Final = 64
 """Arguments up to this many bytes are not hashed: hashing would cost more than carrying them."""
@@ -68,7 +71,7 @@ class Sealer:
     def __init__(
         self,
         audience: str,
-        keys: Callable[[], KeyRing],
+        keys: Callable[[], TokenSealer],
         store: Ledger | None,
         principal: Callable[[Request], str | None] | None,
         limits: RoundLimits,
@@ -92,13 +95,17 @@ class Sealer:
             request.method,
             request.name or "",
             arguments,
-            "" if self._principal is None else self._principal(request) or "",
+            self.principal_of(request),
         )
 
-    def first(self, request: Request) -> Claims:
-        """The claims of a call that begins now."""
+    def principal_of(self, request: Request) -> str:
+        """The principal of a request; empty if the server does not distinguish them."""
+        return "" if self._principal is None else self._principal(request) or ""
+
+    def first(self, request: Request) -> CallState:
+        """The state of a call that begins now."""
         now = self._clock()
-        claims = Claims(
+        return CallState(
             now,  # issued
             now,  # expires
             now,  # started
@@ -109,75 +116,77 @@ class Sealer:
             [],  # pauses
             {},  # journal
         )
-        trace = request.meta.fields.get("traceparent")
-        if type(trace) is str:
-            claims.trace = trace
-        return claims
 
-    def open(self, token: object, request: Request) -> Claims:
-        """The claims of a token that was issued for this request. Every other token gives the same error.
+    def open(self, token: object, request: Request) -> CallState:
+        """The state out of a token that was issued for this request. Every other token gives the same error.
 
-        If the claims have a `journal_id`, `fetch` must get the part that is in the store.
+        If the state have a `journal_id`, `fetch` must get the part that is in the store.
         """
         data = self._keys().open(token) if isinstance(token, str) else None
         try:
             if data is None:
                 raise StateRefused("not sealed by a key of this ring")
-            claims = decode_claims(data)
-            verify(claims, self._about(request), now=self._clock(), max_age=self.limits.flow_seconds)
+            state = decode_state(data)
+            verify(state, self._about(request), now=self._clock(), max_age=self.limits.flow_seconds)
         except StateRefused as refused:
             raise _refusal(request, refused) from None
         except msgspec.MsgspecError as error:
             raise _refusal(request, StateRefused(f"the content does not decode: {error}")) from None
-        return claims
+        return state
 
-    async def fetch(self, claims: Claims, request: Request) -> None:
-        """Get the part of the claims that was too large to travel."""
+    async def fetch(self, state: CallState, request: Request) -> None:
+        """Get the part of the state that was too large to travel."""
         kept = None
-        if self._store is not None and claims.journal_id is not None:
-            kept = await self._store.get_journal(claims.journal_id)
+        if self._store is not None and state.journal_id is not None:
+            kept = await self._store.get_journal(state.journal_id)
         if kept is None:
             raise _refusal(request, StateRefused("its journal is not in the store"))
         spilled = _spilled.decode(kept)
-        claims.journal, claims.answers, claims.manual = spilled.journal, spilled.answers, spilled.manual
-        claims.journal_id = None
+        state.journal, state.answers, state.manual = spilled.journal, spilled.answers, spilled.manual
+        state.journal_id = None
 
-    def seal(self, claims: Claims) -> str | None:
+    def seal(self, state: CallState) -> str | None:
         """A token for the next round; None if it would be too large: then call `spill`."""
-        claims.issued = self._clock()
-        claims.expires = claims.issued + self.limits.answer_seconds
-        claims.round += 1
-        token = self._keys().seal(encode_claims(claims))
-        return token if len(token) <= self.limits.state_bytes else None
+        state.issued = self._clock()
+        state.expires = state.issued + self.limits.answer_seconds
+        state.round += 1
+        token = self._keys().seal(encode_state(state))
+        if len(token) > self.limits.state_bytes:
+            return None
+        record(STATE_SIZE, len(token), {"ekiden.state.stored": False})
+        return token
 
-    async def spill(self, claims: Claims) -> str:
+    async def spill(self, state: CallState) -> str:
         """Put the journal into the store, and return a token that refers to it."""
         if self._store is None:
-            size = len(self._keys().seal(encode_claims(claims)))
+            size = len(self._keys().seal(encode_state(state)))
             raise UsageError(
-                f"the state of {claims.target!r} has {size} bytes, {self.limits.state_bytes} allowed. "
-                f"The biggest entries: {_biggest(claims)}. Keep less, or give the server a store="
+                f"the state of {state.target!r} has {size} bytes, {self.limits.state_bytes} allowed. "
+                f"The biggest entries: {_biggest(state)}. Keep less, or give the server a store="
             )
-        spilled = Spilled(claims.journal, claims.answers, claims.manual)
-        claims.journal_id = f"{claims.flow}.{claims.round}.{secrets.token_urlsafe(6)}"
+        spilled = Spilled(state.journal, state.answers, state.manual)
+        state.journal_id = f"{state.flow}.{state.round}.{secrets.token_urlsafe(6)}"
         await self._store.put_journal(
-            claims.journal_id, msgspec.msgpack.encode(spilled), expires=claims.expires
+            state.journal_id, msgspec.msgpack.encode(spilled), expires=state.expires
         )
-        claims.journal, claims.answers, claims.manual = {}, None, None
-        return self._keys().seal(encode_claims(claims))
+        state.journal, state.answers, state.manual = {}, None, None
+        token = self._keys().seal(encode_state(state))
+        record(STATE_SIZE, len(token), {"ekiden.state.stored": True})
+        return token
 
 
 def _refusal(request: Request, refused: StateRefused) -> InvalidParams:
     """The error that every refused token gets; the reason goes to the log."""
-    _log.info("requestState refused for %s %s: %s", request.method, request.name, refused)
-    count("ekiden.state.refused", {"reason": str(refused).partition(":")[0]})
-    return InvalidParams(_REFUSED)
+    target = printable(request.name or "")
+    _log.warning("requestState refused for %s %s: %s", request.method, target, refused)
+    add(STATE_REFUSED, {"reason": str(refused).partition(":")[0]})
+    return InvalidParams(_REFUSED, data={**RESTART})
 
 
-def _biggest(claims: Claims) -> str:
-    sizes = {key[2:]: len(msgspec.msgpack.encode(entry.value)) for key, entry in claims.journal.items()}
-    sizes.update({key: len(msgspec.msgpack.encode(value)) for key, value in (claims.answers or {}).items()})
-    if claims.manual is not None:
-        sizes["request_state"] = len(claims.manual)
+def _biggest(state: CallState) -> str:
+    sizes = {key[2:]: len(msgspec.msgpack.encode(entry.value)) for key, entry in state.journal.items()}
+    sizes.update({key: len(msgspec.msgpack.encode(value)) for key, value in (state.answers or {}).items()})
+    if state.manual is not None:
+        sizes["request_state"] = len(state.manual)
     largest: Mapping[str, int] = dict(sorted(sizes.items(), key=lambda item: -item[1])[:3])
     return ", ".join(f"{key} ({size} bytes)" for key, size in largest.items()) or "none"

@@ -16,10 +16,11 @@ from typing import Any, Final, Protocol
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
-from ekiden.errors import NotKept, ParseError, UsageError
+from ekiden.errors import ParseError, UsageError
 from ekiden.server.schemas import explain, type_adapter
 from ekiden.server.steps.identity import name_of, unwrapped
 from ekiden.server.steps.likeness import difference
+from ekiden.signals import NotKept
 from ekiden.wire.json import copied, decode, encode, is_array, is_object
 
 __all__ = ["Codec", "codec_of"]

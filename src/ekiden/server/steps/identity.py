@@ -19,7 +19,7 @@ from types import (
 )
 from typing import Any, Final, TypeGuard
 
-from ekiden.errors import Unidentified, UsageError
+from ekiden.errors import UsageError
 from ekiden.rounds.journal import fingerprint, framed
 from ekiden.server.steps.plain import is_context, plain_spelling
 from ekiden.server.steps.scope import Scope
@@ -28,6 +28,7 @@ from ekiden.server.steps.spelling import (
     Speller,
     type_name,
 )
+from ekiden.signals import Unidentified
 
 __all__ = ["digest_of", "digest_of_value", "is_partial", "name_of", "place_of", "taken_apart", "unwrapped"]
 
@@ -60,7 +61,10 @@ def taken_apart(
 
 def name_of(function: Callable[..., Any]) -> str:
     """A function's name as its author would say it."""
-    function = unwrapped(function)
+    return _qualified(unwrapped(function))
+
+
+def _qualified(function: Callable[..., Any]) -> str:
     return getattr(function, "__qualname__", None) or type(function).__qualname__
 
 
@@ -92,11 +96,11 @@ def digest_of_value(value: object) -> str:
 
 
 def place_of(function: Callable[..., Any]) -> str:
-    """A function's name, and the line where it is defined."""
+    """The name of a function that is not a partial, and the line where it is defined."""
     code: CodeType | None = getattr(function, "__code__", None)
     if code is None:
-        return name_of(function)
-    return f"{name_of(function)} at {code.co_filename.rpartition('/')[2]}:{code.co_firstlineno}"
+        return _qualified(function)
+    return f"{_qualified(function)} at {code.co_filename.rpartition('/')[2]}:{code.co_firstlineno}"
 
 
 def _is_plain(function: FunctionType) -> bool:

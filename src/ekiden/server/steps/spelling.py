@@ -23,9 +23,9 @@ from uuid import UUID
 import msgspec
 from pydantic import AnyUrl, BaseModel, Secret, SecretBytes, SecretStr
 
-from ekiden.errors import Unidentified
 from ekiden.rounds.journal import framed
 from ekiden.server.steps.plain import kind_of
+from ekiden.signals import Unidentified
 from ekiden.wire.json import MAX_DEPTH
 
 __all__ = ["ATOMS", "SECRETS", "Speller", "type_name"]

@@ -13,9 +13,10 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from ekiden.errors import Ended, NotKept, NotRecalled, ToolError, UsageError
+from ekiden.errors import NotRecalled, ToolError, UsageError
 from ekiden.rounds.interpreter import Retry
 from ekiden.rounds.journal import Entry, Kind
+from ekiden.server.cancellation import is_cancelled
 from ekiden.server.handlers import Run
 from ekiden.server.schemas import explain
 from ekiden.server.steps.codecs import codec_of
@@ -24,6 +25,7 @@ from ekiden.server.steps.identity import digest_of, is_partial, name_of
 from ekiden.server.steps.plain import is_context
 from ekiden.server.steps.spelling import ATOMS
 from ekiden.server.steps.wording import words_for
+from ekiden.signals import Ended, NotKept
 
 __all__ = ["FunctionStep"]
 
@@ -89,7 +91,7 @@ class FunctionStep:
         except (GeneratorExit, Ended):
             raise  # The coroutine was closed, or the claim was lost before the function began.
         except BaseException as error:
-            is_cut = _is_cut()
+            is_cut = is_cancelled()
             if is_cut and isinstance(error, asyncio.CancelledError):
                 raise
             again = not is_cut and self.retry is not None and isinstance(error, self.retry.on)
@@ -135,12 +137,6 @@ class FunctionStep:
 
 
 _ALWAYS: Final = (ToolError,)
-
-
-def _is_cut() -> bool:
-    """Whether this task is being cancelled. If not, a `CancelledError` came from the function itself."""
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0
 
 
 def _copied(arguments: tuple[Any, ...]) -> tuple[Any, ...]:

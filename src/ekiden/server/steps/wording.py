@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from ekiden.errors import Unidentified, UsageError
+from ekiden.errors import UsageError
 from ekiden.server.steps.identity import digest_of_value, place_of, taken_apart
 from ekiden.server.steps.plain import kind_of, plain_spelling
 from ekiden.server.steps.spelling import ATOMS, SECRETS
+from ekiden.signals import Unidentified
 
 __all__ = ["words_for"]
 

@@ -3,13 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from ekiden.errors import (
-    ArgumentsInvalid,
-    Ended,
     InternalError,
     InvalidParams,
     NonDeterminismError,
@@ -24,29 +22,33 @@ from ekiden.server.context import Context
 from ekiden.server.handlers import Handler
 from ekiden.server.middleware import Middleware, around
 from ekiden.server.questions.input_required import InputRequired
-from ekiden.server.registration.results import Ending
 from ekiden.server.registration.tools import CancelledTask, Tool
 from ekiden.server.tasks.input_required import ByHand
+from ekiden.signals import ArgumentsInvalid, Ended
 from ekiden.tasks.leg import TaskLeg
 from ekiden.tasks.record import TaskRecord
 from ekiden.tasks.work import Why
 from ekiden.telemetry.legs import traced_leg
-from ekiden.telemetry.spans import is_tracing
+from ekiden.telemetry.observed import is_observed
 from ekiden.transports.server.port import Stream
-from ekiden.wire.json import JsonObject, encode
+from ekiden.wire.json import JsonObject, copied, encode
 from ekiden.wire.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVELS, PROTOCOL_VERSION, RequestMeta
 from ekiden.wire.modern import Request
+from ekiden.wire.principal import Principal
 
-__all__ = ["ToolWork"]
+__all__ = ["PRINCIPAL", "ToolWork"]
 
 _log = logging.getLogger(__name__)
+
+PRINCIPAL: Final = "ekiden/principal"
+"""Where a task's row has the verified identity of who called, beside the `_meta` of the call."""
 
 
 class ToolWork:
     """Implements `ekiden.tasks.work.Work`."""
 
     def __init__(
-        self, tool: Tool, record: TaskRecord, state: object, ending: Ending, layers: Sequence[Middleware] = ()
+        self, tool: Tool, record: TaskRecord, state: object, layers: Sequence[Middleware] = ()
     ) -> None:
         self.title = f"Tool {tool.key!r}"
         self.capabilities: Mapping[str, Any] = record.meta.get(CLIENT_CAPABILITIES, {})
@@ -54,14 +56,13 @@ class ToolWork:
         self._tool = tool
         self._record = record
         self._state = state
-        self._ending = ending
         self._layers = layers
 
     async def run(self, leg: TaskLeg, say: Callable[[str], None]) -> Outcome | Suspended:
         """Run the handler to the end of a leg, inside its span and its middleware if there are any."""
         stream = _Status(say)
         run = self._layered if self._layers else self._leg
-        if is_tracing():
+        if is_observed():
             return await traced_leg(self._record, lambda: run(leg, _request(self._record), stream))
         return await run(leg, _request(self._record), stream)
 
@@ -86,7 +87,7 @@ class ToolWork:
             _log.error("Task %s: %s", self._record.id, error)
             return Failed(InternalError(f"NonDeterminismError: {error}"))
         except ProtocolError as error:
-            return Failed(error)
+            return self._tool.refused(error)
         except StoreRefused as error:
             _log.error("Task %s: a step's value cannot be kept: %s", self._record.id, error)
             return Failed(InternalError(f"A step has run, but its value cannot be kept: {error}"))
@@ -100,14 +101,15 @@ class ToolWork:
         self, leg: TaskLeg, request: Request, stream: "_Status", by_hand: ByHand
     ) -> Outcome | Suspended | InputRequired:
         try:
-            value = await leg.run(self._call(leg, request, stream, by_hand))
-            return value if isinstance(value, Suspended | InputRequired) else self._ending.complete(value)
+            value = await leg.run(self._tool.handler.call, self._bound(leg, request, stream, by_hand))
+            return value if isinstance(value, Suspended | InputRequired) else self._tool.complete(value)
         except (ArgumentsInvalid, StoreRefused):
             raise
         except BaseException as error:
-            return self._ending.failed(error)
+            return self._tool.failed(error)
 
-    def _call(self, leg: TaskLeg, request: Request, stream: "_Status", by_hand: ByHand) -> Any:
+    def _bound(self, leg: TaskLeg, request: Request, stream: "_Status", by_hand: ByHand) -> dict[str, Any]:
+        """The arguments for the handler."""
         handler = self._tool.handler
         bound = self._tool.parameters.bind(request.params["arguments"])
         if handler.context is not None:
@@ -116,7 +118,7 @@ class ToolWork:
                 request, stream, self._state, leg.effects, carried, by_hand.new, handler.function
             )
             bound[handler.context] = context
-        return handler.call(**bound)
+        return bound
 
     async def tidy(self, entries: Mapping[str, Entry], why: Why) -> None:
         """Run the author's clean-up. It runs again if its worker dies before it has ended."""
@@ -198,7 +200,9 @@ def _progress_text(params: Mapping[str, object]) -> str:
 
 def _request(record: TaskRecord) -> Request:
     """The request that became the task, with the task's id as its own."""
-    fields = record.meta
+    fields: JsonObject = copied({key: value for key, value in record.meta.items() if key != PRINCIPAL})
+    known = record.meta.get(PRINCIPAL)
+    principal = None if known is None else msgspec.convert(known, Principal)
     meta = RequestMeta(
         fields.get(PROTOCOL_VERSION, ""),
         fields.get(CLIENT_CAPABILITIES, {}),
@@ -208,7 +212,7 @@ def _request(record: TaskRecord) -> Request:
         fields,
     )
     params = {"name": record.tool, "arguments": record.arguments, "_meta": fields}
-    return Request(record.id, "tools/call", params, meta, record.tool, None, record.id)
+    return Request(record.id, "tools/call", params, meta, record.tool, None, record.id, principal=principal)
 
 
 def _steps(entries: Mapping[str, Entry]) -> dict[str, list[Any]]:

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-from ekiden.errors import InvalidParams, MalformedAnswer, MissingCapability
-from ekiden.rounds.asks import ELICIT, LIST_ROOTS, SAMPLE, Ask, declares, digest_of
-from ekiden.rounds.claims import Claims
+from ekiden.errors import InvalidParams, MissingCapability
+from ekiden.rounds.asks import Ask, declares, digest_of, is_method
+from ekiden.rounds.call_state import CallState
 from ekiden.rounds.interpreter import mixed_styles
 from ekiden.rounds.journal import Entry
 from ekiden.rounds.leg import Suspended
@@ -21,6 +21,7 @@ from ekiden.server.questions.input_required import (
     read_response,
     spelled_requests,
 )
+from ekiden.signals import MalformedAnswer
 from ekiden.tasks.leg import BY_HAND, TaskLeg
 from ekiden.wire.json import JsonObject, is_object
 from ekiden.wire.modern import Request
@@ -44,30 +45,37 @@ class ByHand(msgspec.Struct):
     """The answers to earlier questions."""
     new: JsonObject = msgspec.field(default_factory=JsonObject)
     """The answers to its last questions."""
+    settled: bool = False
+    """Whether none of its questions stands in the row: `new` has all answers. From then on it may ask with
+    effects as well, after `background`."""
 
     @classmethod
     def of(cls, leg: TaskLeg) -> "ByHand":
         """What a leg begins with."""
         kept = leg.by_hand
         found = cls() if kept is None else msgspec.convert(kept, cls)
-        found.new = {**found.new, **leg.answers_by_hand()}
+        answered = {name: q.response for name, q in leg.questions_by_hand().items() if q.answered}
+        found.new = {**found.new, **answered}
         return found
 
     def waits(self, leg: TaskLeg) -> Suspended | None:
         """Suspend without running the handler if an answer is missing or malformed; else None."""
-        if leg.by_hand is None:
+        if leg.by_hand is None or self.settled:
             return None
+        standing = leg.questions_by_hand()
         again: dict[str, Ask] = {}
-        for key, request in leg.questions_by_hand().items():
-            ask = _ask(key, request)
-            if key in self.new:
+        for key, question in standing.items():
+            if question.answered:
+                ask = _ask(key, question.request)
                 try:
-                    ask.read(self.new[key])
+                    ask.read(question.response)
                 except MalformedAnswer:
                     again[key] = ask
-        if not again and not leg.open_by_hand():
-            return None
-        return leg.ask_again_by_hand(again)
+        if again or not all(question.answered for question in standing.values()):
+            return leg.ask_again_by_hand(again)
+        self.settled = True
+        leg.settle_by_hand(msgspec.to_builtins(self))
+        return None
 
     def ends(self, leg: TaskLeg, manual: InputRequired, capabilities: Mapping[str, object]) -> Suspended:
         """Suspend the leg, because its handler returned `InputRequired`."""
@@ -76,7 +84,7 @@ class ByHand(msgspec.Struct):
         asks = {key: _ask(key, request) for key, request in spelled_requests(manual).items()}
         for ask in asks.values():
             if not declares(capabilities, ask.needs):
-                raise MissingCapability(ask.needs)
+                raise MissingCapability(ask.needs, question=ask.words)
         kept = ByHand(
             legs=self.legs + 1,
             state=manual.request_state,
@@ -100,18 +108,17 @@ def _ask(key: str, request: Mapping[str, Any]) -> Ask:
     return Ask(method, params, capabilities_for(request), read, digest_of(method, params))
 
 
-def carried(request: Request, claims: Claims) -> dict[str, Entry]:
+def carried(request: Request, state: CallState) -> dict[str, Entry]:
     """The journal entry for the state and answers of the manual way from before the call became a task."""
     responses: Any = request.params.get("inputResponses")
-    new: JsonObject = {}
-    if is_object(responses):
-        new = {key: raw for key, raw in responses.items() if not claims.round or key in claims.asked}
-    is_manual = not claims.round or any(
-        kind in (ELICIT, SAMPLE, LIST_ROOTS) for kind in claims.asked.values()
-    )
-    if claims.manual is None and not claims.answers and not (is_manual and new):
+    given: JsonObject = responses if is_object(responses) else {}
+    asked = {key: method for key, method in state.asked.items() if is_method(method)}
+    new = {key: raw for key, raw in given.items() if key in asked}
+    # In a first round it is not known what was asked: answers without a state count by their key.
+    answers = {**(state.answers or {}), **({} if state.round else given)}
+    if state.manual is None and not answers and not new:
         return {}
-    kept = ByHand(state=claims.manual, asked=claims.asked, answers=claims.answers or {}, new=new)
+    kept = ByHand(state=state.manual, asked=asked, answers=answers, new=new, settled=True)
     return {BY_HAND: Entry("manual", "", msgspec.to_builtins(kept))}
 
 

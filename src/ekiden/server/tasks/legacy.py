@@ -22,7 +22,7 @@ from ekiden.errors import (
     StoreUnavailable,
 )
 from ekiden.rounds.asks import ELICIT
-from ekiden.rounds.claims import Claims
+from ekiden.rounds.call_state import CallState
 from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.server.handlers import Handler
 from ekiden.server.legacy.session import AskingStream, Session, SessionStream
@@ -33,6 +33,7 @@ from ekiden.tasks.store import Place, Signal
 from ekiden.tasks.view import view
 from ekiden.transports.server.port import Stream
 from ekiden.wire import versions
+from ekiden.wire.draft import incomplete
 from ekiden.wire.json import JsonObject, decode
 from ekiden.wire.modern import Request
 from ekiden.wire.tasks import NOTIFICATION, RELATED, TaskView, legacy_task
@@ -57,7 +58,7 @@ class LegacyTasks:
         """Questions that a `tasks/result` of this process is asking now, so that no other asks them too."""
 
     async def begin(
-        self, request: Request, claims: Claims, handler: Handler, stream: Stream
+        self, request: Request, state: CallState, handler: Handler, stream: Stream
     ) -> Outcome | None:
         """Create a task, if the client asks for one; None if the call runs as a plain call."""
         if request.meta.protocol_version not in versions.WITH_TASKS:
@@ -72,7 +73,7 @@ class LegacyTasks:
         wished_ttl(request, self._tasks.limits.ttl_seconds)
         if handler.task == "deferred" and request.meta.protocol_version == versions.DRAFT:
             return None  # It may ask by rounds first; `ctx.background` makes it a task.
-        created = await self._tasks.create(request, claims, {})
+        created = await self._tasks.create(request, state, {})
         if (
             isinstance(stream, SessionStream)
             and stream.session.kept
@@ -84,6 +85,7 @@ class LegacyTasks:
     def _follow(self, session: Session, created: TaskView) -> None:
         """Notify a session of changes of its task (`notifications/tasks/status`), wherever the task runs."""
         task_id, sent = created.task_id, legacy_task(created)
+        watching = session.watching
 
         async def news() -> JsonObject | None:
             nonlocal sent
@@ -92,13 +94,13 @@ class LegacyTasks:
             except StoreUnavailable:
                 return None  # The client polls as well.
             if record is None or record.final:
-                session.unfollow(task_id)
+                watching.unfollow(task_id)
             before, sent = sent, sent if record is None else legacy_task(view(record))
             return None if sent == before else sent
 
-        session.follow(task_id, news, lambda: self._tasks.remove_listener(task_id, session))
-        self._tasks.add_listener(task_id, session)
-        session.offer(Change(NOTIFICATION, task_id))  # It may have changed before the listener was added.
+        watching.follow(task_id, news, lambda: self._tasks.remove_listener(task_id, watching))
+        self._tasks.add_listener(task_id, watching)
+        watching.offer(Change(NOTIFICATION, task_id))  # It may have changed before the listener was added.
 
     # The methods
 
@@ -152,7 +154,7 @@ class LegacyTasks:
                         self._ask_new(record, stream, asking)
                     elif questions := record.open_questions():
                         asked = {key: question.request for key, question in questions.items()}
-                        return Complete({"inputRequests": asked, "_meta": _related(record.id)})
+                        return Complete({**incomplete(asked), "_meta": _related(record.id)})
                     await changed()
                     record = await self._known(record.id)
         finally:

@@ -4,6 +4,7 @@ Clients with a handshake call methods of the same names: these are passed on to 
 """
 
 from ekiden.errors import InvalidParams, MissingCapability
+from ekiden.rounds.journal import fingerprint
 from ekiden.rounds.outcome import Complete, Outcome
 from ekiden.server.registration.registry import Registry
 from ekiden.server.subscriptions import Change, Filter, Subscription
@@ -13,9 +14,10 @@ from ekiden.tasks.store import Glance
 from ekiden.tasks.view import view
 from ekiden.transports.server.port import Stream
 from ekiden.wire import versions
-from ekiden.wire.json import JsonObject, is_object
+from ekiden.wire.json import JsonObject, encode, is_object
 from ekiden.wire.modern import Request
-from ekiden.wire.tasks import NEEDED, NOTIFICATION, RELATED, as_dict
+from ekiden.wire.principal import require
+from ekiden.wire.tasks import EXTENSION, NEEDED, NOTIFICATION, RELATED, as_dict
 
 __all__ = ["TaskMethods"]
 
@@ -69,10 +71,13 @@ class TaskMethods:
     async def _mine(self, request: Request) -> Glance:
         """The task that a request names, if it belongs to the request's principal."""
         if request.meta.protocol_version == versions.MODERN and not self._tasks.wanted_by(request):
-            raise MissingCapability(NEEDED)
+            raise _no_tasks()
         seen = await self._tasks.visible(_task_id(request), self._tasks.principal_of(request))
         if seen is None:
             raise InvalidParams("Unknown task")
+        tool = self._registry.tools.get(seen.record.tool)
+        if tool is not None:
+            require(request.principal, tool.handler.scopes)
         return seen
 
     # Subscriptions
@@ -82,7 +87,7 @@ class TaskMethods:
         if not wanted.tasks:
             return ()
         if not self._tasks.wanted_by(request):
-            raise MissingCapability(NEEDED)
+            raise _no_tasks()
         who = self._tasks.principal_of(request)
         return tuple(
             [task_id for task_id in wanted.tasks if await self._tasks.visible(task_id, who) is not None]
@@ -95,7 +100,7 @@ class TaskMethods:
         for task_id in granted.tasks:
             self._tasks.add_listener(task_id, subscription)
         tag = {"_meta": acknowledged["_meta"]}
-        sent: dict[str, JsonObject] = {}
+        sent: dict[str, str] = {}
         try:
             await stream.notify("notifications/subscriptions/acknowledged", acknowledged)
             for task_id in granted.tasks:
@@ -109,16 +114,24 @@ class TaskMethods:
             for task_id in granted.tasks:
                 self._tasks.remove_listener(task_id, subscription)
 
-    async def _news(self, task_id: str, sent: dict[str, JsonObject]) -> JsonObject | None:
-        """The current state of a task; None if it is gone, or equal to what was sent last."""
+    async def _news(self, task_id: str, sent: dict[str, str]) -> JsonObject | None:
+        """The current state of a task; None if it is gone, or equal to what was sent last.
+
+        Of what was sent a fingerprint is kept: results may be large, and there may be a thousand of them.
+        """
         record = await self._tasks.store.load(task_id)
         if record is None:
             return None
         params = as_dict(view(record))
-        if params == sent.get(task_id):
+        mark = fingerprint(encode(params))
+        if mark == sent.get(task_id):
             return None
-        sent[task_id] = params
+        sent[task_id] = mark
         return params
+
+
+def _no_tasks() -> MissingCapability:
+    return MissingCapability(NEEDED, f"The client did not declare the extension {EXTENSION}")
 
 
 def _task_id(request: Request) -> str:

@@ -15,25 +15,27 @@ import msgspec
 
 from ekiden.errors import InvalidParams, MissingCapability, StoreUnavailable, UsageError
 from ekiden.rounds.asks import declares
-from ekiden.rounds.claims import Claims
+from ekiden.rounds.call_state import CallState
 from ekiden.rounds.journal import Entry, fingerprint
 from ekiden.rounds.outcome import Outcome, Task
 from ekiden.server.middleware import Middleware
 from ekiden.server.registration.registry import Registry
-from ekiden.server.registration.results import ToolEnding
 from ekiden.server.subscriptions import Change
-from ekiden.server.tasks.handler import ToolWork
+from ekiden.server.tasks.handler import PRINCIPAL, ToolWork
 from ekiden.server.tasks.input_required import carried, given_answers
-from ekiden.tasks.record import TaskRecord
+from ekiden.server.tasks.quota import TaskQuota
+from ekiden.tasks.record import TaskRecord, encode_record
 from ekiden.tasks.runner import Runner, TaskLimits
 from ekiden.tasks.store import Glance, Held, Signal, TaskStore
 from ekiden.tasks.view import created_view
-from ekiden.telemetry.spans import current_trace
+from ekiden.telemetry.context import current_trace
+from ekiden.telemetry.metrics import is_metered
+from ekiden.telemetry.tasks import TaskMetrics
 from ekiden.wire import versions
 from ekiden.wire.json import JsonObject, canonical, encode, is_object
 from ekiden.wire.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 from ekiden.wire.modern import Request
-from ekiden.wire.tasks import NEEDED, NOTIFICATION
+from ekiden.wire.tasks import EXTENSION, NEEDED, NOTIFICATION
 
 __all__ = ["Tasks", "wished_ttl"]
 
@@ -65,13 +67,22 @@ class Tasks:
     ) -> None:
         self.store = store
         self.limits = limits
+        self._metrics = TaskMetrics()
         self.runner = Runner(
-            store, self._find, tools=self._tools, audience=audience, clock=clock, limits=limits
+            store,
+            self._find,
+            tools=self._tools,
+            audience=audience,
+            clock=clock,
+            limits=limits,
+            observer=self._metrics,
+            result_bytes=registry.dialect.most_bytes,
         )
         self._registry = registry
         self.audience = audience
         self._principal = principal
         self._clock = clock
+        self._quota = TaskQuota(limits, clock)
         self.layers: list[Middleware] = []
         """The middleware around every leg."""
         self._state: object = None
@@ -100,6 +111,13 @@ class Tasks:
             raise
         await self.runner.start()
 
+    def forget(self) -> None:
+        """Begin anew: the event loop in which tasks ran is closed."""
+        if self._started:
+            self._started = False
+            self.runner.forget()
+            self._quota = TaskQuota(self.limits, self._clock)
+
     async def stop(self) -> None:
         """Stop running tasks, and leave them to other workers."""
         if self._started:
@@ -113,7 +131,7 @@ class Tasks:
         tool = self._registry.tools.get(record.tool)
         if tool is None or tool.handler.task == "never":
             return None
-        return ToolWork(tool, record, self._state, ToolEnding(tool), self.layers)
+        return ToolWork(tool, record, self._state, self.layers)
 
     def _tools(self) -> list[str]:
         """The tools whose tasks run here. Tasks of tools that this version lacks are left to others."""
@@ -127,18 +145,21 @@ class Tasks:
             return request.params.get("task") is not None
         return declares(request.meta.capabilities, NEEDED)
 
-    async def from_start(self, request: Request, claims: Claims, *, required: bool) -> Outcome | None:
+    async def from_start(self, request: Request, state: CallState, *, required: bool) -> Outcome | None:
         """Create a task at the start of a call; None if the client has no tasks and none is required."""
         if not self.wanted_by(request):
             if required:
-                raise MissingCapability(NEEDED)
+                text = (
+                    f"Tool {request.name!r} runs as a task only: declare the extension {EXTENSION} to call it"
+                )
+                raise MissingCapability(NEEDED, text)
             return None
-        return await self.create(request, claims, {})
+        return await self.create(request, state, {})
 
     async def create(
         self,
         request: Request,
-        claims: Claims,
+        state: CallState,
         journal: Mapping[str, Entry],
         wishes: tuple[float | None, float | None] = (None, None),
     ) -> Task:
@@ -147,17 +168,17 @@ class Tasks:
         if ttl is None and request.meta.protocol_version != versions.MODERN:
             ttl = wished_ttl(request, self.limits.ttl_seconds)
         now = self._clock()
-        journal = {**carried(request, claims), **journal}
+        journal = {**carried(request, state), **journal}
         record = TaskRecord(
             id=secrets.token_hex(16),  # Letters and digits: to a shell, a dash would begin an option.
-            flow=claims.flow,
+            flow=state.flow,
             answers=_answers(journal),
             audience=self.audience,
             tool=request.name or "",
-            principal=claims.principal,
+            principal=state.principal,
             arguments=request.params.get("arguments", {}),
             meta=_meta(request),
-            started=claims.started,
+            started=state.started,
             created=now,
             updated=now,
             ttl=self.limits.ttl_seconds if ttl is None else ttl,
@@ -165,10 +186,14 @@ class Tasks:
             due=now,
             trace=current_trace(),
         )
-        # Shielded: if the client disconnects now, the task is stored and run nevertheless.
-        kept = await asyncio.shield(self._keep(record, journal))
+        size = len(encode_record(record))
+        async with self._quota.room(self.store, self.audience, record.principal, size):
+            # Shielded: if the client disconnects now, the task is stored and run nevertheless.
+            kept = await asyncio.shield(self._keep(record, journal))
         if kept.answers != record.answers:
             raise InvalidParams("This call has become a task before, with other answers")
+        if kept.id == record.id:
+            self._metrics.created(record.tool)
         return Task(created_view(kept))
 
     async def _keep(self, record: TaskRecord, journal: Mapping[str, Entry]) -> TaskRecord:
@@ -198,7 +223,9 @@ class Tasks:
         """Request that a task be cancelled."""
         tool = self._registry.tools.get(record.tool)
         tidy = tool is None or tool.on_cancel is not None
-        await self.store.cancel(record.id, now=self._clock(), tidy=tidy)
+        cancelled = await self.store.cancel(record.id, now=self._clock(), tidy=tidy)
+        if cancelled and is_metered() and (now := await self.store.load(record.id)) is not None:
+            self._metrics.moved(now.tool, now.state)
 
     def now(self) -> float:
         """The time."""
@@ -249,10 +276,14 @@ def wished_ttl(request: Request, most: float | None) -> float | None:
 
 
 def _meta(request: Request) -> JsonObject:
-    """The `_meta` of the request, completed by what its session knows about the client."""
+    """The `_meta` of the request, completed by what is known about its client and who sent it."""
     meta = request.meta
     said = {PROTOCOL_VERSION: meta.protocol_version, CLIENT_CAPABILITIES: meta.capabilities}
-    return {**meta.fields, **said, CLIENT_INFO: meta.client_info}
+    known = {**meta.fields, **said, CLIENT_INFO: meta.client_info}
+    known.pop(PRINCIPAL, None)  # Only what was verified counts, not what a client writes there.
+    if request.principal is not None:
+        known[PRINCIPAL] = msgspec.to_builtins(request.principal, enc_hook=str)
+    return known
 
 
 def _answers(journal: Mapping[str, Entry]) -> str:

@@ -1,0 +1,135 @@
+"""The changes that one client of 2025 is told of: lists, resources that it subscribed to, and its tasks."""
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Final
+
+import msgspec
+
+from ekiden.errors import InternalError, InvalidParams
+from ekiden.server.legacy.keeper import News
+from ekiden.server.registration.registry import Registry
+from ekiden.server.subscriptions import LONGEST_URI, Change, Filter, Subscription, is_too_long
+from ekiden.sessions.record import MOST_WATCHED, MOST_WATCHED_BYTES
+from ekiden.signals import SessionsFull
+from ekiden.wire.json import JsonObject
+from ekiden.wire.principal import Principal, require
+from ekiden.wire.tasks import LEGACY_NOTIFICATION, NOTIFICATION
+
+__all__ = ["Watching"]
+
+_LISTS: Final = ("toolsListChanged", "promptsListChanged", "resourcesListChanged")
+
+
+class Watching:
+    """What a client wants to be told of, and what waits to be told."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._watched: dict[str, None] = {}
+        self._tasks: dict[str, tuple[News, Callable[[], None]]] = {}
+        self._subscription: Subscription | None = None
+
+    def watch(self, uri: object, principal: Principal | None) -> str:
+        """Send a notification when a resource changes that the caller may read. Returns its URI."""
+        if type(uri) is not str:
+            raise InvalidParams("Invalid params: `uri` is required and must be a string")
+        if is_too_long(uri):
+            raise InvalidParams(f"Invalid params: `uri` has more than {LONGEST_URI} bytes")
+        if len(self._watched) >= MOST_WATCHED:
+            raise InvalidParams(f"Invalid params: a session watches at most {MOST_WATCHED} resources")
+        if uri not in self._watched and sum(map(len, self._watched)) + len(uri) > MOST_WATCHED_BYTES:
+            raise InvalidParams(
+                f"Invalid params: a session watches URIs of {MOST_WATCHED_BYTES} bytes at most"
+            )
+        require(principal, self._registry.scopes_of(uri))
+        self.watch_also(uri)
+        return uri
+
+    def watch_also(self, uri: str) -> None:
+        """The same for a resource that another process has accepted."""
+        self._watched[uri] = None
+        self._update_filter()
+
+    def unwatch(self, uri: object) -> str:
+        """Send no more notifications about a resource. Returns its URI."""
+        if type(uri) is not str:
+            raise InvalidParams("Invalid params: `uri` is required and must be a string")
+        self._watched.pop(uri, None)
+        self._update_filter()
+        return uri
+
+    def watch_only(self, uris: Iterable[str]) -> None:
+        """Send notifications about these resources and no others."""
+        self._watched = dict.fromkeys(uris)
+        self._update_filter()
+
+    def follow(self, task_id: str, news: News, stop: Callable[[], None]) -> None:
+        """Send the changes of a task until `unfollow`, which calls `stop`.
+
+        If there are too many, the oldest is unfollowed.
+        """
+        if len(self._tasks) >= MOST_WATCHED:
+            self.unfollow(next(iter(self._tasks)))
+        self._tasks[task_id] = (news, stop)
+        self._update_filter()
+
+    def unfollow(self, task_id: str) -> None:
+        """Send the changes of a task no longer."""
+        _, stop = self._tasks.pop(task_id, (None, None))
+        if stop is not None:
+            stop()
+            self._update_filter()
+
+    def offer(self, change: Change) -> None:
+        """Queue a change, from any thread. Dropped if the client has never opened a stream for changes."""
+        if self._subscription is not None:
+            self._subscription.offer(change)
+
+    def _update_filter(self) -> None:
+        if self._subscription is not None:
+            self._subscription.want(self._filter())
+
+    def _filter(self) -> Filter:
+        granted = self._registry.grant(Filter(_LISTS, tuple(self._watched)))
+        return msgspec.structs.replace(granted, tasks=tuple(self._tasks))
+
+    def offer_all(self) -> None:
+        """Queue everything that is wanted, if the client has opened a stream for changes here."""
+        if self._subscription is not None:
+            self._subscription.offer_all()
+
+    async def notifications(self, *, has_listened: bool) -> AsyncIterator[tuple[str, JsonObject]]:
+        """What has changed, as it does: method and parameters of a notification.
+
+        `has_listened`: the client may have missed changes before.
+        """
+        if self._subscription is None:
+            try:
+                self._subscription = self._registry.hub.open(self._filter())
+            except InternalError as error:
+                raise SessionsFull(error.message) from None
+            if has_listened:
+                self._subscription.offer_all()  # What changed while no process listened is not known.
+        async for change in self._subscription:
+            if change.method != NOTIFICATION:
+                yield change.method, change.params()
+            elif (params := await self._news(change.uri or "")) is not None:
+                yield LEGACY_NOTIFICATION, params
+
+    async def _news(self, task_id: str) -> JsonObject | None:
+        news, _ = self._tasks.get(task_id, (None, None))
+        return None if news is None else await news()
+
+    def forget(self) -> None:
+        """Collect changes no longer; the next stream begins anew."""
+        if self._subscription is not None:
+            self._registry.hub.close(self._subscription)
+            self._subscription = None
+
+    def end(self) -> None:
+        """The session has ended."""
+        for task_id in tuple(self._tasks):
+            self.unfollow(task_id)
+        if self._subscription is not None:
+            self._registry.hub.close(self._subscription)
+            self._subscription.end()

@@ -1,0 +1,159 @@
+"""The official types of messages by method and version, and our own of what the official package lacks.
+
+`mcp_types.methods` has the types of every released version, generated from the specification's JSON schemas.
+It leaves out all methods of tasks, for which there are the models below (SEP-2663, and 2025-11-25 from the
+same package), and the draft 2026-06-XX, of which only the envelope is checked.
+"""
+
+from functools import cache
+from typing import Any, Literal, TypeAlias
+
+import mcp_types
+from mcp_types import methods
+from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+
+Side: TypeAlias = Literal["client", "server"]
+
+MODERN = "2026-07-28"
+NOVEMBER = "2025-11-25"
+
+
+class Task(BaseModel):
+    """`Task` of SEP-2663."""
+
+    model_config = ConfigDict(strict=True)
+
+    taskId: str
+    status: Literal["working", "input_required", "completed", "cancelled", "failed"]
+    createdAt: str
+    lastUpdatedAt: str
+    ttlMs: int | None
+    pollIntervalMs: int | None = Field(None, ge=0)
+    statusMessage: str = ""
+
+
+class CreateTaskResult(Task):
+    """What a request gets that has become a task."""
+
+    resultType: Literal["task"]
+
+
+_BELONGS = {"input_required": "inputRequests", "completed": "result", "failed": "error"}
+
+
+class DetailedTask(Task):
+    """A task with what belongs to its status."""
+
+    inputRequests: dict[str, dict[str, Any]] | None = None
+    result: dict[str, Any] | None = None
+    error: mcp_types.ErrorData | None = None
+
+    @model_validator(mode="after")
+    def _has_what_its_status_says(self) -> "DetailedTask":
+        wanted = {"input_required": "inputRequests", "completed": "result", "failed": "error"}.get(
+            self.status
+        )
+        for name in ("inputRequests", "result", "error"):
+            if (getattr(self, name) is not None) != (name == wanted):
+                raise ValueError(f"a task that is {self.status} has a wrong {name}")
+        return self
+
+
+class GetTaskResult(DetailedTask):
+    """The result of `tasks/get`."""
+
+    resultType: Literal["complete"]
+
+
+class Acknowledged(BaseModel):
+    """The result of `tasks/update` and `tasks/cancel`."""
+
+    resultType: Literal["complete"]
+
+
+class OfTask(BaseModel):
+    """Parameters that name a task."""
+
+    taskId: str
+
+
+class UpdateOfTask(OfTask):
+    """Those of `tasks/update`."""
+
+    inputResponses: dict[str, dict[str, Any]]
+
+
+OWN_RESULTS: dict[tuple[str, str], Any] = {
+    ("tasks/get", MODERN): GetTaskResult,
+    ("tasks/update", MODERN): Acknowledged,
+    ("tasks/cancel", MODERN): Acknowledged,
+    ("tasks/get", NOVEMBER): mcp_types.GetTaskResult,
+    ("tasks/cancel", NOVEMBER): mcp_types.CancelTaskResult,
+    ("tasks/list", NOVEMBER): mcp_types.ListTasksResult,
+    ("tasks/result", NOVEMBER): mcp_types.CallToolResult,
+}
+OWN_PARAMS: dict[tuple[str, str], Any] = {
+    ("tasks/get", MODERN): OfTask,
+    ("tasks/update", MODERN): UpdateOfTask,
+    ("tasks/cancel", MODERN): OfTask,
+    ("notifications/tasks", MODERN): DetailedTask,
+    ("tasks/get", NOVEMBER): mcp_types.GetTaskRequestParams,
+    ("tasks/cancel", NOVEMBER): mcp_types.CancelTaskRequestParams,
+    ("tasks/result", NOVEMBER): mcp_types.GetTaskPayloadRequestParams,
+    ("tasks/list", NOVEMBER): dict[str, Any],
+    ("notifications/tasks/status", NOVEMBER): mcp_types.TaskStatusNotificationParams,
+}
+_CREATED: dict[str, Any] = {MODERN: CreateTaskResult, NOVEMBER: mcp_types.CreateTaskResult}
+
+
+def problem_of_request(side: Side, version: str, message: dict[str, Any]) -> str | None:
+    """What is wrong with a request or a notification."""
+    if version not in KNOWN_PROTOCOL_VERSIONS:
+        return None
+    key, params = (message["method"], version), message.get("params") or {}
+    if key in OWN_PARAMS:
+        return _problem(OWN_PARAMS[key], params)
+    if side == "client":
+        types = methods.CLIENT_REQUESTS if "id" in message else methods.CLIENT_NOTIFICATIONS
+    else:
+        types = methods.SERVER_REQUESTS if "id" in message else methods.SERVER_NOTIFICATIONS
+    if key not in types:
+        return f"{version} has no such message of a {side}"
+    return _problem(types[key], message)
+
+
+def problem_of_response(side: Side, version: str, method: str, message: dict[str, Any]) -> str | None:
+    """What is wrong with the response to a request of this method."""
+    if "error" in message:
+        return _problem(mcp_types.ErrorData, message["error"])
+    result = message.get("result")
+    if version not in KNOWN_PROTOCOL_VERSIONS:
+        return None if isinstance(result, dict) else "it is not an object"
+    if _is_created_task(result) and version in _CREATED:
+        return _problem(_CREATED[version], result)
+    results = methods.SERVER_RESULTS if side == "server" else methods.CLIENT_RESULTS
+    wanted = OWN_RESULTS.get((method, version)) or results.get((method, version))
+    return f"{version} has no {method}" if wanted is None else _problem(wanted, result)
+
+
+def _is_created_task(result: Any) -> bool:
+    return isinstance(result, dict) and (
+        result.get("resultType") == "task" or set(result) - {"_meta"} == {"task"}
+    )
+
+
+def _problem(wanted: Any, value: Any) -> str | None:
+    try:
+        _adapter(wanted).validate_python(value, by_name=False)
+    except ValidationError as error:
+        return "; ".join(
+            f"{'.'.join(str(part) for part in found['loc'])}: {found['msg']}"
+            for found in error.errors(include_url=False, include_input=False)[:5]
+        )
+    return None
+
+
+@cache
+def _adapter(wanted: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(wanted)

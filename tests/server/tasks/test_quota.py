@@ -1,0 +1,126 @@
+"""One client cannot fill the store with tasks."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ekiden import Context, Server, TaskLimits
+from ekiden.stores.memory.store import MemoryStore
+from tests.serving import call, meta, post, served
+from tests.tasks.driving import WITH_TASKS
+
+_CAPABLE = {"io.modelcontextprotocol/clientCapabilities": WITH_TASKS}
+
+
+def _server(store: Any, **limits: Any) -> tuple[Server, asyncio.Event]:
+    go = asyncio.Event()
+    server = Server(
+        "s",
+        version="1",
+        store=store,
+        tasks=TaskLimits(poll_seconds=0.01, **limits),
+        principal=lambda request: request.header("x-user"),
+    )
+
+    @server.tool(task="required")
+    async def wait(text: str = "") -> str:
+        """Wait until it is let go."""
+        await go.wait()
+        return text
+
+    @server.tool(task="deferred")
+    async def later(ctx: Context) -> str:
+        """Go on in the background."""
+        await ctx.background()
+        await go.wait()
+        return "later"
+
+    return server, go
+
+
+@asynccontextmanager
+async def _serving(store: Any = None, **limits: Any) -> AsyncGenerator[tuple[Any, asyncio.Event], None]:
+    server, go = _server(store or MemoryStore(), **limits)
+    async with served(server) as base:
+
+        async def ask(tool: str = "wait", user: str = "", **arguments: Any) -> dict[str, Any]:
+            message = call(tool, arguments)
+            message["params"]["_meta"] = meta(**_CAPABLE)
+            answer: dict[str, Any] = (await post(base, message, **({"x_user": user} if user else {}))).json()
+            return answer
+
+        yield ask, go
+        go.set()
+
+
+def _refused(answer: dict[str, Any]) -> str:
+    assert answer["error"]["code"] == -32603, answer
+    message: str = answer["error"]["message"]
+    return message
+
+
+async def test_a_principal_with_too_many_tasks_is_refused_until_one_has_ended() -> None:
+    async with _serving(per_principal=5) as (ask, go):
+        for _ in range(5):
+            assert (await ask(user="alice"))["result"]["resultType"] == "task"
+        for tool in ("wait", "later"):
+            assert "Wait for one to end, or cancel one" in _refused(await ask(tool, user="alice"))
+        assert (await ask(user="bob"))["result"]["resultType"] == "task"
+        go.set()
+        async with asyncio.timeout(10):
+            while "error" in await ask(user="alice"):
+                await asyncio.sleep(0.01)
+
+
+async def test_a_principal_cannot_fill_the_store_with_large_arguments() -> None:
+    async with _serving(bytes_per_principal=500_000) as (ask, go):
+        go.set()  # Tasks that have ended count, too, as long as they are kept.
+        answers = [await ask(user="alice", text="x" * 100_000) for _ in range(6)]
+        kept = [answer for answer in answers if "result" in answer]
+        assert 2 <= len(kept) <= 4  # Results count as arguments do.
+        assert "forgotten when their time to live is over" in _refused(answers[-1])
+        assert (await ask(user="bob", text="x" * 100_000))["result"]["resultType"] == "task"
+
+
+async def test_clients_that_are_not_told_apart_share_one_limit() -> None:
+    async with _serving(per_principal=1, without_principal=3) as (ask, _):
+        for _ in range(3):
+            assert "result" in await ask()
+        assert "Too many tasks" in _refused(await ask())
+
+
+async def test_without_limits_anything_goes() -> None:
+    async with _serving(per_principal=None, bytes_per_principal=None) as (ask, _):
+        for _ in range(20):
+            assert "result" in await ask(user="alice", text="x" * 100_000)
+
+
+async def test_many_at_once_do_not_go_over_in_one_process(tmp_path: Path) -> None:
+    async with _serving(f"sqlite:///{tmp_path}/s.db", per_principal=10) as (ask, _):
+        answers = await asyncio.gather(*(ask(user="alice") for _ in range(60)))
+    assert sum("result" in answer for answer in answers) == 10
+
+
+async def test_the_store_is_not_asked_for_every_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    server, go = _server(store)
+    asked = 0
+    usage = store.tasks.usage
+
+    async def counted(audience: str, principal: str) -> Any:
+        nonlocal asked
+        asked += 1
+        return await usage(audience, principal)
+
+    monkeypatch.setattr(store.tasks, "usage", counted)
+    async with served(server) as base:
+        for _ in range(30):
+            message = call("wait")
+            message["params"]["_meta"] = meta(**_CAPABLE)
+            assert "result" in (await post(base, message)).json()
+        go.set()
+    assert asked <= 3

@@ -1,0 +1,68 @@
+"""No client can write lines of its own into the log: what clients say is shown on one line."""
+
+import base64
+import logging
+from typing import Any
+from urllib.parse import quote
+
+import httpx2
+import pytest
+
+from ekiden import Auth, Context, Principal, Server, StaticTokens, VerifiedToken
+from tests.eras.old_client import OldClient
+from tests.eras.old_client import request as old_request
+from tests.serving import call, post, post_raw, request, served
+
+FORGED = "x\nERROR forged\r\x1b[2Jy"
+BOTH = pytest.mark.parametrize("mounted", [False, True], ids=["our own HTTP", "any ASGI server"])
+
+
+class ForAnybody:
+    """Accepts every token, for an audience that spoils a line."""
+
+    async def verify_token(self, token: str) -> VerifiedToken:
+        return VerifiedToken(subject="zoe", resource=FORGED)
+
+
+async def failing(scope: Any, receive: Any, send: Any) -> None:
+    raise RuntimeError("This application always fails")
+
+
+def careless() -> Server:
+    tokens = StaticTokens({"zoe": Principal("zoe")})
+    server = Server("log", auth=Auth("http://localhost/mcp", verifier=[tokens, ForAnybody()]))
+
+    @server.resource("note://{+name}")
+    async def note(name: str, ctx: Context) -> str:
+        await ctx.sleep(0)
+        raise RuntimeError("This note cannot be read")
+
+    server.route("/app", app=failing)
+    return server
+
+
+@BOTH
+async def test_words_of_a_client_stay_on_their_line(caplog: pytest.LogCaptureFixture, mounted: bool) -> None:
+    caplog.set_level(logging.DEBUG, "ekiden")
+    uri = "note://x\u2028ERROR-forged"  # A line ends here, and no rule for URIs forbids it.
+    async with (
+        served(careless(), mounted=mounted, quiet=False) as base,
+        httpx2.AsyncClient(trust_env=False) as http,
+    ):
+        await post_raw(base, b"", {}, path=f"/app/{quote(FORGED)}")
+        assert (await post(base, call("nothing"), authorization="Bearer other")).status_code == 401
+        old = OldClient(base, http)
+        old.more = {"authorization": "Bearer zoe"}
+        await old.open()
+        for more in ({}, {"requestState": "ek1.aaaa.bbbb"}):
+            message = old_request("resources/read", {"uri": uri, **more})
+            await http.post(base + "/mcp", json=message, headers=old.headers)
+            spelled = "=?base64?" + base64.b64encode(uri.encode()).decode() + "?="
+            message = request("resources/read", {"uri": uri, **more})
+            await post(base, message, authorization="Bearer zoe", mcp_name=spelled)
+    said = [record.getMessage() for record in caplog.records if record.name.startswith("ekiden")]
+    assert any("note://" in line for line in said)
+    assert any("requestState refused" in line for line in said)
+    assert any("An access token was refused" in line for line in said)
+    assert mounted or any("/app/" in line for line in said)
+    assert [line for line in said if not line.isprintable()] == []
