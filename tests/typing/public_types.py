@@ -6,7 +6,16 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, assert_type
 
-from mcp_types import CallToolResult, ElicitRequestFormParams, ElicitResult, Icon, Tool, ToolAnnotations
+from mcp_types import (
+    CallToolResult,
+    ElicitRequestFormParams,
+    ElicitResult,
+    GetPromptResult,
+    Icon,
+    ReadResourceResult,
+    Tool,
+    ToolAnnotations,
+)
 
 from ekiden import (
     CacheHint,
@@ -17,12 +26,14 @@ from ekiden import (
     Failed,
     HttpLimits,
     InvalidParams,
+    LeftOut,
     Middleware,
     MissingCapability,
     Outcome,
     PendingCall,
     ProtocolError,
     Request,
+    Retry,
     Server,
     TaskHandle,
     ToolError,
@@ -62,6 +73,7 @@ async def bare(a: int, ctx: Context, b: str = "x") -> list[int]:
     icons=[Icon(src="https://example.com/i.png")],
     meta={"k": 1},
     structured=True,
+    scopes=["read"],
 )
 async def with_options(a: int) -> dict[str, int]:
     return {"a": a}
@@ -153,6 +165,30 @@ async def what_a_context_can_do(ctx: Context[Database]) -> None:
     ctx.state.no_such_method()  # pyright: ignore[reportAttributeAccessIssue]
 
 
+# Steps
+
+
+async def load(name: str, *, upper: bool = False) -> int:
+    return len(name)
+
+
+def count(name: str, times: int = 1) -> list[str]:
+    return [name] * times
+
+
+async def a_step_has_the_parameters_and_the_value_of_its_function(ctx: Context) -> None:
+    assert_type(await ctx.step(load, "x", upper=True), int)
+    assert_type(await ctx.step(load, "x", upper=True, key="k", raises=[ValueError]), int)
+    assert_type(await ctx.step(count, "x", times=3), list[str])
+    assert_type(await ctx.step(count, "x", times=3, retry=Retry()), list[str])
+    assert_type(await ctx.step(lambda: 5, key="five"), int)
+    ctx.on_complete(load, "x", upper=True)
+    await ctx.step(load, 5)  # pyright: ignore[reportCallIssue, reportArgumentType]
+    await ctx.step(load, "x", uper=True)  # pyright: ignore[reportCallIssue]
+    await ctx.step(load("x"))  # pyright: ignore[reportCallIssue, reportArgumentType]
+    await ctx.step(load, "x", key=5)  # pyright: ignore[reportCallIssue]
+
+
 # Outcomes
 
 
@@ -200,11 +236,23 @@ async def elicit_nothing(params: ElicitRequestFormParams) -> int:
     return 1
 
 
+async def elicit_later(params: ElicitRequestFormParams) -> ElicitResult | LeftOut:
+    return LeftOut() if params.message else ElicitResult(action="decline")
+
+
 async def use_client() -> None:
+    Client("x", elicit=elicit_later)
     async with Client("http://localhost/mcp", elicit=elicit, roots=["file:///"]) as client:
         assert_type(await client.call_tool("t"), CallToolResult)
         assert_type(await client.call_tool("t", {"a": 1}, result_type=list[int]), list[int])
         assert_type(await client.start_tool("t"), CallToolResult | PendingCall | TaskHandle)
+        prompt = await client.start_prompt("p", {"a": "b"})
+        while isinstance(prompt, PendingCall):
+            prompt = await client.resume_prompt(prompt, {"k": LeftOut()})
+        assert_type(prompt, GetPromptResult)
+        resource = await client.start_resource("notes://1")
+        if isinstance(resource, PendingCall):
+            assert_type(await client.resume_resource(resource), ReadResourceResult | PendingCall)
         assert_type(await client.list_tools(), list[Tool])
         async for change in client.listen(tools=True):
             assert_type(change, dict[str, Any])

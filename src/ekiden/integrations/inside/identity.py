@@ -1,0 +1,23 @@
+"""Whose request it is: the identity that the host has verified, as the principal of the call."""
+
+from typing import Any
+
+from mcp.server.auth.middleware.auth_context import get_access_token
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import principal_components
+from mcp.server.context import ServerRequestContext
+
+from ekiden import Principal
+
+__all__ = ["verified_principal"]
+
+
+def verified_principal(ctx: ServerRequestContext[Any, Any]) -> Principal | None:
+    """Who the access token of a request was issued to; None if it came without one."""
+    # The request that a message came with knows best: a session of 2025 outlives its first token.
+    user: Any = None if ctx.request is None else ctx.request.scope.get("user")
+    token = user.access_token if isinstance(user, AuthenticatedUser) else get_access_token()
+    if token is None:
+        return None
+    client, issuer, subject = principal_components(token)
+    return Principal(subject or "", issuer or "", client, frozenset(token.scopes), token.claims or {})

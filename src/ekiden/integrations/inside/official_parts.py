@@ -1,0 +1,128 @@
+"""The private parts of the official SDK that are used, all of them in this file.
+
+`missing_parts` names those that are gone, so that a release which moved one is told as that.
+"""
+# ruff: noqa: SLF001
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from mcp.server.connection import Connection
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server as LowLevelServer
+from mcp.server.mcpserver import MCPServer
+from mcp.server.request_state import RequestStateBoundary
+from mcp.server.session import ServerSession
+from mcp.shared.exceptions import MCPError
+
+from ekiden.engine import Kind
+from ekiden.errors import CannotAsk
+
+__all__ = [
+    "connection_of",
+    "extensions_of",
+    "has_own",
+    "low_level",
+    "missing_parts",
+    "notify",
+    "push",
+    "with_notify",
+]
+
+_OF_SESSIONS: Final = ("_request_outbound", "_connection")
+_OF_MCPSERVER: Final = (
+    "_extensions",
+    "_lowlevel_server",
+    "_prompt_manager",
+    "_resource_manager",
+    "_tool_manager",
+)
+_OF_LOW_LEVEL: Final = (
+    "add_request_handler",
+    "extensions",
+    "get_request_handler",
+    "lifespan",
+    "middleware",
+)
+
+
+def missing_parts(server: MCPServer[Any] | None, low: Any) -> list[str]:
+    """The parts that are used and not there any more, by name."""
+    gone = [f"MCPServer.{name}" for name in _OF_MCPSERVER if server is not None and not hasattr(server, name)]
+    gone += [f"Server.{name}" for name in _OF_LOW_LEVEL if low is not None and not hasattr(low, name)]
+    kept_by_sessions = ServerSession.__init__.__code__.co_names
+    gone += [f"ServerSession.{name}" for name in _OF_SESSIONS if name not in kept_by_sessions]
+    middleware = getattr(low, "middleware", ())
+    if not any(isinstance(each, RequestStateBoundary) for each in middleware):
+        gone.append("RequestStateBoundary in Server.middleware")
+    return gone
+
+
+# The server
+
+
+def low_level(server: MCPServer[Any]) -> LowLevelServer[Any]:
+    """The server under an `MCPServer`."""
+    return server._lowlevel_server  # pyright: ignore[reportPrivateUsage]
+
+
+def extensions_of(server: MCPServer[Any]) -> list[Any]:
+    """The extensions of an `MCPServer`, whose interceptors see every call of a tool."""
+    return list(server._extensions)  # pyright: ignore[reportPrivateUsage]
+
+
+def has_own(server: MCPServer[Any], kind: Kind, key: str) -> bool:
+    """Whether an `MCPServer` has a component of its own under this name."""
+    if kind == "tools":
+        return server._tool_manager.get_tool(key) is not None  # pyright: ignore[reportPrivateUsage]
+    if kind == "prompts":
+        return server._prompt_manager.get_prompt(key) is not None  # pyright: ignore[reportPrivateUsage]
+    manager = server._resource_manager  # pyright: ignore[reportPrivateUsage]
+    if kind == "resources":
+        return any(str(each.uri) == key for each in manager.list_resources())
+    return any(each.uri_template == key for each in manager.list_templates())
+
+
+# A session
+
+
+def connection_of(ctx: ServerRequestContext[Any, Any]) -> Connection:
+    """The connection of a client: in 2025 it lasts as long as the session."""
+    return ctx.session._connection  # pyright: ignore[reportPrivateUsage]
+
+
+async def notify(ctx: ServerRequestContext[Any, Any], method: str, params: dict[str, Any]) -> None:
+    """Send a notification on the stream of a request."""
+    await ctx.session._request_outbound.notify(method, params)  # pyright: ignore[reportPrivateUsage]
+
+
+async def push(ctx: ServerRequestContext[Any, Any], method: str, params: dict[str, Any]) -> Any:
+    """Send a request to a client of 2025, on the stream of its own request; the result."""
+    try:
+        outbound = ctx.session._request_outbound  # pyright: ignore[reportPrivateUsage]
+        return await outbound.send_raw_request(method, params)
+    except MCPError as error:
+        raise CannotAsk(f"The client could not answer {method}: {error.message}") from error
+
+
+class _Notifying:
+    """The outgoing side of a request, whose notifications go through a function first."""
+
+    def __init__(self, outbound: Any, tell: Any) -> None:
+        self._outbound = outbound
+        self._tell = tell
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._outbound, name)
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None, *_: Any) -> None:
+        """Hand a notification to the function."""
+        await self._tell(method, dict(params or {}))
+
+
+def with_notify(ctx: ServerRequestContext[Any, Any], tell: Any) -> ServerRequestContext[Any, Any]:
+    """The same request, whose notifications are handed to `tell(method, params)`."""
+    outbound = _Notifying(ctx.session._request_outbound, tell)  # pyright: ignore[reportPrivateUsage]
+    session = ServerSession(cast("Any", outbound), connection_of(ctx), request_meta=ctx.meta)
+    return dataclasses.replace(ctx, session=session)

@@ -1,0 +1,11 @@
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from mcp.server.context import ServerRequestContext
+
+@dataclass
+class FastMCPRequestContext:
+    _srctx: ServerRequestContext[Any, Any]
+
+fastmcp_request_ctx: ContextVar[FastMCPRequestContext | None]

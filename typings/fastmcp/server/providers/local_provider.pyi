@@ -1,0 +1,4 @@
+from typing import Any
+
+class LocalProvider:
+    _components: dict[str, Any]
