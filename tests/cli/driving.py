@@ -1,13 +1,10 @@
 """The real command, as a script runs it and as a person at a terminal does. Every wait is bounded."""
 
-import contextlib
 import fcntl
 import os
 import pty
-import random
 import select
 import signal
-import socket
 import struct
 import subprocess
 import sys
@@ -59,14 +56,6 @@ def eventually(condition: Callable[[], bool], what: str | Callable[[], str]) -> 
     while not condition():
         assert time.monotonic() < deadline, f"never: {what if isinstance(what, str) else what()}"
         time.sleep(0.01)
-
-
-def free_port() -> int:
-    for port in random.sample(range(20_000, 30_000), 100):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise AssertionError("no free port among a hundred")
 
 
 class Running:
@@ -125,12 +114,17 @@ class Person:
     """Somebody at a terminal: reads the screen, presses keys."""
 
     def __init__(
-        self, *arguments: str, command: Sequence[str] = EKIDEN, cwd: Path | None = None, **settings: str
+        self,
+        *arguments: str,
+        command: Sequence[str] = EKIDEN,
+        cwd: Path | None = None,
+        columns: int = 140,
+        **settings: str,
     ) -> None:
         self._master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 140, 0, 0))
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
         # No cursor position requests: nobody here would answer them.
-        terminal = {"TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", "COLUMNS": "140", "LINES": "50"}
+        terminal = {"TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", "COLUMNS": str(columns), "LINES": "50"}
         self.process = subprocess.Popen(
             [*command, *arguments],
             stdin=slave,
@@ -199,9 +193,13 @@ class Person:
 
 @contextmanager
 def person(
-    *arguments: str, command: Sequence[str] = EKIDEN, cwd: Path | None = None, **settings: str
+    *arguments: str,
+    command: Sequence[str] = EKIDEN,
+    cwd: Path | None = None,
+    columns: int = 140,
+    **settings: str,
 ) -> Generator[Person, None, None]:
-    somebody = Person(*arguments, command=command, cwd=cwd, **settings)
+    somebody = Person(*arguments, command=command, cwd=cwd, columns=columns, **settings)
     try:
         yield somebody
     finally:

@@ -1,6 +1,8 @@
 """The commands that look: lists, keys, tokens, help."""
 
 import json
+import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +13,7 @@ from ekiden import Context, Server
 from ekiden.server.sealing.keys import new_key
 from ekiden.testing import ScriptedClient
 
-from .driving import PATIENCE, SHOP, ekiden
+from .driving import PATIENCE, SHOP, ekiden, running
 
 
 def cells(table: str) -> list[list[str]]:
@@ -47,6 +49,27 @@ def test_a_server_without_any_says_so(tmp_path: Path) -> None:
     file.write_text("from ekiden import Server\nserver = Server('empty')\n")
     done = ekiden("tools", str(file))
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "The server has no tools.\n")
+
+
+NEVER_ANSWERS = shlex.join([sys.executable, "-c", "import time; time.sleep(3600)"])
+
+
+@pytest.mark.parametrize("command", ["tools", "prompts", "resources"])
+def test_a_list_that_takes_too_long_is_given_up(command: str) -> None:
+    done = ekiden(command, NEVER_ANSWERS, "--timeout", "0.5")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "ekiden: there was no result within 0.5 seconds; the request was cancelled\n"
+
+
+def test_a_server_that_starts_slowly_is_waited_for_and_the_terminal_says_so(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    slow = shlex.join(["sh", "-c", f'read _ < {gate}; exec "$0" "$1"', sys.executable, SHOP])
+    with running(tmp_path / "log", "tools", slow) as command:
+        command.await_saying(f"ekiden: waiting for {slow} to answer")
+        with gate.open("w") as opened:
+            opened.write("go\n")
+        assert command.process.wait(PATIENCE) == 0
 
 
 # Keys and tokens
@@ -141,8 +164,35 @@ def test_help_loads_nothing_that_it_does_not_need() -> None:
     )
     assert done.stderr == ""
     assert done.stdout.splitlines()[-1] == "[]"
-    for command in ("run", "call", "tools", "prompts", "resources", "keys", "token"):
+    for command in (
+        "run",
+        "call",
+        "prompt",
+        "read",
+        "tools",
+        "prompts",
+        "resources",
+        "tasks",
+        "keys",
+        "token",
+    ):
         assert f"\n  {command} " in done.stdout
+
+
+@pytest.mark.parametrize("command", ["call", "prompt", "read", "tasks"])
+def test_commands_that_may_be_asked_have_the_same_options(command: str) -> None:
+    shown = ekiden(command, "--help").stdout
+    for option in (
+        "--answer ",
+        "--answers ",
+        "--root ",
+        "--header ",
+        "--era ",
+        "--timeout ",
+        "--save-to ",
+        "--json",
+    ):
+        assert option in shown, option
 
 
 def test_the_version_is_that_of_the_package() -> None:

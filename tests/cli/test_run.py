@@ -16,8 +16,9 @@ from mcp_types import CallToolResult
 
 from ekiden import Client, PendingCall
 from ekiden.server.sealing.keys import new_key
+from scripts.ports import free_port
 
-from .driving import EKIDEN, PATIENCE, SHOP, Running, ekiden, environment, eventually, free_port, running
+from .driving import EKIDEN, PATIENCE, SHOP, Running, ekiden, environment, eventually, running
 
 
 def url(port: int) -> str:

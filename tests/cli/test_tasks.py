@@ -96,7 +96,10 @@ def test_a_worker_runs_what_a_server_only_took_and_hands_over_when_it_is_stopped
             got = json.loads(ekiden("tasks", url, "get", task["taskId"]).stdout)
             assert (got["taskId"], got["status"]) == (task["taskId"], "completed")
             assert "error" not in got
-            assert "is completed" in ekiden("tasks", url, "cancel", task["taskId"]).stderr
+            assert (
+                "had ended already: completed; nothing was"
+                in ekiden("tasks", url, "cancel", task["taskId"]).stderr
+            )
         finally:
             serving.terminate()
             serving.communicate(timeout=PATIENCE)

@@ -188,6 +188,11 @@ def test_a_text_is_what_the_model_wrote() -> None:
         (["key=maybe"], SURE, "must be true or false, not 'maybe'"),
         (["key=2"], TRIP, "the form has the fields seats, action: give JSON"),
         (['key={"seats": 2}'], TRIP, "action is missing"),
+        (
+            ['key={"seats": 2, "action": "go", "seat": 1}'],
+            TRIP,
+            "the form has no field 'seat'; it has seats, action",
+        ),
         (["key:=nonsense"], SURE, "--answer 'key' is not JSON: 'nonsense'"),
         (["all=yes", "right=no"], SURE, "several answers fit 'Is that all right?': 'all', 'right'"),
     ],
@@ -210,4 +215,4 @@ async def test_what_is_no_web_page_is_declined_before_the_user_is_asked(
 ) -> None:
     answer = await Forms(Screen(), Terminal()).visit("shop", {"message": "Look", "url": "file:///etc/passwd"})
     assert answer == {"action": "decline"}
-    assert "This is not a web page" in capsys.readouterr().err
+    assert "That is declined: it is not a web page but file:" in capsys.readouterr().err

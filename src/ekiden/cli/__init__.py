@@ -1,7 +1,7 @@
 """The command line: `ekiden` followed by one of these.
 
-`run` and `worker` serve; `call`, `tools`, `prompts`, `resources` and `tasks` talk to a server;
-`store migrate`, `keys new` and `token` are for whoever operates one.
+`run` and `worker` serve; `call`, `prompt`, `read`, `tools`, `prompts`, `resources` and `tasks` talk to a
+server; `store migrate`, `keys new` and `token` are for whoever operates one.
 
 Knows: terminals, processes, files of the user's. Refuses to know: how messages are spelled or carried.
 

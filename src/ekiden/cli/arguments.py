@@ -28,13 +28,13 @@ def split_pair(word: str) -> tuple[str, str, bool]:
     return name.removesuffix(":"), text, name.endswith(":")
 
 
-def parse_arguments(words: Iterable[str], schema: Mapping[str, Any]) -> JsonObject:
-    """The arguments of a call, with types from the tool's input schema."""
+def parse_arguments(words: Iterable[str], schema: Mapping[str, Any], *, of: str = "the tool") -> JsonObject:
+    """The arguments of a call, with types from the tool's input schema. Errors speak `of` the tool."""
     arguments: JsonObject = {}
     for word in words:
         name, text, raw = split_pair(word)
         try:
-            value = read_json(text) if raw else _typed_argument(name, text, schema)
+            value = read_json(text) if raw else _typed_argument(name, text, schema, of)
         except Mistyped as error:
             raise UsageError(f"argument {name!r} {error}") from None
         if name not in arguments:
@@ -45,16 +45,16 @@ def parse_arguments(words: Iterable[str], schema: Mapping[str, Any]) -> JsonObje
             raise UsageError(f"argument {name!r} is given twice")
     missing = [name for name in schema.get("required", ()) if name not in arguments]
     if missing:
-        raise UsageError(f"the tool needs {', '.join(f'{name}=...' for name in missing)}")
+        raise UsageError(f"{of} needs {', '.join(f'{name}=...' for name in missing)}")
     return arguments
 
 
-def _typed_argument(name: str, text: str, schema: Mapping[str, Any]) -> Any:
+def _typed_argument(name: str, text: str, schema: Mapping[str, Any], of: str) -> Any:
     properties: Mapping[str, Any] = schema.get("properties") or {}
     if name in properties:
         return typed(text, properties[name], schema)
     if schema.get("additionalProperties") is False:
-        raise UsageError(f"the tool has no argument {name!r}; it has {', '.join(properties) or 'none'}")
+        raise UsageError(f"{of} has no argument {name!r}; it has {', '.join(properties) or 'none'}")
     return typed(text, schema.get("additionalProperties", True), schema)
 
 

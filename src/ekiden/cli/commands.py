@@ -1,9 +1,15 @@
 """The commands and their options. A command imports what it needs when it runs."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from ekiden.cli.calling.commands import call, prompt, read, tasks
+from ekiden.cli.options import Env, Era, Header, Json, KeysFile, LogLevel, MetricsPort, Target, Timeout
+
+if TYPE_CHECKING:
+    from ekiden.cli.targets import TargetOptions
 
 __all__ = ["app"]
 
@@ -19,25 +25,12 @@ app.add_typer(keys, name="keys")
 stores = typer.Typer(help="Stores of rounds and tasks.", no_args_is_help=True)
 app.add_typer(stores, name="store")
 
-Target = Annotated[
-    str, typer.Argument(help="A URL, a Python file (FILE[:NAME]), or a command that serves stdio.")
-]
-Header = Annotated[list[str] | None, typer.Option(help="'Name: value', sent with every HTTP request.")]
-Era = Annotated[
-    Literal["auto", "modern", "legacy"], typer.Option(help="Which protocol to speak: find out, 2026, 2025.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
-KeysFile = Annotated[
-    Path | None, typer.Option(help="A file with one key per line; the first one seals, all of them open.")
-]
-LogLevel = Literal["debug", "info", "warning", "error", "critical"]
-
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from ekiden.version import __version__
 
-        typer.echo(f"ekiden {version('ekiden')}")
+        typer.echo(f"ekiden {__version__}")
         raise typer.Exit
 
 
@@ -73,13 +66,35 @@ def run(
     allow_origin: Annotated[
         list[str] | None, typer.Option(help="A web origin whose pages may call the server.")
     ] = None,
+    trust_proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--trust-proxy", help="An address or network whose X-Forwarded-For is believed. Repeat it."
+        ),
+    ] = None,
     grace: Annotated[
         float, typer.Option(help="Seconds that running calls have to finish at the end.", min=0)
     ] = 10.0,
     log_level: Annotated[LogLevel, typer.Option(help="What is logged to stderr.")] = "warning",
+    access_log: Annotated[
+        bool, typer.Option("--access-log", help="Log a line for each response over HTTP.")
+    ] = False,
     stateless_2025: Annotated[
         bool, typer.Option("--stateless-2025", help="Keep no sessions for clients of 2025.")
     ] = False,
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="A certificate in PEM, with its chain: serve HTTPS instead of HTTP.")
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(help="The key of that certificate, unless it is in the same file.")
+    ] = None,
+    max_connections: Annotated[
+        int | None, typer.Option(help="Open connections of one worker; more are answered with 503.", min=1)
+    ] = None,
+    max_connections_per_address: Annotated[
+        int | None, typer.Option(help="The same, of one IP address.", min=1)
+    ] = None,
+    metrics_port: MetricsPort = None,
 ) -> None:
     """Serve the server of a Python file."""
     from ekiden.cli.run import RunOptions
@@ -91,9 +106,17 @@ def run(
         path=path,
         allow_hosts=allow_host or [],
         allow_origins=allow_origin or [],
+        trusted_proxies=trust_proxy or [],
         grace=grace,
         log_level=log_level,
+        access_log=access_log,
+        show_trace=reload,
         stateless_2025=stateless_2025,
+        tls_cert=None if tls_cert is None else str(tls_cert),
+        tls_key=None if tls_key is None else str(tls_key),
+        max_connections=max_connections,
+        max_connections_per_address=max_connections_per_address,
+        metrics_port=metrics_port,
         tasks=tasks,
     )
     run_server(
@@ -110,80 +133,65 @@ def run(
     )
 
 
+app.command()(call)
+app.command()(prompt)
+app.command()(read)
+
+
 @app.command()
-def call(
+def tools(
     target: Target,
-    tool: Annotated[str, typer.Argument(help="The tool's name.")],
-    arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME=VALUE | NAME:=JSON]...", help="Its arguments.")
-    ] = None,
-    answers: Annotated[
-        Path | None, typer.Option(help="A JSON file of answers, by key or by a part of the message.")
-    ] = None,
-    answer: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="One answer; the value may be @accept, @decline or @cancel."),
-    ] = None,
-    root: Annotated[
-        list[str] | None, typer.Option(help="A folder or URI that the server may ask for.")
-    ] = None,
     header: Header = None,
+    env: Env = None,
     era: Era = "auto",
-    timeout: Annotated[float | None, typer.Option(help="Seconds for the whole call.", min=0)] = None,
-    max_rounds: Annotated[int, typer.Option(help="How often the server may ask.", min=0)] = 100,
-    save_to: Annotated[Path, typer.Option(help="The folder for images and sounds.")] = Path(),
+    timeout: Timeout = None,
     json: Json = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every round.")] = False,
 ) -> None:
-    """Call a tool. What it asks is asked at the terminal."""
-    from ekiden.cli.call import CallOptions
-    from ekiden.cli.call import call as call_tool
-    from ekiden.cli.targets import TargetOptions
-
-    options = CallOptions(
-        connection=TargetOptions(target=target, headers=header or [], era=era, timeout=timeout),
-        tool=tool,
-        arguments=arguments or [],
-        answers=answers,
-        answer=answer or [],
-        roots=root or [],
-        max_rounds=max_rounds,
-        save_to=save_to,
-        json=json,
-        verbose=verbose,
-    )
-    raise typer.Exit(call_tool(options))
-
-
-@app.command()
-def tools(target: Target, header: Header = None, era: Era = "auto", json: Json = False) -> None:
     """List the tools of a server."""
-    _list("tools", target, header, era, json)
-
-
-@app.command()
-def prompts(target: Target, header: Header = None, era: Era = "auto", json: Json = False) -> None:
-    """List the prompts of a server."""
-    _list("prompts", target, header, era, json)
-
-
-@app.command()
-def resources(target: Target, header: Header = None, era: Era = "auto", json: Json = False) -> None:
-    """List the resources and resource templates of a server."""
-    _list("resources", target, header, era, json)
-
-
-def _list(
-    what: Literal["tools", "prompts", "resources"],
-    target: str,
-    header: list[str] | None,
-    era: str,
-    as_json: bool,
-) -> None:
     from ekiden.cli.list import show_list
-    from ekiden.cli.targets import TargetOptions
 
-    show_list(what, TargetOptions(target=target, headers=header or [], era=era), as_json=as_json)
+    connection = _connection(target, header, env, era, timeout)
+    show_list("tools", connection, as_json=json)
+
+
+@app.command()
+def prompts(
+    target: Target,
+    header: Header = None,
+    env: Env = None,
+    era: Era = "auto",
+    timeout: Timeout = None,
+    json: Json = False,
+) -> None:
+    """List the prompts of a server."""
+    from ekiden.cli.list import show_list
+
+    connection = _connection(target, header, env, era, timeout)
+    show_list("prompts", connection, as_json=json)
+
+
+@app.command()
+def resources(
+    target: Target,
+    header: Header = None,
+    env: Env = None,
+    era: Era = "auto",
+    timeout: Timeout = None,
+    json: Json = False,
+) -> None:
+    """List the resources and resource templates of a server."""
+    from ekiden.cli.list import show_list
+
+    connection = _connection(target, header, env, era, timeout)
+    show_list("resources", connection, as_json=json)
+
+
+def _connection(
+    target: str, header: list[str] | None, env: list[str] | None, era: str, timeout: float | None
+) -> "TargetOptions":
+    from ekiden.cli.targets import TargetOptions as Options
+
+    return Options(target=target, headers=header or [], env=env or [], era=era, timeout=timeout)
 
 
 @app.command()
@@ -200,40 +208,21 @@ def worker(
         ),
     ] = None,
     log_level: Annotated[LogLevel, typer.Option(help="What is logged to stderr.")] = "warning",
+    metrics_port: MetricsPort = None,
 ) -> None:
     """Run the tasks of a server, without serving clients."""
     from ekiden.cli.task_worker import run_tasks
 
-    run_tasks(server, store, keys_file, grace, log_level)
+    run_tasks(server, store, keys_file, grace, log_level, metrics_port)
 
 
-@app.command()
-def tasks(
-    words: Annotated[
-        list[str],
-        typer.Argument(metavar="[TARGET] list|get|cancel [ID]", help="Which server, what to do, which task."),
-    ],
-    store: Annotated[
-        str | None, typer.Option(help="Read this store instead of asking a server; needed for list.")
-    ] = None,
-    state: Annotated[str | None, typer.Option(help="List only tasks in this state.")] = None,
-    limit: Annotated[int, typer.Option(help="How many to list at most.", min=1)] = 100,
-    header: Header = None,
-    era: Era = "auto",
-    json: Json = False,
-) -> None:
-    """Look at tasks, or cancel one."""
-    from ekiden.cli.targets import TargetOptions
-    from ekiden.cli.tasks import TaskOptions, manage_tasks
-
-    options = TaskOptions(store=store, state=state, limit=limit, json=json, words=words)
-    manage_tasks(options, lambda target: TargetOptions(target=target, headers=header or [], era=era))
+app.command()(tasks)
 
 
 @stores.command("migrate")
 def migrate(url: Annotated[str, typer.Argument(help="sqlite:///FILE or postgresql://...")]) -> None:
     """Create the tables of a store, or bring them up to date."""
-    from ekiden.cli.tasks import migrate as migrate_store
+    from ekiden.cli.stored_tasks import migrate as migrate_store
 
     migrate_store(url)
 

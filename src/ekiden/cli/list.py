@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ekiden.cli.targets import TargetOptions, open_client
 from ekiden.cli.terminal.results import rows_table
-from ekiden.cli.terminal.screen import Screen
+from ekiden.cli.terminal.screen import Screen, one_line
 from ekiden.errors import MethodNotFound, ProtocolError
 from ekiden.wire.json import JsonObject, is_array, is_object
 
@@ -29,7 +29,7 @@ def show_list(what: What, connection: TargetOptions, *, as_json: bool) -> None:
         screen.note(f"The server has no {what}.")
         return
     columns, rows = _ROWS[what](found)
-    screen.out.print(rows_table(columns, rows))
+    screen.out.print(rows_table(columns, [[one_line(cell) for cell in row] for row in rows]))
 
 
 async def _fetch(what: What, connection: TargetOptions) -> dict[str, list[JsonObject]]:

@@ -15,7 +15,7 @@ from ekiden.errors import UsageError
 if TYPE_CHECKING:
     from ekiden.server.server import Server
 
-__all__ = ["load_server", "split_spec"]
+__all__ = ["load_server", "split_spec", "trace_of"]
 
 
 def split_spec(spec: str) -> tuple[Path, str | None]:
@@ -118,3 +118,11 @@ def _in_one_line(error: Exception, path: Path) -> str:
         frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)
     ]
     return f"{said} (line {lines[-1]})" if lines else said
+
+
+def trace_of(error: BaseException) -> str:
+    """The trace of what went wrong in the user's files, without the lines of those who loaded them."""
+    trace = traceback.TracebackException.from_exception(error)
+    own = [frame for frame in trace.stack if not frame.filename.startswith(("<frozen importlib", __file__))]
+    trace.stack = traceback.StackSummary.from_list(own)
+    return "".join(trace.format())

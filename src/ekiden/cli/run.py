@@ -65,8 +65,19 @@ def run(options: RunOptions) -> None:
 def _check(options: RunOptions) -> None:
     if options.stdio and (options.workers > 1 or options.reload):
         raise UsageError("--stdio serves one client in one process: leave --workers and --reload out")
+    _check_http(options)
     if (options.workers > 1 or options.reload) and sys.platform == "win32":
         raise UsageError("--workers and --reload do not work on Windows: serve in one process")
+
+
+def _check_http(options: RunOptions) -> None:
+    job = options.job
+    if options.stdio and (job.access_log or job.tls_cert or job.tls_key or job.max_connections):
+        raise UsageError("--access-log, --tls-cert and --max-connections are about HTTP: leave --stdio out")
+    if job.tls_cert or job.tls_key:
+        from ekiden.server.operations.tls import check_certificate
+
+        check_certificate(job.tls_cert, job.tls_key)
 
 
 def _check_store(options: RunOptions) -> None:
@@ -120,10 +131,11 @@ def _listening(bound: socket.socket) -> socket.socket:
 
 
 def _serve_stdio(server: "Server", grace: float) -> None:
-    from ekiden.server.serve import new_event_loop
+    from ekiden.server.loop import new_event_loop
     from ekiden.transports.server.stdio import serve_stdio
 
     server.stop_tasks_within(grace)
+    server.serve_one_client()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(serve_stdio(server.endpoint, grace=grace))
 
@@ -145,7 +157,8 @@ def _serve_with_workers(options: RunOptions, listeners: list[socket.socket]) -> 
 
 def _url(options: RunOptions, listener: socket.socket) -> str:
     host = f"[{options.host}]" if ":" in options.host else options.host
-    return f"http://{host}:{listener.getsockname()[1]}{options.job.path}"
+    scheme = "http" if options.job.tls_cert is None else "https"
+    return f"{scheme}://{host}:{listener.getsockname()[1]}{options.job.path}"
 
 
 def _warn_of_hosts(options: RunOptions) -> None:

@@ -2,18 +2,20 @@
 
 import asyncio
 import contextlib
+import os
 import shlex
 import sys
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import msgspec
 
 from ekiden.cli.keys import provide_key
 from ekiden.cli.loading import load_server, split_spec
-from ekiden.errors import UsageError
+from ekiden.cli.terminal.screen import say, show_log
+from ekiden.errors import EkidenError, UsageError
 
 if TYPE_CHECKING:
     import httpx2
@@ -24,15 +26,24 @@ if TYPE_CHECKING:
 
 __all__ = ["TargetOptions", "open_client"]
 
+_PATIENT_SECONDS: Final = 3.0
+"""How long a server may take to answer before the user is told what is waited for."""
+
 
 class TargetOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Which server to talk to, and how."""
 
     target: str
     headers: Sequence[str] = ()
+    env: Sequence[str] = ()
+    """`NAME=VALUE`, or `NAME` alone for the value that it has here."""
     era: str = "auto"
     timeout: float | None = None
     """Seconds for everything after the server's file was loaded."""
+    fate: str = "the request was cancelled"
+    """What the user is told of it after a timeout or an interrupt."""
+    keeps_tasks: bool = False
+    """Whether tasks must outlive this process."""
 
 
 @asynccontextmanager
@@ -42,11 +53,18 @@ async def open_client(
     """A client of the target. A server in a file runs in this process, and prints to stderr."""
     from ekiden.client.client import Client
 
+    show_log()
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(contextlib.redirect_stdout(sys.stderr))
         target = _resolve(connection.target)
+        stack.enter_context(_timeout_told(connection))
         await stack.enter_async_context(asyncio.timeout(connection.timeout))
         if not isinstance(target, str | Path | list):
+            if connection.keeps_tasks and not target.shares_tasks:
+                raise UsageError(
+                    f"{connection.target} runs in this process, and its tasks would end with it: set "
+                    "EKIDEN_STORE, or call a server that is running"
+                )
             await stack.enter_async_context(target.running())
         if responder is not None:
             options |= {
@@ -61,9 +79,33 @@ async def open_client(
             target,
             mode=cast("Literal['auto', 'modern', 'legacy']", connection.era),
             name="ekiden-cli",
+            env=_variables(connection.env),
             **options,
         )
-        yield await stack.enter_async_context(client)
+        with _wait_told(connection.target):
+            await stack.enter_async_context(client)
+        yield client
+
+
+@contextmanager
+def _wait_told(target: str) -> Generator[None]:
+    """Say what is waited for, if it takes long."""
+    waiting = f"waiting for {target} to answer; what is started for the first time may have to be downloaded"
+    timer = asyncio.get_running_loop().call_later(_PATIENT_SECONDS, say, waiting)
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+@contextmanager
+def _timeout_told(connection: TargetOptions) -> Generator[None]:
+    try:
+        yield
+    except TimeoutError:
+        if (seconds := connection.timeout) is None:
+            raise
+        raise EkidenError(f"there was no result within {seconds:g} seconds; {connection.fate}") from None
 
 
 def _resolve(target: str) -> "str | Path | list[str] | Server":
@@ -82,6 +124,21 @@ def _resolve(target: str) -> "str | Path | list[str] | Server":
         return shlex.split(target)
     except ValueError as error:
         raise UsageError(f"the command {target!r} cannot be read: {error}") from None
+
+
+def _variables(words: Sequence[str]) -> dict[str, str]:
+    given: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not name or "\0" in word:
+            raise UsageError(f"--env {word!r} is not NAME=VALUE or NAME")
+        if equals:
+            given[name] = value
+        elif name in os.environ:
+            given[name] = os.environ[name]
+        else:
+            raise UsageError(f"--env {name}: there is no such variable here; write {name}=VALUE")
+    return given
 
 
 def _http_client(headers: Sequence[str]) -> "httpx2.AsyncClient":

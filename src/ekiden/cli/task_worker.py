@@ -19,7 +19,12 @@ __all__ = ["run_tasks"]
 
 
 def run_tasks(
-    spec: str, store: str | None, keys_file: Path | None, grace: float | None, log_level: str
+    spec: str,
+    store: str | None,
+    keys_file: Path | None,
+    grace: float | None,
+    log_level: str,
+    metrics_port: int | None = None,
 ) -> None:
     """Run tasks until a signal; then other workers go on with them."""
     use_keys_file(keys_file)
@@ -33,7 +38,11 @@ def run_tasks(
         raise UsageError("a worker needs a store that others share: sqlite:///FILE or postgresql://...")
     if grace is not None:
         server.stop_tasks_within(grace)
-    from ekiden.server.serve import new_event_loop
+    if metrics_port is not None:
+        from ekiden.telemetry.prometheus import serve_metrics
+
+        serve_metrics(metrics_port)
+    from ekiden.server.loop import new_event_loop
 
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(_work(server))
@@ -45,5 +54,7 @@ async def _work(server: "Server") -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     async with server.running():
+        if server.renews_keys:
+            loop.add_signal_handler(signal.SIGHUP, server.renew_keys)
         say(f"the tasks of {server.name} are run by process {os.getpid()}")
         await stop.wait()

@@ -17,24 +17,24 @@ from ekiden.errors import EkidenError, ParseError, UsageError
 from ekiden.wire.json import JsonObject, decode, is_object
 
 if TYPE_CHECKING:
-    from ekiden.rounds.claims import Claims
+    from ekiden.rounds.call_state import CallState
 
 __all__ = ["show_token"]
 
 
 def show_token(source: str, keys_file: Path | None, *, show_values: bool, as_json: bool) -> None:
-    """Open a token and show its claims and its journal."""
+    """Open a token and show what it says and its journal."""
     use_keys_file(keys_file)
-    claims = _opened(_read(source))
+    state = _opened(_read(source))
     screen = Screen()
-    about = _claims(claims, show_values=show_values)
-    journal = [_entry(key, claims, show_values=show_values) for key in claims.journal]
+    about = _fields(state, show_values=show_values)
+    journal = [_entry(key, state, show_values=show_values) for key in state.journal]
     if as_json:
         screen.json({**about, "journal": journal})
         return
     screen.out.print(rows_table([], [[name, value] for name, value in about.items()]))
-    if claims.journal_id is not None:
-        screen.text(f"The journal was too large for the token: it is in the store as {claims.journal_id}.")
+    if state.journal_id is not None:
+        screen.text(f"The journal was too large for the token: it is in the store as {state.journal_id}.")
     elif not journal:
         screen.text("The journal is empty.")
     else:
@@ -62,8 +62,8 @@ def _read(source: str) -> str:
     return token
 
 
-def _opened(token: str) -> "Claims":
-    from ekiden.rounds.claims import decode_claims
+def _opened(token: str) -> "CallState":
+    from ekiden.rounds.call_state import decode_state
     from ekiden.server.sealing.keys import find_keys
 
     if not has_keys():
@@ -76,7 +76,7 @@ def _opened(token: str) -> "Claims":
             f"{_origin(token)}, but these keys do not open it: it needs another key, or is not complete"
         )
     try:
-        return decode_claims(data)
+        return decode_state(data)
     except msgspec.MsgspecError as error:
         raise EkidenError(f"the token was opened, but its content does not decode: {error}") from None
 
@@ -95,33 +95,33 @@ def _arguments(kept: bytes, *, show_values: bool) -> Any:
     return _value(decode(kept), show=show_values)
 
 
-def _claims(claims: "Claims", *, show_values: bool) -> JsonObject:
-    """The claims by name; those that are not set are left out."""
+def _fields(state: "CallState", *, show_values: bool) -> JsonObject:
+    """The fields by name; those that are not set are left out."""
     now = datetime.now(UTC)
-    expires = datetime.fromtimestamp(claims.expires, UTC)
+    expires = datetime.fromtimestamp(state.expires, UTC)
     about = {
-        "method": claims.method,
-        "target": claims.target,
-        "arguments": _arguments(claims.arguments, show_values=show_values),
-        "audience": claims.audience,
-        "principal": claims.principal,
-        "flow": claims.flow,
-        "round": claims.round,
-        "started": _time(claims.started),
-        "issued": _time(claims.issued),
-        "expires": f"{_time(claims.expires)} ({'expired' if expires < now else 'still good'})",
-        "asked": ", ".join(claims.asked),
-        "pauses": ", ".join(claims.pauses),
-        "parked": claims.parked,
-        "trace": claims.trace,
-        "manual state": None if claims.manual is None else _value(claims.manual, show=show_values),
-        "manual answers": None if claims.answers is None else _value(claims.answers, show=show_values),
+        "method": state.method,
+        "target": state.target,
+        "arguments": _arguments(state.arguments, show_values=show_values),
+        "audience": state.audience,
+        "principal": state.principal,
+        "flow": state.flow,
+        "round": state.round,
+        "started": _time(state.started),
+        "issued": _time(state.issued),
+        "expires": f"{_time(state.expires)} ({'expired' if expires < now else 'still good'})",
+        "asked": ", ".join(state.asked),
+        "pauses": ", ".join(state.pauses),
+        "parked": state.parked,
+        "trace": state.trace,
+        "manual state": None if state.manual is None else _value(state.manual, show=show_values),
+        "manual answers": None if state.answers is None else _value(state.answers, show=show_values),
     }
     return {name: value for name, value in about.items() if value not in (None, "")}
 
 
-def _entry(key: str, claims: "Claims", *, show_values: bool) -> JsonObject:
-    entry = claims.journal[key]
+def _entry(key: str, state: "CallState", *, show_values: bool) -> JsonObject:
+    entry = state.journal[key]
     order = "in order" if entry.branch == 0 else f"in branch {entry.branch}"
     value = _value(entry.value, show=show_values)
     return {"entry": key, "kind": entry.kind, "digest": entry.digest, "done": order, "value": value}

@@ -54,6 +54,13 @@ async def confirm(ctx: Context) -> str:
 
 
 @server.tool
+async def name_it(ctx: Context) -> str:
+    """Ask for a name."""
+    answer = await ctx.elicit("A name for it?", str, key="name")
+    return f"{answer.action}: {answer.data}"
+
+
+@server.tool
 async def two_at_once(ctx: Context) -> str:
     """Ask two things in one round."""
     one, other = await asyncio.gather(

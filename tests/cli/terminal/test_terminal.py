@@ -5,7 +5,10 @@ import signal
 import sys
 from pathlib import Path
 
-from tests.cli.driving import CTRL_C, DOWN, ENTER, ESC, SHOP, SPACE, eventually, free_port, person
+import pytest
+
+from scripts.ports import free_port
+from tests.cli.driving import CTRL_C, DOWN, ENTER, ESC, SHOP, SPACE, eventually, person
 
 
 def test_a_form_is_filled_in_field_by_field_and_sent_after_a_look_at_it() -> None:
@@ -30,7 +33,8 @@ def test_a_form_is_filled_in_field_by_field_and_sent_after_a_look_at_it() -> Non
         user.reads("insured")
         user.presses("y")
         user.reads("member")
-        user.presses(DOWN, DOWN, ENTER)  # It starts at "leave empty".
+        user.reads("Enter: leave empty")
+        user.presses("n")
         user.reads("extras: meal, quiet")
         user.reads("Send this to shop")
         user.presses(ENTER)
@@ -90,19 +94,44 @@ def test_what_does_not_fit_is_told_and_can_be_corrected() -> None:
 
 
 def test_a_form_can_be_changed_before_it_is_sent() -> None:
-    with person("call", SHOP, "confirm") as user:
+    with person("call", SHOP, "name_it") as user:
         user.reads("value")
-        user.presses("n")
-        user.reads("value: no")
+        user.types("Hikari")
+        user.reads("value: Hikari")
         user.reads("Send this")
         user.presses(DOWN, ENTER)
         user.reads("value")
-        user.presses("y")
-        user.reads("value: yes")
+        user.types("Nozomi", instead_of="Hikari")
+        user.reads("value: Nozomi")
         user.reads("Send this")
         user.presses(ENTER)
         assert user.ends() == 0
-        assert "accept: True" in user.screen
+        assert "accept: Nozomi" in user.screen
+
+
+@pytest.mark.parametrize(("key", "said"), [("y", "True"), ("n", "False"), (ENTER, "False")])
+def test_yes_or_no_takes_one_key(key: str, said: str) -> None:
+    with person("call", SHOP, "confirm") as user:
+        user.reads("y or n is sent at once")
+        user.reads("value")
+        user.presses(key)
+        assert user.ends() == 0
+        assert f"accept: {said}" in user.screen
+        assert "Send this" not in user.screen
+
+
+def test_yes_or_no_can_be_declined() -> None:
+    with person("call", SHOP, "confirm") as user:
+        user.reads("value")
+        user.presses(ESC)
+        user.reads("What now?")
+        user.presses(ESC)  # Back to the question.
+        user.reads("value")
+        user.presses(ESC)
+        user.reads("What now?")
+        user.presses(DOWN, ENTER)
+        assert user.ends() == 0
+        assert "decline: None" in user.screen
 
 
 def test_a_question_is_declined_from_any_field() -> None:
@@ -122,9 +151,9 @@ def test_a_question_is_declined_from_any_field() -> None:
 
 
 def test_a_question_is_dismissed_before_it_is_sent() -> None:
-    with person("call", SHOP, "confirm") as user:
+    with person("call", SHOP, "name_it") as user:
         user.reads("value")
-        user.presses("y")
+        user.types("Hikari")
         user.reads("Send this")
         user.presses(DOWN * 3, ENTER)
         assert user.ends() == 0
@@ -204,6 +233,15 @@ def test_a_page_can_be_declined() -> None:
         user.presses(DOWN, DOWN, ENTER)
         assert user.ends() == 0
         assert "\ndecline\n" in user.screen
+
+
+def test_a_page_that_is_dismissed_connects_nobody() -> None:
+    trip = Path(__file__).parent.parent.parent.parent / "examples" / "trip.py"
+    with person("call", str(trip), "connect_account") as user:
+        user.reads("Open it?")
+        user.presses(ESC)
+        assert user.ends() == 0
+        assert user.screen.rstrip().endswith("Not connected.")
 
 
 def test_questions_of_one_round_come_one_after_another() -> None:

@@ -12,6 +12,7 @@ from ekiden.errors import EkidenError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ekiden.bus.port import Bus
     from ekiden.server.server import Server
     from ekiden.transports.server.legacy.relay import UnixRelay
 
@@ -25,11 +26,21 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     path: str = "/mcp"
     allow_hosts: list[str] = []
     allow_origins: list[str] = []
+    trusted_proxies: list[str] = []
     grace: float = 10.0
     log_level: str = "warning"
+    access_log: bool = False
     stateless_2025: bool = False
     tasks: bool = True
     """Whether the serving process also runs tasks."""
+    max_connections: int | None = None
+    max_connections_per_address: int | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    metrics_port: int | None = None
+    """Where Prometheus can fetch the metrics of this process."""
+    show_trace: bool = False
+    """Whether the trace is shown if the file cannot be loaded."""
 
 
 def serve(
@@ -38,20 +49,35 @@ def serve(
     listener: socket.socket,
     on_ready: "Callable[[], None]",
     relay: "UnixRelay | None" = None,
+    bus: "Bus | None" = None,
 ) -> None:
-    """Serve over HTTP until a signal. `relay` passes requests of 2025 sessions to other workers."""
-    from ekiden.server.serve import new_event_loop, serve_http
+    """Serve over HTTP until a signal.
+
+    `relay` passes requests of 2025 sessions to other workers, `bus` tells them of changes.
+    """
+    from ekiden.server.loop import new_event_loop
+    from ekiden.server.serve import serve_http
+    from ekiden.telemetry.prometheus import serve_metrics
+    from ekiden.transports.server.asgi import HttpLimits
     from ekiden.transports.server.guard import LOCALHOST
 
     if job.stateless_2025:
         server.endpoint.sessions.stateless = True
+    if job.metrics_port is not None:
+        serve_metrics(job.metrics_port)
     if not job.tasks:
         server.leave_tasks()
     server.stop_tasks_within(job.grace)
+    if bus is not None:
+        server.share_changes(bus)
     application = server.asgi(
         path=job.path,
         allowed_hosts=[*LOCALHOST, *job.allow_hosts],
         allowed_origins=job.allow_origins or None,
+        limits=HttpLimits(
+            connections=job.max_connections, connections_per_address=job.max_connections_per_address
+        ),
+        trusted_proxies=job.trusted_proxies,
     )
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         host, port = listener.getsockname()[:2]
@@ -61,9 +87,13 @@ def serve(
             port=port,
             grace=job.grace,
             log_level=job.log_level,
+            access_log=job.access_log,
             sockets=[listener],
             on_ready=on_ready,
             relay=relay,
+            tls_cert=job.tls_cert,
+            tls_key=job.tls_key,
+            on_hangup=server.renew_keys if server.renews_keys else None,
         )
         try:
             runner.run(serving)

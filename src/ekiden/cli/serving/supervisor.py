@@ -23,9 +23,10 @@ import msgspec
 
 from ekiden.cli.loading import split_spec
 from ekiden.cli.serving.job import Job
+from ekiden.cli.serving.refusing import refusing
 from ekiden.cli.serving.reloading import FileWatch
 from ekiden.cli.terminal.screen import say
-from ekiden.errors import EkidenError, UsageError, WorkerNotStarted
+from ekiden.errors import EkidenError, UsageError
 
 __all__ = ["Report", "Supervisor", "WorkerArguments"]
 
@@ -61,6 +62,8 @@ class Report(msgspec.Struct):
     failure: str | None = None
     usage: bool = False
     """Whether the failure is a `UsageError`."""
+    renews: bool = False
+    """Whether SIGHUP makes it read its keys again; else that signal ends it."""
 
 
 class Worker:
@@ -71,6 +74,8 @@ class Worker:
         self._line = line
         self.pid = process.pid
         self.born = time.monotonic()
+        self.renews = False
+        """Whether it serves, and SIGHUP makes it read its keys again."""
 
     @classmethod
     async def start(cls, job: Job, listener: socket.socket, folder: str) -> "Worker":
@@ -176,11 +181,12 @@ class Supervisor:
         while not self._stop.is_set():
             try:
                 await self._until_stopped()
-            except WorkerNotStarted as error:
+            except EkidenError as error:  # The first worker could not start, so no other can.
                 if self._watch is None:
-                    raise error.reason from None
+                    raise
                 say(f"{error}; waiting for a change")
-                await self._signal_or_change()
+                async with refusing(self._listeners, str(error)):
+                    await self._signal_or_change()
 
     def _signalled(self, number: signal.Signals) -> None:
         """Stop all workers; at the second signal, at once."""
@@ -189,6 +195,12 @@ class Supervisor:
         if len(self._signals) > 1:
             for worker in self._alive:
                 worker.send(signal.SIGKILL)
+
+    def _renew_keys(self) -> None:
+        """Have all workers read their keys again. One that starts right now reads them anyway."""
+        for worker in self._alive:
+            if worker.renews:
+                worker.send(signal.SIGHUP)
 
     async def _until_stopped(self) -> None:
         """Keep all workers until a signal, or with `reload` until a file changes."""
@@ -226,7 +238,7 @@ class Supervisor:
         listener = self._listeners[number % len(self._listeners)]
         deaths = 0
         while True:
-            worker = await self._started(listener)
+            worker = await self._started(listener, self._job_of(number))
             try:
                 end = await self._until_ended(worker)
             finally:
@@ -239,9 +251,14 @@ class Supervisor:
             say(f"worker {worker.pid} {end}; another one starts in {delay:g} s")
             await asyncio.sleep(delay)
 
-    async def _started(self, listener: socket.socket) -> Worker:
+    def _job_of(self, number: int) -> Job:
+        """The job of one worker: each has its own port for metrics."""
+        port = self._job.metrics_port
+        return self._job if port is None else msgspec.structs.replace(self._job, metrics_port=port + number)
+
+    async def _started(self, listener: socket.socket, job: Job) -> Worker:
         """A new worker. If this is cancelled meanwhile, the worker is stopped once it has started."""
-        starting = asyncio.ensure_future(Worker.start(self._job, listener, self._folder))
+        starting = asyncio.ensure_future(Worker.start(job, listener, self._folder))
         try:
             worker = await asyncio.shield(starting)
         except asyncio.CancelledError:
@@ -253,9 +270,12 @@ class Supervisor:
     async def _until_ended(self, worker: Worker) -> str:
         """Wait until a worker has ended; how, in words."""
         report = await worker.report()
+        worker.renews = report.renews
+        if report.renews:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._renew_keys)
         if report.failure is None and not self._first_serves.is_set():
             self._first_serves.set()
             self._on_ready(report.name)
         elif report.failure is not None and not self._first_serves.is_set():
-            raise WorkerNotStarted((UsageError if report.usage else EkidenError)(report.failure))
+            raise (UsageError if report.usage else EkidenError)(report.failure)
         return await worker.ended()

@@ -6,10 +6,12 @@ import signal
 import socket
 import sys
 import threading
+from pathlib import Path
 
 import msgspec
 
-from ekiden.cli.loading import load_server
+from ekiden.bus.sockets import SocketBus
+from ekiden.cli.loading import load_server, trace_of
 from ekiden.cli.serving.job import serve, set_up_logging
 from ekiden.cli.serving.supervisor import Report, WorkerArguments
 from ekiden.errors import EkidenError, UsageError
@@ -28,8 +30,12 @@ def main() -> None:
         with _inherited(task.listener) as listener:
             server = load_server(task.job.spec)
             relay = UnixRelay(task.folder, task.name)
-            serve(server, task.job, listener, lambda: _report(line, Report(name=server.name)), relay)
+            bus = SocketBus(Path(task.folder, "bus"))
+            report = Report(name=server.name, renews=server.renews_keys)
+            serve(server, task.job, listener, lambda: _report(line, report), relay, bus)
     except EkidenError as error:
+        if task.job.show_trace and error.__cause__ is not None:
+            sys.stderr.write(trace_of(error.__cause__))
         _report(line, Report(failure=str(error), usage=isinstance(error, UsageError)))
         sys.exit(2)
 

@@ -54,6 +54,11 @@ class GivenAnswers:
 
     def __init__(self, entries: Mapping[str, Any]) -> None:
         self._entries = entries
+        self._used: set[str] = set()
+
+    def unused(self) -> str | None:
+        """An answer that has fitted no question so far, if there is one."""
+        return next((name for name in self._entries if name not in self._used), None)
 
     def respond(self, key: str | None, request: Mapping[str, Any]) -> JsonObject | None:
         """The response to a question, or None if there is no answer to it."""
@@ -63,6 +68,7 @@ class GivenAnswers:
             return None
         if len(names) > 1:
             raise UsageError(f"several answers fit {message!r}: {', '.join(map(repr, names))}")
+        self._used.add(names[0])
         try:
             return spell_answer(self._entries[names[0]], request, model=MODEL, elicited=_elicited)
         except Mistyped as error:
@@ -73,7 +79,7 @@ def _elicited(answer: Any, params: Mapping[str, Any]) -> JsonObject:
     schema: JsonObject = params.get("requestedSchema") or {}
     if isinstance(answer, str) and answer in _ACTIONS:
         return {"action": _ACTIONS[answer]}
-    if is_object(answer) and "action" in answer and "action" not in schema.get("properties", ()):
+    if is_object(answer) and "action" in answer and "action" not in [f.name for f in fields_of(schema)]:
         return answer
     if params.get("mode", "form") == "url":
         return {"action": "accept" if answer in (True, "true", "yes", None) else "decline"}
@@ -83,6 +89,7 @@ def _elicited(answer: Any, params: Mapping[str, Any]) -> JsonObject:
 def _filled_in(answer: Any, schema: Mapping[str, Any]) -> JsonObject:
     """The content of a form, checked as the form says."""
     fields = fields_of(schema)
+    names = [field.name for field in fields]
     if isinstance(answer, _Word) and answer.lstrip().startswith("{"):
         answer = read_json(answer)
     content: JsonObject
@@ -90,9 +97,11 @@ def _filled_in(answer: Any, schema: Mapping[str, Any]) -> JsonObject:
         content = answer
     else:
         if len(fields) != 1:
-            raise Mistyped(f"the form has the fields {', '.join(field.name for field in fields)}: give JSON")
+            raise Mistyped(f"the form has the fields {', '.join(names)}: give JSON")
         only = fields[0]
         content = {only.name: typed(str(answer), only.schema) if isinstance(answer, _Word) else answer}
+    if unknown := [name for name in content if name not in names]:
+        raise Mistyped(f"the form has no field {unknown[0]!r}; it has {', '.join(names) or 'none'}")
     for field in fields:
         if field.name not in content:
             if field.required:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ekiden.cli.terminal.answers import MODEL, GivenAnswers
 from ekiden.cli.terminal.fields import fields_of
 from ekiden.cli.terminal.forms import Forms
+from ekiden.cli.terminal.pages import read_page
 from ekiden.cli.terminal.prompting import Terminal
 from ekiden.cli.terminal.screen import Screen
 from ekiden.client.scripted import model_reply, question_text
@@ -63,6 +64,20 @@ class Responder:
             key: response if response is not None else await self._ask(requests[key])
             for key, response in given.items()
         }
+
+    async def respond_some(self, requests: Mapping[str, Any]) -> JsonObject:
+        """The responses to some of the questions: without a terminal, only those given beforehand.
+
+        Fails if there is no answer at all, or if one was given that fits no question.
+        """
+        _check(requests)
+        given = {key: self._given(key, request) for key, request in requests.items()}
+        if (unused := self._script.unused()) is not None:
+            asked = ", ".join(repr(question_text(request)) for request in requests.values())
+            raise UsageError(f"the answer {unused!r} fits nothing that is asked: {asked}")
+        if not self._terminal.is_there() and any(given.values()):
+            requests = {key: request for key, request in requests.items() if given[key] is not None}
+        return await self.respond_all(requests)
 
     def _given(self, key: str | None, request: Mapping[str, Any]) -> JsonObject | None:
         response = self._script.respond(key, request)
@@ -148,5 +163,8 @@ def _described(key: str, request: Mapping[str, Any]) -> str:
         f"{field.name}: {field.schema.get('type', 'any')}"
         for field in fields_of(params.get("requestedSchema") or {})
     ]
-    about = ", ".join(fields) if fields else str(params.get("url") or request.get("method"))
+    about = ", ".join(fields) if fields else str(request.get("method"))
+    if "url" in params:
+        page = read_page(str(params["url"]))
+        about = page if isinstance(page, str) else page.address
     return f"{question_text(request)!r}{named}{'; ' if key else ''}{about})"

@@ -5,9 +5,11 @@ from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
 
 from ekiden.cli.arguments import typed
-from ekiden.cli.terminal.screen import harmless
-from ekiden.errors import Mistyped
+from ekiden.cli.terminal.screen import one_line
+from ekiden.errors import InvalidResult, Mistyped
+from ekiden.signals import TooCostly, UnusableSchema
 from ekiden.wire.json import JsonObject, is_array, is_object
+from ekiden.wire.schemas.validator import SchemaOfPeer
 
 __all__ = ["Field", "fields_of"]
 
@@ -19,6 +21,10 @@ _FORMATS: Final = {
     "date": "a date such as 2026-07-28",
     "date-time": "a time such as 2026-07-28T09:00:00Z",
 }
+_MOST_FIELDS: Final = 200
+"""More than anybody fills in at a terminal."""
+_MOST_CHOICES: Final = 1000
+"""Choices that are shown. A terminal with more takes long to draw them."""
 
 
 def fields_of(schema: Mapping[str, Any]) -> "list[Field]":
@@ -27,6 +33,8 @@ def fields_of(schema: Mapping[str, Any]) -> "list[Field]":
     needed = _listed(schema.get("required"))
     if not is_object(properties):
         return []
+    if len(properties) > _MOST_FIELDS:
+        raise InvalidResult(f"The server's form has {len(properties)} fields; {_MOST_FIELDS} are possible")
     return [Field(name, field, name in needed) for name, field in properties.items() if is_object(field)]
 
 
@@ -49,8 +57,8 @@ class Field:
     def label(self) -> str:
         """What the user reads."""
         title, about = self.schema.get("title"), self.schema.get("description")
-        label = harmless(title or self.name).replace("\n", " ")
-        return f"{label} ({harmless(about)})".replace("\n", " ") if about else label
+        label = one_line(title or self.name)
+        return f"{label} ({one_line(about)})" if about else label
 
     @cached_property
     def choices(self) -> list[tuple[str, str]]:
@@ -59,10 +67,10 @@ class Field:
         schema: JsonObject = items if is_object(items) else self.schema
         titled: Any = schema.get("oneOf") or schema.get("anyOf")
         if is_array(titled):
-            options = [option for option in titled if is_object(option) and "const" in option]
-            return [(option["const"], harmless(option.get("title", option["const"]))) for option in options]
-        values, names = _listed(schema.get("enum")), _listed(schema.get("enumNames"))
-        return [(value, harmless(names[at] if at < len(names) else value)) for at, value in enumerate(values)]
+            options = [option for option in titled[:_MOST_CHOICES] if is_object(option) and "const" in option]
+            return [(option["const"], one_line(option.get("title", option["const"]))) for option in options]
+        values, names = _listed(schema.get("enum"))[:_MOST_CHOICES], _listed(schema.get("enumNames"))
+        return [(value, one_line(names[at] if at < len(names) else value)) for at, value in enumerate(values)]
 
     @property
     def default(self) -> Any:
@@ -80,29 +88,29 @@ class Field:
 
     def problem(self, value: Any) -> str | None:
         """What is wrong with a value, in words that follow the field's name; None if it is valid."""
-        error = next(iter(self._validator.iter_errors(value)), None)
-        if error is None:
+        if self._checked is None:
             return None
-        broken, wanted = error.schema_path[-1], str(self.schema.get("format"))
-        if broken == "format" and wanted in _FORMATS:
+        try:
+            found = next(self._checked.problems(value), None)
+        except TooCostly as refusal:
+            return f"cannot be checked: {refusal}"
+        if found is None:
+            return None
+        wanted = str(self.schema.get("format"))
+        if found.keyword == "format" and wanted in _FORMATS:
             return f"must be {_FORMATS[wanted]}"
-        if broken in ("enum", "oneOf", "anyOf") and self.choices:
-            return f"must be one of {', '.join(str(value) for value, _ in self.choices)}"
-        return f"does not fit: {harmless(error.message)}"
+        if found.keyword in ("enum", "oneOf", "anyOf") and self.choices:
+            return f"must be one of {', '.join(one_line(value) for value, _ in self.choices)}"
+        return f"does not fit: {one_line(found.message)}"
 
     @cached_property
-    def _validator(self) -> Any:
-        import jsonschema_rs  # It takes 20 ms to load, and only forms need it.
-
+    def _checked(self) -> SchemaOfPeer | None:
+        """The field's schema; None if it cannot be used. The server checks the answer anyway."""
         try:
-            return jsonschema_rs.validator_for(self.schema, validate_formats=True, retriever=_never_fetch)
-        except (ValueError, jsonschema_rs.ReferencingError):
-            return jsonschema_rs.validator_for({})  # The server checks the answer anyway.
+            return SchemaOfPeer(self.schema, formats=True)
+        except UnusableSchema:
+            return None
 
 
 def _listed(value: Any) -> list[Any]:
     return value if is_array(value) else []
-
-
-def _never_fetch(uri: str) -> Any:
-    raise ValueError(f"$ref {uri!r} leaves the schema, and references are never fetched")

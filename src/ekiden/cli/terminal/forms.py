@@ -1,16 +1,18 @@
 """Forms at the terminal (client: Elicitation): field by field, then a review, then send.
 
-Esc opens a menu in every field: go on, decline, or cancel. Nothing is sent before the user agrees.
+Esc opens a menu in every field: go on, decline, or cancel. Nothing is sent before the user agrees. Where the
+whole form is one question of yes or no, the key is the agreement.
 """
 
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from ekiden.cli.terminal.fields import Field, fields_of
+from ekiden.cli.terminal.pages import read_page
 from ekiden.cli.terminal.prompting import Choice, Terminal
-from ekiden.cli.terminal.screen import Screen, harmless
-from ekiden.errors import Mistyped, QuestionLeft
+from ekiden.cli.terminal.screen import Screen, one_line
+from ekiden.errors import Mistyped
+from ekiden.signals import QuestionLeft
 from ekiden.wire.json import JsonObject
 
 __all__ = ["Forms"]
@@ -33,8 +35,10 @@ class Forms:
 
     async def fill_in(self, server: str, params: Mapping[str, Any]) -> JsonObject:
         """Have the user fill in a form; an `ElicitResult`."""
-        self._headline(server, params, "Esc: decline or cancel")
         fields = fields_of(params.get("requestedSchema") or {})
+        one_key = len(fields) == 1 and fields[0].kind == "boolean" and fields[0].required
+        hint = "y or n is sent at once; Esc: decline or cancel" if one_key else "Esc: decline or cancel"
+        self._headline(server, params, hint)
         content: JsonObject = {}
         at = 0
         while True:
@@ -42,7 +46,7 @@ class Forms:
                 while at < len(fields):
                     await self._fill(fields[at], content)
                     at += 1
-                action = await self._review(server, fields, content)
+                action = "accept" if one_key else await self._review(server, fields, content)
             except QuestionLeft:
                 action = await self._how_to_end()
             if action == "accept":
@@ -54,13 +58,13 @@ class Forms:
     def _headline(self, server: str, params: Mapping[str, Any], hint: str) -> None:
         self._screen.note()
         self._screen.note(f"{server} asks:", style="bold")
-        self._screen.note(str(params.get("message", "")))
+        self._screen.quote(str(params.get("message", "")))
         self._screen.note(hint, style="dim")
 
     async def _review(self, server: str, fields: list[Field], content: JsonObject) -> str:
         for field in fields:
             shown = _shown(content[field.name]) if field.name in content else "(empty)"
-            self._screen.note(f"  {harmless(field.name)}: {shown}")
+            self._screen.note(f"  {one_line(field.name)}: {shown}")
         change: list[Choice] = [("change", "Change something")] if fields else []
         picked: str = await self._terminal.pick(
             f"Send this to {server}?", [("accept", "Send"), *change, *_NO]
@@ -89,10 +93,9 @@ class Forms:
             return await self._ask_many(field, [] if suggested is None else suggested)
         if field.kind == "choice":
             return await self._terminal.pick(field.label, [*field.choices, *blank], suggested)
-        if field.kind == "boolean" and field.required:
-            return await self._terminal.confirm(field.label, default=suggested is True)
         if field.kind == "boolean":
-            return await self._terminal.pick(field.label, [(True, "Yes"), (False, "No"), *blank], suggested)
+            without = False if field.required else None
+            return await self._terminal.confirm(field.label, without if suggested is None else suggested)
         return await self._ask_text(field, suggested)
 
     async def _ask_many(self, field: Field, chosen: list[Any]) -> Any:
@@ -103,7 +106,7 @@ class Forms:
             if (problem := field.problem(chosen)) is None:
                 return chosen
             # Not as questionary shows it: it shows nothing if the terminal's height is unknown.
-            self._screen.note(f"{field.name} {problem}", style="red")
+            self._screen.note(one_line(f"{field.name} {problem}"), style="red")
 
     async def _ask_text(self, field: Field, suggested: Any) -> Any:
         def problem(text: str) -> str | None:
@@ -116,7 +119,7 @@ class Forms:
             return None
 
         label = field.label if field.required else f"{field.label} [optional]"
-        default = "" if suggested is None else harmless(suggested)
+        default = "" if suggested is None else one_line(suggested)
         text = await self._terminal.text(label, default, problem)
         return field.read(text) if text.strip() else None
 
@@ -126,20 +129,23 @@ class Forms:
         """Have the user visit a page, which is opened only if the user agrees; an `ElicitResult`."""
         import webbrowser
 
-        url = str(params.get("url", ""))
-        self._headline(server, params, f"It wants you to open a page of {_host(url)}:")
-        self._screen.note(url)
-        if not url.startswith(("http://", "https://")):
-            self._screen.note("This is not a web page, so it is declined.", style="red")
+        page = read_page(str(params.get("url", "")))
+        if isinstance(page, str):
+            self._headline(server, params, "It wants you to open a page:")
+            self._screen.note(f"That is declined: {page}.", style="red")
             return {"action": "decline"}
+        self._headline(server, params, f"It wants you to open a page of {page.host}:")
+        self._screen.note(page.address)
+        for warning in page.warnings:
+            self._screen.note(warning, style="red")
         choices: list[Choice] = [
-            ("open", f"Open {_host(url)} in the browser"),
+            ("open", f"Open {page.host} in the browser"),
             ("accept", "I open it myself"),
             *_NO,
         ]
         action = await self._choose("Open it?", choices)
         if action == "open":
-            if not webbrowser.open(url):
+            if not webbrowser.open(page.address):
                 self._screen.note("There is no browser here: open the address above yourself.")
             action = await self._choose("Go on when you are done there.", [("accept", "Go on"), *_NO])
         return {"action": action}
@@ -166,18 +172,9 @@ class Forms:
                 self._screen.note("A model cannot decline: write a reply, or end the call with Ctrl-C.")
 
 
-def _host(url: str) -> str:
-    """The host of a page, in ASCII: letters that look like others are seen for what they are."""
-    try:
-        host = urlsplit(url).hostname or "nobody"
-        return host.encode("idna").decode()
-    except ValueError:
-        return "an invalid host"
-
-
 def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
-        return ", ".join(harmless(item) for item in value)  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType]
-    return harmless(value)
+        return ", ".join(one_line(item) for item in value)  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType]
+    return one_line(value)

@@ -1,7 +1,8 @@
 """Questions at the terminal, one at a time, with questionary.
 
 Esc leaves a question (`QuestionLeft`), wherever it is; Ctrl-C is an interrupt as it is everywhere else.
-All of it is drawn on stderr where that is a terminal, so that stdout can be piped.
+All of it is drawn on stderr where that is a terminal, so that stdout can be piped. Whatever is shown passes
+`one_line`, because most of it comes from a server.
 """
 
 import asyncio
@@ -10,7 +11,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ekiden.errors import QuestionLeft
+from ekiden.cli.terminal.screen import one_line
+from ekiden.signals import QuestionLeft
 
 if TYPE_CHECKING:
     from prompt_toolkit.output import Output
@@ -35,8 +37,8 @@ class Terminal:
         import questionary
 
         question = questionary.text(
-            message,
-            default=default,
+            one_line(message),
+            default=one_line(default),
             validate=_as_verdict(validate),
             validate_while_typing=False,  # An address that is half typed is not an error yet.
             output=self._output(),
@@ -47,10 +49,12 @@ class Terminal:
         """One of several values."""
         import questionary
 
-        listed = [questionary.Choice(title, value=at) for at, (_, title) in enumerate(choices)]
+        listed = [questionary.Choice(one_line(title), value=at) for at, (_, title) in enumerate(choices)]
         first = next((at for at, (value, _) in enumerate(choices) if value == default), 0)
         picked: int = await self._ask(
-            questionary.select(message, choices=listed, default=listed[first], output=self._output())
+            questionary.select(
+                one_line(message), choices=listed, default=listed[first], output=self._output()
+            )
         )
         return choices[picked][0]
 
@@ -59,22 +63,27 @@ class Terminal:
         import questionary
 
         listed = [
-            questionary.Choice(title, value=at, checked=value in default)
+            questionary.Choice(one_line(title), value=at, checked=value in default)
             for at, (value, title) in enumerate(choices)
         ]
         picked: list[int] = await self._ask(
-            questionary.checkbox(message, choices=listed, output=self._output())
+            questionary.checkbox(one_line(message), choices=listed, output=self._output())
         )
         return [choices[at][0] for at in picked]
 
-    async def confirm(self, message: str, default: bool) -> bool:
-        """Yes or no."""
+    async def confirm(self, message: str, default: bool | None) -> bool | None:
+        """Yes or no, by one key. Enter takes the default; a default of None leaves the question open."""
         import questionary
 
-        return bool(await self._ask(questionary.confirm(message, default=default, output=self._output())))
+        hint = "(y/n, Enter: leave empty) " if default is None else None
+        question = questionary.confirm(
+            one_line(message), default=bool(default), instruction=hint, output=self._output()
+        )
+        answer: bool | None = await self._ask(question, enter_is_none=default is None)
+        return answer
 
-    async def _ask(self, question: "Question") -> Any:
-        _bind(question)
+    async def _ask(self, question: "Question", *, enter_is_none: bool = False) -> Any:
+        _bind(question, enter_is_none=enter_is_none)
         try:
             return await question.unsafe_ask_async()
         except EOFError:  # Ctrl-D
@@ -92,8 +101,8 @@ class Terminal:
         return create_output(stdout=sys.stderr if sys.stderr.isatty() else sys.__stdout__)
 
 
-def _bind(question: "Question") -> None:
-    """Add the keys that work in every question."""
+def _bind(question: "Question", *, enter_is_none: bool) -> None:
+    """Add the keys that work in every question; with `enter_is_none`, Enter ends it without an answer."""
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent, merge_key_bindings
     from prompt_toolkit.keys import Keys
 
@@ -108,6 +117,12 @@ def _bind(question: "Question") -> None:
     def interrupt(event: KeyPressEvent) -> None:
         event.app.exit(exception=KeyboardInterrupt())
 
+    if enter_is_none:
+
+        @keys.add(Keys.ControlM, eager=True)
+        def leave_empty(event: KeyPressEvent) -> None:
+            event.app.exit(result=None)
+
     application = question.application
     own = [] if application.key_bindings is None else [application.key_bindings]
     application.key_bindings = merge_key_bindings([*own, keys])
@@ -115,4 +130,4 @@ def _bind(question: "Question") -> None:
 
 def _as_verdict(validate: Callable[[Any], str | None]) -> Callable[[Any], bool | str]:
     """questionary wants True for a value that is fine."""
-    return lambda value: True if (problem := validate(value)) is None else problem
+    return lambda value: True if (problem := validate(value)) is None else one_line(problem)

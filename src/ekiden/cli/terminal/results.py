@@ -4,24 +4,26 @@ import base64
 import binascii
 import contextlib
 import mimetypes
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from ekiden.cli.terminal.screen import Screen, harmless
+from ekiden.cli.terminal.screen import Screen, harmless, one_line
 from ekiden.errors import EkidenError, ParseError
 from ekiden.wire.json import JsonObject, decode, is_array, is_object
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["rows_table", "show_result"]
+__all__ = ["rows_table", "show_block", "show_result"]
 
 _ENDINGS: Final = {"audio/wav": ".wav", "audio/x-wav": ".wav", "audio/mpeg": ".mp3", "image/webp": ".webp"}
 """For types that the system's table lacks, or has with an ending that is not in use."""
 _MOST_NAMES: Final = 10_000
+_LONGEST_NAME: Final = 100
+"""Letters of a file's name that come from the server; file systems have room for 255 bytes."""
 
 
 def show_result(screen: Screen, result: JsonObject, tool: str, folder: Path) -> None:
@@ -31,38 +33,52 @@ def show_result(screen: Screen, result: JsonObject, tool: str, folder: Path) -> 
     if result.get("isError"):
         screen.err.print("The tool failed:", style="bold red")
     elif shown:
-        _show_data(screen, _unwrapped(structured))
+        _show_data(screen, _unwrapped(structured, result.get("content", ())))
     for block in result.get("content", ()):
         if not shown or not _repeats(block, structured):
-            _show_block(screen, block, tool, folder)
+            show_block(screen, block, tool, folder)
 
 
-def _unwrapped(structured: Any) -> Any:
-    """The data itself: before 2026 it had to be an object, so servers wrap other values as `result`."""
-    if is_object(structured) and list(structured) == ["result"]:
-        return structured["result"]
+def _unwrapped(structured: Any, content: Sequence[JsonObject]) -> Any:
+    """The data itself: before 2026 it had to be an object, so servers wrap other values.
+
+    ekiden and FastMCP wrap them as `result`. Others do it with texts, under names of their own.
+    """
+    if not is_object(structured) or len(structured) != 1:
+        return structured
+    ((name, value),) = structured.items()
+    is_told = any(block.get("text") == value for block in content)
+    return value if name == "result" or is_told else structured
+
+
+def _only_value(structured: Any) -> Any:
+    """The value of the only field of an object; anything else is its own."""
+    if is_object(structured) and len(structured) == 1:
+        return next(iter(structured.values()))
     return structured
 
 
 def _repeats(block: JsonObject, structured: Any) -> bool:
-    """Whether a block only repeats the data, for clients that know no structured content."""
+    """Whether a block only repeats the data, or one entry of a list, for clients that know no such data."""
     text = block.get("text")
     if not isinstance(text, str):
         return False
     values: list[Any] = [text]
     with contextlib.suppress(ParseError):
         values.append(decode(text.encode()))
-    return structured in values or _unwrapped(structured) in values
+    data = _only_value(structured)
+    return any(value in (structured, data) or (is_array(data) and value in data) for value in values)
 
 
-def _show_block(screen: Screen, block: JsonObject, tool: str, folder: Path) -> None:
+def show_block(screen: Screen, block: JsonObject, tool: str, folder: Path) -> None:
+    """Show one block of content. `tool` is for the names of files."""
     kind = block.get("type")
     if kind == "text":
         screen.text(block["text"])
     elif kind in ("image", "audio"):
         _save(screen, block["data"], block.get("mimeType", ""), tool, folder)
     elif kind == "resource_link":
-        screen.text(f"{block.get('title') or block.get('name')}: {block.get('uri')}")
+        screen.text(f"{one_line(block.get('title') or block.get('name'))}: {one_line(block.get('uri'))}")
     elif kind == "resource" and "text" in block["resource"]:
         screen.text(block["resource"]["text"])
     elif kind == "resource":
@@ -94,15 +110,20 @@ def _rows(value: Any) -> list[JsonObject]:
     return [{column: row.get(column, "") for column in columns} for row in value] if columns else []
 
 
-def rows_table(columns: list[str], rows: Sequence[Sequence[object]]) -> "Table":
-    """A table for the screen; without a header if there are no column names."""
+def rows_table(
+    columns: list[str], rows: Sequence[Sequence[object]], *, whole: Collection[str] = ()
+) -> "Table":
+    """A table for the screen; without a header if there are no column names.
+
+    Cells of the columns `whole` stay on one line, so that they can be copied, however narrow the screen is.
+    """
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE, show_header=bool(columns), pad_edge=False)
     for column in columns:
-        table.add_column(Text(harmless(column)), overflow="fold")
+        table.add_column(Text(one_line(column)), overflow="fold", no_wrap=column in whole)
     for row in rows:
         table.add_row(*(Text(_cell(value)) for value in row))
     return table
@@ -122,12 +143,12 @@ def _save(screen: Screen, data: str, mime_type: str, tool: str, folder: Path) ->
     try:
         content = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
-        raise EkidenError(f"the tool's {mime_type or 'file'} is not base64") from None
+        raise EkidenError(f"the server's {one_line(mime_type) or 'file'} is not base64") from None
     kind = mime_type.partition(";")[0].strip().lower()
     ending = _ENDINGS.get(kind) or mimetypes.guess_extension(kind) or ".bin"
-    stem = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in tool)
+    stem = "".join(letter if letter.isalnum() or letter in "-_" else "-" for letter in tool[:_LONGEST_NAME])
     path = _write_new(folder, stem, ending, content)
-    screen.text(f"saved {path} ({kind or 'unknown type'}, {len(content)} bytes)")
+    screen.text(f"saved {path} ({one_line(kind) or 'unknown type'}, {len(content)} bytes)")
 
 
 def _write_new(folder: Path, stem: str, ending: str, content: bytes) -> Path:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .driving import FOLDER, SHOP, ekiden, eventually, running
+from tests.cli.driving import FOLDER, SHOP, ekiden, eventually, running
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 AS_COMMAND = shlex.join([sys.executable, SHOP])
@@ -172,7 +172,7 @@ def test_verbose_tells_of_each_round() -> None:
 def test_a_call_that_takes_too_long_is_cancelled(tmp_path: Path) -> None:
     done = ekiden("call", SHOP, "take_long", f"marks={tmp_path}", "--timeout", "1")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "ekiden: the call did not end within 1 seconds; it was cancelled\n"
+    assert done.stderr == "ekiden: there was no result within 1 seconds; the call was cancelled\n"
     assert (tmp_path / "cancelled").exists()
 
 
@@ -201,3 +201,51 @@ def test_a_server_in_a_package_finds_its_neighbours(tmp_path: Path) -> None:
         "@server.tool\nasync def greet() -> str:\n    return HELLO\n"
     )
     assert ekiden("call", str(package / "app.py"), "greet", cwd=FOLDER).stdout == "hello\n"
+
+
+PAINTER = """
+from pathlib import Path
+from ekiden import Image, Server
+
+server = Server("painter")
+
+@server.tool
+async def paint() -> Image:
+    (Path(__file__).parent / "painted").touch()
+    return Image(data=b"GIF89a", format="gif")
+"""
+
+
+def test_a_folder_that_does_not_exist_is_told_before_the_tool_is_called(tmp_path: Path) -> None:
+    file = tmp_path / "painter.py"
+    file.write_text(PAINTER)
+    missing = tmp_path / "missing"
+    done = ekiden("call", str(file), "paint", "--save-to", str(missing))
+    said = f"ekiden: --save-to {missing}: there is no such folder\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
+    assert not (tmp_path / "painted").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "seen"),
+    [
+        ((), [None, None]),
+        (("--env", "ONE=a=b", "--env", "TWO"), ["a=b", "2"]),
+        (("--env", "ONE="), ["", None]),
+    ],
+)
+def test_a_server_on_stdio_gets_the_variables_that_are_named(words: tuple[str, ...], seen: list[Any]) -> None:
+    target = shlex.join([sys.executable, str(FOLDER / "servers" / "environment.py")])
+    done = ekiden("call", target, "variables", "names=ONE", "names=TWO", "--json", *words, TWO="2")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["structuredContent"] == seen
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [("=x", "--env '=x' is not NAME=VALUE"), ("NOT_HERE", "--env NOT_HERE: there is no such variable here")],
+)
+def test_a_variable_that_cannot_be_given_is_told(word: str, said: str) -> None:
+    done = ekiden("tools", "true", "--env", word)
+    assert done.returncode == 2
+    assert said in done.stderr

@@ -1,15 +1,14 @@
-"""`ekiden tasks` and `ekiden store`: list, show and cancel tasks; create the tables of a store."""
+"""`ekiden tasks --store` and `ekiden store`: list, show and cancel tasks in a store; create its tables."""
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, cast, get_args
+from typing import TYPE_CHECKING, Final, cast, get_args
 
 import msgspec
 
-from ekiden.cli.targets import TargetOptions, open_client
 from ekiden.cli.terminal.results import rows_table
 from ekiden.cli.terminal.screen import Screen, harmless, say
 from ekiden.errors import UsageError
@@ -21,68 +20,58 @@ if TYPE_CHECKING:
     from ekiden.tasks.states import State
     from ekiden.tasks.store import TaskStore
 
-__all__ = ["TaskOptions", "manage_tasks", "migrate"]
+__all__ = ["StoreOptions", "manage_stored", "migrate"]
+
+_WIDE: Final = 100
+"""Columns of a terminal that has room for all that is listed, beside whole ids."""
 
 
-class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What `ekiden tasks` was told."""
+class StoreOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What `ekiden tasks --store` was told."""
 
-    store: str | None
-    words: Sequence[str]
+    store: str
     state: str | None
     limit: int
     json: bool
 
 
-def manage_tasks(options: TaskOptions, connection: Callable[[str], TargetOptions]) -> None:
-    """Do what `ekiden tasks` was told."""
-    screen = Screen()
-    if options.store is not None:
-        asyncio.run(_in_store(options, screen))
-        return
-    match options.words:
-        case [target, "get", task_id]:
-            asyncio.run(_get(connection(target), task_id, screen))
-        case [target, "cancel", task_id]:
-            asyncio.run(_cancel(connection(target), task_id))
-        case _:
-            raise UsageError("say TARGET get ID, TARGET cancel ID, or --store URL list")
+def manage_stored(options: StoreOptions, words: Sequence[str]) -> None:
+    """Do what `ekiden tasks --store` was told."""
+    asyncio.run(_in_store(options, words, Screen()))
 
 
-async def _get(connection: TargetOptions, task_id: str, screen: Screen) -> None:
-    async with open_client(connection) as client:
-        screen.json(msgspec.to_builtins(await client.task(task_id).status()))
-
-
-async def _cancel(connection: TargetOptions, task_id: str) -> None:
-    async with open_client(connection) as client:
-        await client.task(task_id).cancel()
-        status = (await client.task(task_id).status()).status
-    say(f"task {task_id} is {status.replace('_', ' ')}")
-
-
-# In the store itself
-
-
-async def _in_store(options: TaskOptions, screen: Screen) -> None:
-    store = _existing(options.store or "")
+async def _in_store(options: StoreOptions, words: Sequence[str], screen: Screen) -> None:
+    store = _existing(options.store)
     try:
         tasks = _tasks_of(store)
-        match options.words:
+        match words:
             case ["list"]:
                 state = _state(options.state)
                 _show(await tasks.listing(state=state, limit=options.limit), screen, as_json=options.json)
             case ["get", task_id]:
                 screen.json(_spelled(await _found(tasks, task_id)))
             case ["cancel", task_id]:
-                await _found(tasks, task_id)
-                message = "Cancelled by the operator."
-                await tasks.cancel(task_id, now=time.time(), tidy=True, message=message)
-                say(f"task {task_id} is {(await _found(tasks, task_id)).state}")
+                say(await _cancel(tasks, task_id))
+            case ["wait" | "answer", _]:
+                raise UsageError(f"a store cannot {words[0]}: say TARGET {words[0]} ID, without --store")
             case _:
                 raise UsageError("with --store say list, get ID or cancel ID")
     finally:
         await store.close()
+
+
+async def _cancel(tasks: "TaskStore", task_id: str) -> str:
+    """Cancel a task; what that came to."""
+    before = await _found(tasks, task_id)
+    if before.final:
+        return f"task {task_id} had ended already: {_state_text(before)}; nothing was cancelled"
+    await tasks.cancel(task_id, now=time.time(), tidy=True, message="Cancelled by the operator.")
+    after = await _found(tasks, task_id)
+    if after.state == "stopping":
+        return f"task {task_id} was told to stop, and its worker has not stopped it yet"
+    if after.state == "tidying":
+        return f"task {task_id} was cancelled; the next worker runs its clean-up"
+    return f"task {task_id} ended before it could be cancelled: {_state_text(after)}"
 
 
 def _tasks_of(store: "Store") -> "TaskStore":
@@ -120,19 +109,29 @@ def _show(records: "Sequence[TaskRecord]", screen: Screen, *, as_json: bool) -> 
     if as_json:
         screen.json([_spelled(record) for record in records])
         return
-    columns = ["Task", "Tool", "State", "Since", "Made", "Message"]
-    rows = [
-        [
-            record.id,
-            record.tool,
-            record.state,
-            _when(record.updated),
-            _when(record.created),
-            record.message or "",
-        ]
-        for record in records
-    ]
-    screen.out.print(rows_table(columns, rows)) if rows else screen.note("no tasks")
+    if not records:
+        screen.note("no tasks")
+        return
+    rows = [_row(record) for record in records]
+    columns = [column for column in rows[0] if column != "Made" or screen.out.width >= _WIDE]
+    cells = [[row[column] for column in columns] for row in rows]
+    screen.out.print(rows_table(columns, cells, whole=("Task",)))
+
+
+def _row(record: "TaskRecord") -> dict[str, str]:
+    return {
+        "Task": record.id,
+        "Tool": record.tool,
+        "State": _state_text(record),
+        "Since": _when(record.updated),
+        "Made": _when(record.created),
+        "Message": record.message or "",
+    }
+
+
+def _state_text(record: "TaskRecord") -> str:
+    """The state; of a completed task also whether its tool failed."""
+    return f"{record.state}, but the tool failed" if record.tool_failed else record.state
 
 
 def _when(seconds: float) -> str:
@@ -147,6 +146,7 @@ def _spelled(record: "TaskRecord") -> JsonObject:
         "server": record.audience,
         "state": record.state,
         "status": record.status,
+        "toolFailed": record.tool_failed,
         "statusMessage": harmless(record.message) if record.message is not None else None,
         "createdAt": _when(record.created),
         "lastUpdatedAt": _when(record.updated),
