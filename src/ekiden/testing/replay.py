@@ -41,6 +41,8 @@ async def check_replay(
         try:
             result = await client.call_tool(tool, arguments)
         except CallFailed as failed:
+            if not legs:  # It was refused before its handler ran.
+                raise
             _compare_all(legs)
             raise ReplayDiffers(
                 len(legs[-1].replay.trace or ()), "the end of the call", str(failed)

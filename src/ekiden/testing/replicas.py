@@ -33,7 +33,15 @@ class Replicas:
         return self.servers[turn]
 
     def client(
-        self, answers: Script | None = None, *, capabilities: Mapping[str, Any] = EVERYTHING
+        self,
+        answers: Script | None = None,
+        *,
+        capabilities: Mapping[str, Any] = EVERYTHING,
+        progress: bool = False,
+        log: bool | str = False,
+        tasks: bool = False,
     ) -> ScriptedClient:
-        """A scripted client whose rounds go from instance to instance."""
-        return ScriptedClient(self.next, answers, capabilities=capabilities)
+        """A scripted client whose rounds go from instance to instance. For tasks they must share a store."""
+        return ScriptedClient(
+            self.next, answers, capabilities=capabilities, progress=progress, log=log, tasks=tasks
+        )

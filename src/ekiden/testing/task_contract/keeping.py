@@ -4,6 +4,7 @@ import asyncio
 from typing import Final
 
 from ekiden.tasks.record import TaskRecord
+from ekiden.tasks.store import Usage
 from ekiden.testing.task_contract.opening import OpensTaskStore
 from ekiden.testing.task_contract.records import new_record, step
 
@@ -72,6 +73,28 @@ class KeepingContract(OpensTaskStore):
             kept = await one.load("task")
             assert kept is not None
             assert kept.losses == 20
+
+    async def test_what_a_principal_takes_is_counted(self) -> None:
+        """Tasks that have not ended, and the bytes of all; those of others do not count."""
+        async with self.opened() as (one, other):
+            assert await one.usage("server", "alice") == Usage(0, 0)
+            await one.insert(new_record("a", principal="alice", arguments={"text": "x" * 10_000}), {})
+            first = await other.usage("server", "alice")
+            assert first.open == 1
+            assert 10_000 <= first.bytes <= 20_000
+            await one.insert(new_record("b", principal="alice"), {"s:1": step("y" * 10_000)})
+            await one.insert(new_record("c", principal="bob", arguments={"text": "z" * 50_000}), {})
+            await one.insert(new_record("d", principal="alice", audience="another"), {})
+            second = await other.usage("server", "alice")
+            assert second.open == 2
+            assert first.bytes < second.bytes <= first.bytes + 5_000
+            await other.cancel("a", now=1001.0, tidy=False)
+            ended = await one.usage("server", "alice")
+            assert ended.open == 1
+            assert ended.bytes >= 10_000
+            assert (await one.usage("server", "bob")).open == 1
+            await one.forget(before=1e12)
+            assert await other.usage("server", "alice") == Usage(0, 0)
 
     # Looking on
 
