@@ -1,10 +1,17 @@
 """For all tests."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 
 from ekiden.client.sessions import eras
+from tests.official import sent
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Whoever starts the tests in the background ignores it, and every process inherits that. Those that are
+    # started here do not inherit a handler: they begin as at a terminal.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = ["pytester", "tests.store_fixtures"]
 
@@ -16,7 +23,26 @@ def _ports_are_used_again() -> Iterator[None]:
     eras._known.clear()
 
 
+sent.watch()
+
+
+@pytest.fixture
+def wrong_messages() -> list[str]:
+    """What was wrong with messages that were sent. A test that takes this is about them, and looks itself."""
+    return sent.wrong
+
+
+@pytest.fixture(autouse=True)
+def _messages_are_valid(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every message that ekiden sends in a test is valid by the official types of its version."""
+    sent.wrong.clear()
+    yield
+    if "wrong_messages" not in request.fixturenames:
+        assert not sent.wrong, "\n".join(sent.wrong)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fuzz", type=int, help="how many seeds the tests in tests/fuzz try")
     parser.addoption("--matrix", action="store_true", help="print who works with whom, as the tests found it")
 
 

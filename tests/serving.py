@@ -7,8 +7,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
-import random
 import signal
 import socket
 import subprocess
@@ -22,7 +20,8 @@ import uvicorn
 
 from ekiden import Server
 from ekiden.transports.server.asgi import StreamableHTTP
-from ekiden.transports.server.http1.connection import Connections
+from ekiden.transports.server.http1.connections import Connections
+from scripts.ports import free_port
 
 PATIENCE = 10.0
 """Seconds after which anything that has not happened is taken never to happen."""
@@ -143,35 +142,13 @@ async def listed_tool(server: Server, name: str) -> dict[str, Any]:
 # Over HTTP
 
 
-def _ports() -> Generator[int, None, None]:
-    """Ports below the ephemeral range; every xdist worker has a thousand of its own."""
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    first = 20_000 + worker % 12 * 1000
-    offset = random.randrange(1000)
-    for step in range(1000):
-        yield first + (offset + step) % 1000
-
-
 def listening_socket(port: int | None = None) -> socket.socket:
     """A socket that listens on a free port of 127.0.0.1, or on the one that is wanted."""
-    for candidate in _ports() if port is None else [port]:
-        sock = socket.socket()
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, port is not None)
-        try:
-            sock.bind(("127.0.0.1", candidate))
-            sock.listen(2048)
-        except OSError:
-            sock.close()
-            continue
-        return sock
-    raise RuntimeError("no free port")
-
-
-def free_port() -> int:
-    """A port that was free a moment ago, for a process that binds it by itself."""
-    with listening_socket() as sock:
-        port: int = sock.getsockname()[1]
-        return port
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, port is not None)
+    sock.bind(("127.0.0.1", free_port() if port is None else port))
+    sock.listen(2048)
+    return sock
 
 
 class _Uvicorn(uvicorn.Server):

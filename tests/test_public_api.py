@@ -1,3 +1,7 @@
+import importlib.metadata
+import tomllib
+from pathlib import Path
+
 import pytest
 
 import ekiden
@@ -5,8 +9,11 @@ import ekiden
 PUBLIC = [
     "Accepted",
     "Answer",
+    "Audio",
+    "Auth",
     "CacheHint",
     "CallCancelled",
+    "CallLost",
     "CallNext",
     "CallTimeout",
     "Cancelled",
@@ -19,24 +26,41 @@ PUBLIC = [
     "Declined",
     "EkidenError",
     "Failed",
+    "File",
     "HttpLimits",
+    "HttpRequest",
+    "HttpResponse",
+    "Image",
     "InputRequired",
+    "InsufficientScope",
     "Interim",
+    "IntrospectionVerifier",
     "InvalidParams",
     "InvalidResult",
+    "JWTVerifier",
+    "LeftOut",
     "Middleware",
     "MissingCapability",
     "NonDeterminismError",
     "Outcome",
+    "Outgoing",
+    "OutgoingMiddleware",
     "PendingCall",
+    "Principal",
     "ProtocolError",
+    "Rate",
+    "RateLimit",
     "RegistrationError",
     "Request",
+    "ResourceNotFound",
     "Retry",
     "RoundLimits",
+    "SendOn",
     "Server",
     "ServerError",
     "SessionLimits",
+    "StaticTokens",
+    "StatusError",
     "StepFailed",
     "Store",
     "StoreRefused",
@@ -45,10 +69,14 @@ PUBLIC = [
     "TaskHandle",
     "TaskLimits",
     "TaskSnapshot",
+    "TokenVerifier",
     "TooManyRounds",
+    "TooMuch",
     "ToolError",
     "TransportError",
     "UsageError",
+    "VerifiedToken",
+    "WrongAnswer",
 ]
 
 
@@ -69,3 +97,9 @@ def test_an_unknown_name_is_an_attribute_error_that_names_it() -> None:
 
 def test_the_names_are_in_order() -> None:
     assert sorted(ekiden.__all__) == ekiden.__all__
+
+
+def test_the_version_is_the_one_that_was_built() -> None:
+    assert ekiden.__version__ == importlib.metadata.version("ekiden")
+    written = (Path(__file__).parent.parent / "pyproject.toml").read_text()
+    assert tomllib.loads(written)["project"]["dynamic"] == ["version"], "it is written in one place"

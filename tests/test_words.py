@@ -9,6 +9,8 @@ ROOT = Path(__file__).parent.parent
 FOLDERS = (
     "src/ekiden/cli",
     "src/ekiden/client",
+    "src/ekiden/engine",
+    "src/ekiden/integrations",
     "src/ekiden/rounds",
     "src/ekiden/server",
     "src/ekiden/tasks",

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
+from scripts.ports import free_port
 from tests.chaos.process import start
 from tests.network import Network, behind_a_network
-from tests.workers.cluster import free_port
 
 __all__ = ["Disturbance", "Fleet", "Slot", "running_fleet"]
 
@@ -214,7 +214,7 @@ def _arguments(port: int | None) -> list[str]:
 
 
 def _environment(store: str, notes: Path, lease: float, skew: float) -> dict[str, str]:
-    keys = base64.urlsafe_b64encode(b"k" * 32).decode()
+    keys = base64.urlsafe_b64encode(bytes(range(32))).decode()
     return {
         "EKIDEN_STORE": store,
         "EKIDEN_KEYS": keys,

@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple
 import mcp_types as types
 
 from ekiden import Client
+from scripts.ports import free_port
 from tests.peers import running
 
 SERVERS = running.HERE / "servers"
@@ -178,7 +179,7 @@ async def visiting(way: Way, folder: Path) -> AsyncIterator[Visit]:
 @contextlib.contextmanager
 def http_server(command: list[str], log: Path) -> Iterator[str]:
     """The URL of a foreign server, which is stopped in the end."""
-    port = running.free_port()
+    port = free_port()
     with log.open("ab") as output:
         process = subprocess.Popen(
             [*command, "http", str(port)], stdin=subprocess.DEVNULL, stdout=output, stderr=output

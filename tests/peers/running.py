@@ -1,7 +1,6 @@
 """Running the server and the official clients, each in a process of its own."""
 
 import contextlib
-import random
 import runpy
 import socket
 import subprocess
@@ -11,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from scripts.ports import free_port
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -70,15 +71,6 @@ def http_server(log: Path) -> Iterator[str]:
         if process.poll() is None:
             process.kill()
             process.wait(STOP_SECONDS)
-
-
-def free_port() -> int:
-    """A port below the range that the system hands out by itself, so that nobody gets it meanwhile."""
-    for port in random.sample(range(20_000, 32_768), 100):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise AssertionError("no free port among a hundred")
 
 
 def await_listening(process: "subprocess.Popen[bytes]", port: int, log: Path) -> None:

@@ -52,7 +52,7 @@ def newly_stored(key: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 def watched(made: Cluster) -> Iterator[Cluster]:
     made.repair()
-    before = made.logged()
+    before, made.refusals = made.logged(), 0
     yield made
     asyncio.run(tidy(made))
     complaints = made.complaints(since=before)

@@ -8,7 +8,11 @@ from ekiden.server.sealing.keys import new_key
 from .calls import Call, post
 from .cluster import Cluster, Worker
 
-REFUSED = {"code": -32602, "message": "Invalid or expired requestState"}
+REFUSED = {
+    "code": -32602,
+    "message": "Invalid or expired requestState: restart the call",
+    "data": {"ekiden/next": "restart_call"},
+}
 
 
 def sealed_by(token: str) -> str:
@@ -50,6 +54,7 @@ async def test_three_phases_lose_no_round(workers: Cluster, key: str) -> None:
     for worker in workers.workers:  # And it is really gone.
         refusals = [await post(worker, request) for request in oldest]
         assert [refusal["error"] for refusal in refusals] == [REFUSED] * len(calls)
+        workers.refusals += len(calls)
 
 
 async def test_a_key_that_seals_before_all_know_it_loses_rounds(workers: Cluster, key: str) -> None:
@@ -61,4 +66,5 @@ async def test_a_key_that_seals_before_all_know_it_loses_rounds(workers: Cluster
     refused = await post(workers[1], call.request())
 
     assert refused["error"] == REFUSED
+    workers.refusals += 1
     assert workers.steps("hasty") == Counter()

@@ -15,7 +15,8 @@ import pytest
 from mcp_types import CallToolResult, ElicitResult, TextContent
 
 from ekiden import Client
-from tests.cli.driving import Running, eventually, free_port, running
+from scripts.ports import free_port
+from tests.cli.driving import Running, eventually, running
 
 SERVER = Path(__file__).with_name("sessions_server.py")
 ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}

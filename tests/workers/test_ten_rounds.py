@@ -105,7 +105,12 @@ async def test_a_worker_without_the_key_refuses_the_round_and_the_others_go_on(w
 
     refused = await post(workers[1], call.request())
 
-    assert refused["error"] == {"code": -32602, "message": "Invalid or expired requestState"}
+    assert refused["error"] == {
+        "code": -32602,
+        "message": "Invalid or expired requestState: restart the call",
+        "data": {"ekiden/next": "restart_call"},
+    }
+    workers.refusals += 1
     while call.result is None:
         await call.round(next(iter(workers.but(call.last, workers[1]))))
     assert workers.steps("stranger") == Counter(STEPS)

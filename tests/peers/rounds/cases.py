@@ -62,6 +62,9 @@ def text(wanted: str) -> Json:
     return {"text": wanted}
 
 
+VIOLATION = "an answer that violates the schema is asked for again"
+"""Our own client does not send such an answer."""
+
 CASES = {
     "one ask": Case(
         call("confirm", item="tea"),
@@ -99,7 +102,12 @@ CASES = {
         ],
         text("Sendai, 3 days: Walk."),
     ),
-    "an answer that violates the schema is asked for again": Case(
+    "an answer that breaks a rule of the server is asked for again": Case(
+        call("confirm", item="dates"),
+        [{elicit("Order dates?"): accept(quantity=7)}, {elicit("Order dates?"): accept(quantity=5)}],
+        text("dates: 5, gift False"),
+    ),
+    VIOLATION: Case(
         call("confirm", item="figs"),
         [
             {elicit("Order figs?"): accept(quantity=50)},
@@ -213,8 +221,9 @@ OLDER_UNABLE = {
 """The older era has no error for it: the tool fails."""
 
 
-def able(version: str) -> dict[str, Case]:
-    return BY_VERSION[version]
+def able(version: str, *, checks_answers: bool = False) -> dict[str, Case]:
+    cases = BY_VERSION[version]
+    return {name: case for name, case in cases.items() if not (checks_answers and name == VIOLATION)}
 
 
 def unable(version: str) -> dict[str, Case]:
@@ -240,7 +249,7 @@ ORDER_SCHEMA = {
 }
 
 
-def plan(version: str, *, concurrent: bool) -> Json:
+def plan(version: str, *, concurrent: bool, checks_answers: bool) -> Json:
     """The cases as the clients read them.
 
     `together` is the number of questions that must be open before any is answered: a call whose questions
@@ -251,5 +260,5 @@ def plan(version: str, *, concurrent: bool) -> Json:
         together = max(1, len(case.rounds[0])) if concurrent and len(case.rounds) == 1 else 1
         return {"step": case.step, "answers": case.answers, "together": together}
 
-    groups = {"able": able(version), "unable": unable(version)}
+    groups = {"able": able(version, checks_answers=checks_answers), "unable": unable(version)}
     return {group: {name: planned(case) for name, case in cases.items()} for group, cases in groups.items()}

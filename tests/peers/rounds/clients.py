@@ -28,6 +28,11 @@ class PeerClient(NamedTuple):
     """Whether it is left to `make test-all`."""
 
     @property
+    def checks_answers(self) -> bool:
+        """Whether it refuses to send an answer that does not fit the form, as ours does."""
+        return self.environment is None
+
+    @property
     def is_modern(self) -> bool:
         return self.version == MODERN
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
+from scripts.ports import free_port
 from tests.peers import running
 
 from . import cases, recording
@@ -34,7 +35,7 @@ class Observation(NamedTuple):
 
     @property
     def cases(self) -> dict[str, Case]:
-        return cases.able(self.client.version)
+        return cases.able(self.client.version, checks_answers=self.client.checks_answers)
 
     @property
     def unable(self) -> dict[str, Case]:
@@ -62,7 +63,9 @@ def run_client(client: PeerClient, target: list[str], log: Path) -> Json:
     with log.open("ab") as stderr, printed.open("wb") as stdout:
         ended = subprocess.run(
             [*client.command(), *target],
-            input=json.dumps(cases.plan(client.version, concurrent=client.concurrent)).encode(),
+            input=json.dumps(
+                cases.plan(client.version, concurrent=client.concurrent, checks_answers=client.checks_answers)
+            ).encode(),
             stdout=stdout,
             stderr=stderr,
             timeout=running.RUN_SECONDS,
@@ -77,7 +80,7 @@ def run_client(client: PeerClient, target: list[str], log: Path) -> Json:
 @contextlib.contextmanager
 def http_server(command: list[str], log: Path) -> Iterator[int]:
     """The port of a running server, which is interrupted in the end."""
-    port = running.free_port()
+    port = free_port()
     with log.open("ab") as stderr:
         process = subprocess.Popen([*command, str(port)], stdin=subprocess.DEVNULL, stderr=stderr)
     try:

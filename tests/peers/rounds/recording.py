@@ -10,6 +10,7 @@ from typing import Any
 
 import httptools
 
+from scripts.ports import free_port
 from tests.peers import running
 
 Json = dict[str, Any]
@@ -30,11 +31,14 @@ class Recording:
         self.from_server: list[Json] = []
 
     def requests_for(self, step: Json, *, able: bool | None = True) -> list[Json]:
-        """The parameters of all requests that a step led to; `able` tells modern clients apart."""
+        """The parameters of all requests that a step led to; `able` tells modern clients apart.
+
+        In the order of their ids: a client may use several connections, which are read one after the other.
+        """
         method = {"call": "tools/call", "get": "prompts/get", "read": "resources/read"}[step["do"]]
         return [
             message["params"]
-            for message in self.from_client
+            for message in sorted(self.from_client, key=lambda message: str(message.get("id", "")).zfill(12))
             if message.get("method") == method
             and all(message["params"].get(field) == step.get(field) for field in ("name", "uri", "arguments"))
             and (able is None or _can_be_asked(message["params"]["_meta"][CAPABILITIES]) == able)
@@ -89,7 +93,7 @@ class Proxy:
     """Relays connections to a server, byte by byte, and keeps the bytes."""
 
     def __init__(self, server_port: int) -> None:
-        self.port = running.free_port()
+        self.port = free_port()
         self._server_port = server_port
         self._connections: list[tuple[bytearray, bytearray]] = []
         self._relays: set[asyncio.Task[None]] = set()

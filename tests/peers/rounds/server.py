@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from mcp_types import Icon
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator
 
 from ekiden import Context, InputRequired, Server
 
@@ -38,6 +38,14 @@ class Order(BaseModel):
 
     quantity: Annotated[int, Field(ge=1, le=9, description="How many")]
     gift: bool = False
+
+    @field_validator("quantity")
+    @classmethod
+    def is_not_seven(cls, quantity: int) -> int:
+        """A rule that the schema does not say."""
+        if quantity == 7:
+            raise ValueError("seven brings bad luck")
+        return quantity
 
 
 # One round

@@ -1,0 +1,18 @@
+"""The table of limits is that of the code, and every limit has a reason."""
+
+import msgspec
+import pytest
+
+from ekiden import ClientLimits, HttpLimits, RoundLimits, SessionLimits, TaskLimits
+from scripts.limits import PAGE, page, reasons
+
+
+def test_the_page_is_what_the_code_says() -> None:
+    assert PAGE.read_text() == page(), "run: python -m scripts.limits --write"
+
+
+@pytest.mark.parametrize("kind", [ClientLimits, HttpLimits, RoundLimits, SessionLimits, TaskLimits])
+def test_every_limit_has_a_reason(kind: type[msgspec.Struct]) -> None:
+    told = reasons(kind)
+    assert {field.name for field in msgspec.structs.fields(kind)} == told.keys()
+    assert [name for name, reason in told.items() if not reason.endswith(".")] == []
