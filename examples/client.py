@@ -72,6 +72,21 @@ async def finish(target: Any, text: str, answer: dict[str, Any]) -> bool:
         return not isinstance(ended, PendingCall)
 
 
+async def begin_prompt(target: Any, dish: str) -> str | None:
+    """Start a prompt that asks; `start_resource` and `resume_resource` do the same for resources."""
+    async with Client(target, elicit=elicit) as client:
+        ended = await client.start_prompt("menu", {"dish": dish})
+        return ended.to_json() if isinstance(ended, PendingCall) else None
+
+
+async def finish_prompt(target: Any, text: str, answer: dict[str, Any]) -> str:
+    pending = PendingCall.from_json(text)
+    responses = {key: {"action": "accept", "content": answer} for key in pending.requests}
+    async with Client(target, elicit=elicit) as client:
+        ended = await client.resume_prompt(pending, responses)
+        return "" if isinstance(ended, PendingCall) else str(ended.messages[0].content)
+
+
 async def accept(params: ElicitRequestFormParams) -> ElicitResult:
     """Agree to everything: yes to each question, and the first of each list."""
     properties: dict[str, Any] = params.requested_schema["properties"]

@@ -1,6 +1,5 @@
 """Approvals that count once, and a handler that keeps its own state: the code of "why replay"."""
 
-import functools
 from typing import Any
 
 from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult
@@ -35,7 +34,7 @@ async def pay(amount: int, ctx: Context) -> str:
     answer = await ctx.elicit(f"Pay {amount}?", bool)
     if answer.action != "accept" or not answer.data:
         return "Not paid."
-    return await ctx.step(functools.partial(charge, ctx=ctx), amount)
+    return await ctx.step(charge, amount, ctx=ctx)
 
 
 def ask(message: str) -> ElicitRequest:
@@ -58,6 +57,17 @@ async def wizard(ctx: Context) -> InputRequired | str:
     if "age" not in responses:
         return InputRequired({"age": ask(f"Hi {name}! How old are you?")}, request_state="aged")
     return f"Welcome, {name}! You are {text(responses['age'])} years old."
+
+
+@server.tool(task="deferred")
+async def order(ctx: Context) -> InputRequired | str:
+    """One round by hand, and then a task that asks in its body."""
+    if "dish" not in ctx.input_responses:
+        return InputRequired({"dish": ask("Which dish?")})
+    dish = text(ctx.input_responses["dish"])
+    await ctx.background()
+    answer = await ctx.elicit(f"{dish} is out. Take the soup?", bool)
+    return "Soup." if answer.action == "accept" and answer.data else "Nothing."
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import pytest
 from trip import server
 
 from ekiden import Context, Server
-from ekiden.testing import DECLINE, Replicas, ScriptedClient, check_replay
+from ekiden.testing import DECLINE, Replicas, ScriptedClient, WrongAnswer, check_replay
 
 pytestmark = pytest.mark.asyncio
 
@@ -32,6 +32,55 @@ async def test_a_trip_is_booked_once() -> None:
 async def test_a_user_who_declines_books_nothing() -> None:
     result = await ScriptedClient(server, {"what do you need?": DECLINE}).call_tool("book", {"city": "Nara"})
     assert result["content"][0]["text"] == "Nothing was booked."
+
+
+async def test_an_answer_that_does_not_fit_is_named_at_once() -> None:
+    client = ScriptedClient(server, {"what do you need?": {"seats": 9, "email": "aiko@example.com"}})
+    with pytest.raises(WrongAnswer, match="seats: 9 is greater than the maximum of 4"):
+        await client.call_tool("book", {"city": "Hakone"})
+
+
+async def test_a_wrong_answer_is_asked_again() -> None:
+    wrong = {"action": "accept", "content": {"seats": 9, "email": "aiko@example.com"}}
+    answers = iter([wrong, DECLINE])
+    client = ScriptedClient(server, lambda key, request: next(answers))
+    result = await client.call_tool("book", {"city": "Hakone"})
+    assert result["content"][0]["text"] == "Nothing was booked."
+    assert len(client.rounds) == 3
+
+
+def make_bakery() -> Server:
+    made = Server("bakery", keys=[b"the keys of a test have 32 bytes"], store="memory:")
+
+    @made.tool
+    async def bake(ctx: Context) -> str:
+        """Bake while somebody waits."""
+        await ctx.progress(1, 2, "kneaded")
+        await ctx.log("info", "the oven is hot")
+        await ctx.progress(2, 2, "baked")
+        return "a loaf"
+
+    @made.tool(task="required")
+    async def bake_later(ctx: Context) -> str:
+        """Bake as a task."""
+        salt = await ctx.elicit("With salt?", bool)
+        return "a loaf with salt" if salt.action == "accept" and salt.data else "a loaf"
+
+    return made
+
+
+async def test_progress_and_log_are_recorded() -> None:
+    client = ScriptedClient(make_bakery(), progress=True, log="info")
+    await client.call_tool("bake")
+    assert client.progress == [(1, 2, "kneaded"), (2, 2, "baked")]
+    assert client.log == [("info", "the oven is hot", None)]
+
+
+async def test_a_task_is_followed_and_answered() -> None:
+    client = ScriptedClient(make_bakery(), {"With salt?": True}, tasks=True)
+    result = await client.call_tool("bake_later")
+    assert result["content"][0]["text"] == "a loaf with salt"
+    assert client.statuses[-1]["status"] == "completed"
 
 
 async def test_every_round_may_be_served_by_another_worker() -> None:

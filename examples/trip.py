@@ -63,18 +63,27 @@ async def plan(city: str, ctx: Context) -> str:
 @server.tool
 async def connect_account(ctx: Context) -> str:
     """Let the user log in on a page of ours; secrets never pass through a form."""
-    while not await is_connected():
+    visits = 0
+    while not await ctx.step(is_logged_in, visits):
         answer = await ctx.elicit_url("Please log in to the railway.", "https://rail.example/login")
         if answer.action != "accept":
             return "Not connected."
+        visits += 1
     return "Connected."
 
 
-logins = iter([False, True, True])
+@server.tool(cannot_ask="result")
+async def souvenir(ctx: Context) -> str:
+    """Choose a souvenir: the user if possible, else the usual one."""
+    if not ctx.can_ask("elicitation"):
+        return "A paper fan, as usual."
+    answer = await ctx.elicit("What shall it be?", Literal["fan", "tea"])
+    return f"A {answer.data}." if answer.action == "accept" else "Nothing."
 
 
-async def is_connected() -> bool:
-    return next(logins)
+async def is_logged_in(visits: int) -> bool:
+    """Ask the railway whether the user has logged in. Here, one visit to the page is enough."""
+    return visits > 0
 
 
 if __name__ == "__main__":

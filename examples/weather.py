@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from ekiden import Context, Server, ToolError
+from ekiden import Context, ResourceNotFound, Server, ToolError
 
 server = Server("weather", version="1.0.0", instructions="Weather along the Hakone course.")
 
@@ -37,6 +37,8 @@ async def forecast(city: str, ctx: Context, days: Annotated[int, Field(ge=1, le=
 @server.resource("weather://{city}/now", mime_type="text/plain")
 async def now(city: str) -> str:
     """The temperature of a station right now."""
+    if city not in STATIONS:
+        raise ResourceNotFound(f"weather://{city}/now")
     return f"{STATIONS[city]} °C"
 
 
