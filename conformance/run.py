@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 from conformance.report import report
 from scripts.npm import NODE, environment
+from scripts.ports import free_port
 
 ROOT = Path(__file__).parent.parent
 SUITE = ROOT / ".peers/node/node_modules/@modelcontextprotocol/conformance/dist/index.js"
@@ -144,15 +145,6 @@ def running_server() -> Iterator[str]:
     finally:
         process.terminate()
         process.wait(20)
-
-
-def free_port() -> int:
-    """A port below 32768 that nobody listens on."""
-    for port in range(18100, 18900):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) != 0:
-                return port
-    raise SystemExit("No free port between 18100 and 18900")
 
 
 def wait_until_listening(port: int, process: subprocess.Popen[bytes]) -> None:

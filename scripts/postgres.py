@@ -13,7 +13,6 @@ import pwd
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -22,6 +21,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
+
+from scripts.ports import free_port
 
 PATIENCE = 30.0
 
@@ -75,15 +76,6 @@ def _user() -> str | None:
         with contextlib.suppress(KeyError):
             return pwd.getpwnam(name).pw_name
     raise AssertionError("there is no user to run Postgres as")
-
-
-def free_port() -> int:
-    """A port that nobody has."""
-    for port in random.sample(range(20_000, 30_000), 100):
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise AssertionError("no free port among a hundred")
 
 
 def _children(process: int) -> list[int]:

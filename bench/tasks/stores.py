@@ -8,7 +8,8 @@ from typing import Final
 
 from bench.disk import passing_folder
 from bench.failure import BenchFailure
-from bench.servers import CONTESTANTS, ROOT, free_port, stop
+from bench.servers import CONTESTANTS, ROOT, stop
+from scripts.ports import free_port
 from scripts.postgres import Postgres, running_postgres
 
 _SECONDS: Final = 60
