@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import sys
 import time
 from collections.abc import Callable
@@ -204,8 +205,9 @@ async def test_a_server_is_not_left_behind_by_who_cannot_wait_for_its_end(new_ch
     leaving.cancel()
     with pytest.raises(asyncio.CancelledError):
         await leaving
-    _, alive = await asyncio.to_thread(psutil.wait_procs, [child], PATIENCE)
-    assert alive == []
+    assert not child.is_running()  # Nor is its transport: what the collector finds open fails this test.
+    del client, leaving
+    gc.collect()
 
 
 async def test_what_a_server_started_ends_with_it(

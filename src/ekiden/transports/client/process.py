@@ -121,12 +121,14 @@ class ProcessLink(ChannelLink):
             await self._end_output()
         except asyncio.CancelledError:
             self._send(signal.SIGKILL)  # Nobody waits for it any more, and it is not to be left behind.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_WORD_SECONDS):
+                    await self._ended()
             raise
         finally:
             self._reading.cancel()
-            if self._process.returncode is not None:
-                # A process that has left the group may hold our pipe. Nothing public closes it.
-                self._process._transport.close()  # type: ignore[attr-defined]  # pyright: ignore  # noqa: SLF001
+            # A process that has left the group may hold our pipe. Nothing public closes it.
+            self._process._transport.close()  # type: ignore[attr-defined]  # pyright: ignore  # noqa: SLF001
         await asyncio.wait({self._reading})
 
     async def _end_output(self) -> None:
