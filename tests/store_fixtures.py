@@ -57,4 +57,13 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerato
     else:
         made = PostgresStore(request.getfixturevalue("database"))
     yield made
+    left = _left_behind()
     await made.close()
+    assert left == [], "a server or a client of this test was not closed"
+
+
+def _left_behind() -> list[str]:
+    """Tasks that could use a store after it was closed: those of a server that nobody stopped."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    codes = [getattr(task.get_coro(), "cr_code", None) for task in tasks if not task.done()]
+    return [code.co_qualname for code in codes if code is not None and "ekiden/tasks/" in code.co_filename]

@@ -237,13 +237,13 @@ async def test_a_client_hears_nothing_of_what_the_store_refuses(store: Any) -> N
 
         return server
 
-    server = serving(b"a" * 32)
-    async with server.running():
+    server, other = serving(b"a" * 32), serving(b"b" * 32)
+    async with server.running(), other.running():
         client = TaskClient(server)
         task_id = await client.start("tool", {"word": "swordfish"})
         assert await client.text(task_id) == "swordfish"
         with pytest.raises(CallFailed) as failed:
-            await TaskClient(serving(b"b" * 32)).get(task_id)
+            await TaskClient(other).get(task_id)
     assert str(failed.value) == "Internal error"
 
 

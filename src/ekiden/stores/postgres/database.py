@@ -1,57 +1,26 @@
 """One Postgres database, and which of its connections is used for what.
 
-Most connections come from a pool. The owners of rounds, the statements of tasks and the renewal of leases
-have a few of their own, so that they never wait behind other callers. Errors are `StoreUnavailable`: the
-transaction did not happen, or can be repeated with the same effect. The tables are made by
-`ekiden store migrate` only.
+Each purpose has connections of its own (a lane): owners of rounds, statements of tasks and the renewal of
+leases never wait behind other callers. Errors are `StoreUnavailable`: the transaction did not happen, or can
+be repeated with the same effect. The tables are made by `ekiden store migrate` only.
 """
 
 import asyncio
-import contextlib
-import time
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any, Final, TypeVar
 
 import psycopg
-from psycopg_pool import AsyncConnectionPool
 
 from ekiden.errors import UsageError
 from ekiden.stores.postgres import schema
-from ekiden.stores.postgres.lane import FRESH_SECONDS, Lane
+from ekiden.stores.postgres.lane import Lane
 from ekiden.stores.postgres.schema import Connection
-from ekiden.stores.postgres.session import away, cut_after, prepare_session
+from ekiden.stores.postgres.session import away
 
 __all__ = ["Connection", "PostgresDatabase"]
 
 T = TypeVar("T")
-
-
-class _Used(psycopg.AsyncConnection[Any]):
-    """A connection that knows when it was last used successfully."""
-
-    used_at = 0.0
-
-
-class _Pool(AsyncConnectionPool[_Used]):
-    """A pool that gets every connection back, also from a task that is cancelled at this moment.
-
-    To hand a connection over takes a few passes of the loop. A cancellation in the middle would lose the
-    connection to the pool, and the next caller would wait for ever.
-    """
-
-    async def putconn(self, conn: _Used) -> None:
-        """Take a connection back, whatever becomes of the caller."""
-        await asyncio.shield(super().putconn(conn))
-
-
-async def _check(connection: _Used, seconds: float) -> None:
-    """Test a connection before it is given out, unless it was used a moment ago."""
-    if time.monotonic() - connection.used_at > FRESH_SECONDS:
-        with cut_after(connection, seconds):
-            await AsyncConnectionPool.check_connection(connection)
-
 
 _OWNERS: Final = 2
 """Connections that only the owners of rounds use."""
@@ -66,7 +35,6 @@ class PostgresDatabase:
         self.url = url
         self._most = most_connections
         self.wait_seconds = wait_seconds
-        self._pool: _Pool | None = None
         self._lanes: dict[str, Lane] = {}
         self._in_line = asyncio.Semaphore()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -74,60 +42,44 @@ class PostgresDatabase:
         self._current = False
         self._asked: set[asyncio.Task[Any]] = set()
 
-    async def pool(self) -> _Pool:
-        """The connections, opened when first needed."""
+    async def _lane(self, name: str) -> Lane:
+        """The connections for one purpose. Before the first is used, the tables are checked."""
         loop = asyncio.get_running_loop()
-        if self._pool is not None and self._loop is loop and self._current:
-            return self._pool
+        if self._lanes and self._loop is loop and self._current:
+            return self._lanes[name]
         async with self._opening:
-            if self._pool is None or self._loop is not loop:
+            if not self._lanes or self._loop is not loop:
                 # Connections belong to a loop; those of one that has ended are beyond closing.
                 self._loop, self._current = loop, False
-                self._pool = await self._open()
+                sizes = {"callers": self._most, "owners": _OWNERS, "tasks": _TASKS, "renewals": 1}
                 self._lanes = {
-                    name: Lane(self.url, most=most, wait_seconds=self.wait_seconds)
-                    for name, most in (("owners", _OWNERS), ("tasks", _TASKS), ("renewals", 1))
+                    of: Lane(self.url, most=most, wait_seconds=self.wait_seconds)
+                    for of, most in sizes.items()
                 }
                 self._in_line = asyncio.Semaphore(max(1, self._most - 2))
+            lanes = self._lanes
             if not self._current:
-                with away():
-                    async with self._pool.connection() as connection:
-                        await schema.check(connection)
+                async with lanes["callers"].connection(within=self.wait_seconds) as connection:
+                    await schema.check(connection)
                 self._current = True
-        return self._pool
-
-    async def _open(self) -> _Pool:
-        pool = _Pool(
-            self.url,
-            connection_class=_Used,
-            configure=partial(prepare_session, seconds=self.wait_seconds),
-            min_size=1,
-            max_size=self._most,
-            timeout=self.wait_seconds,
-            reconnect_timeout=1.0,
-            open=False,
-            check=partial(_check, seconds=self.wait_seconds),
-        )
-        await pool.open()
-        return pool
+        return lanes[name]
 
     @asynccontextmanager
     async def reading(self) -> AsyncGenerator[Connection, None]:
         """A connection for single statements, each a transaction of its own."""
         with away():
-            pool = await self.pool()
-            async with pool.connection() as connection:
-                with cut_after(connection, self.wait_seconds):
-                    yield connection
-                connection.used_at = time.monotonic()
+            callers = await self._lane("callers")
+            async with callers.connection(within=self.wait_seconds) as connection:
+                yield connection
 
     @asynccontextmanager
     async def in_line(self) -> AsyncGenerator[Connection, None]:
         """The same where there may be thousands of callers: they wait for one another, however long.
 
-        They use fewer connections than the pool has, so a timeout of the pool means a slow database.
+        They use fewer connections than callers have: to have to wait for one means that the database is slow.
         """
-        await self.pool()
+        with away():
+            await self._lane("callers")
         async with self._in_line, self.reading() as connection:
             yield connection
 
@@ -158,11 +110,6 @@ class PostgresDatabase:
             async with (await self._lane("renewals")).connection() as connection:
                 yield connection
 
-    async def _lane(self, name: str) -> Lane:
-        if not self._lanes or self._loop is not asyncio.get_running_loop():
-            await self.pool()
-        return self._lanes[name]
-
     async def to_its_end(self, work: Coroutine[Any, Any, T]) -> T:
         """Await what is asked of the database; if the caller is cancelled, the statement goes on.
 
@@ -191,11 +138,7 @@ class PostgresDatabase:
         """Close the connections, when what is being asked has been answered."""
         if self._asked and self._loop is asyncio.get_running_loop():
             await asyncio.wait(set(self._asked), timeout=2 * self.wait_seconds)
-        pool, self._pool = self._pool, None
         lanes, self._lanes = self._lanes, {}
         if self._loop is asyncio.get_running_loop():
             for lane in lanes.values():
                 await lane.close()
-            if pool is not None:
-                with contextlib.suppress(psycopg.Error):
-                    await pool.close()

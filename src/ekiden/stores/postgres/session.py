@@ -13,7 +13,6 @@ from collections.abc import Generator
 from typing import Any, Final
 
 import psycopg
-from psycopg_pool import PoolClosed, PoolTimeout
 
 from ekiden.errors import StoreRefused, StoreUnavailable
 
@@ -82,6 +81,6 @@ def away() -> Generator[None, None, None]:
         yield
     except _REFUSED as error:
         raise StoreRefused(f"the database cannot keep this: {error}") from error
-    except (psycopg.Error, PoolTimeout, PoolClosed, OSError) as error:
+    except (psycopg.Error, OSError) as error:
         why = str(error) or type(error).__name__
         raise StoreUnavailable(f"the database cannot be reached: {why}") from error

@@ -1,0 +1,78 @@
+"""Connections that are reserved for one purpose."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+import psycopg
+import pytest
+
+from ekiden.stores.postgres import PostgresStore, lane
+from ekiden.stores.postgres.database import PostgresDatabase
+from ekiden.stores.postgres.lane import Lane
+from tests.serving import PATIENCE, soon
+
+
+def _in_a_loop_of_its_own(work: Callable[[], object]) -> bool:
+    """Whether `work` has ended in time. It is in a thread, because it may hang."""
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    return not thread.is_alive()
+
+
+def test_a_loop_ends_although_somebody_still_uses_a_store_that_was_closed(database: str) -> None:
+    async def left_behind() -> None:
+        store = PostgresStore(database)
+        await store.look("round", "history", now=1.0)
+        await store.close()
+        late = asyncio.create_task(store.look("round", "history", now=1.0))
+        for _ in range(3):  # Now it is connecting, and the end of the loop cancels it.
+            await asyncio.sleep(0)
+        assert not late.done()
+
+    assert _in_a_loop_of_its_own(lambda: asyncio.run(left_behind()))
+
+
+async def test_who_waits_too_long_for_a_connection_is_told_that_all_are_in_use(database: str) -> None:
+    few = Lane(database, most=1, wait_seconds=PATIENCE)
+    async with few.connection():
+        with pytest.raises(TimeoutError, match=r"all 1 connections were in use for 0.2 s"):
+            async with few.connection(within=0.2):
+                pass
+    async with few.connection(within=PATIENCE) as connection:  # Who gave up took none with it.
+        await connection.execute("SELECT 1")
+    await few.close()
+
+
+async def test_a_caller_that_is_cancelled_loses_no_connection(database: str) -> None:
+    base = PostgresDatabase(database, most_connections=1)
+
+    async def slow() -> None:
+        async with base.reading() as connection:
+            began.set()
+            await connection.execute("SELECT pg_sleep(60)")
+
+    for _ in range(3):
+        began = asyncio.Event()
+        task = asyncio.create_task(slow())
+        await soon(began.wait())
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await soon(task)
+    async with base.reading() as connection:
+        await connection.execute("SELECT 1")
+    await base.close()
+
+
+async def test_connections_that_nobody_needs_for_long_are_closed(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lane, "_IDLE_SECONDS", 0.0)
+    few = Lane(database, most=2, wait_seconds=5.0)
+    async with few.connection() as first, few.connection() as second:
+        assert isinstance(first, psycopg.AsyncConnection)
+    assert [connection for _, connection in few._idle] == [first]
+    assert second.closed
+    await few.close()
+    assert first.closed
