@@ -13,7 +13,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # started here do not inherit a handler: they begin as at a terminal.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-pytest_plugins = ["pytester", "tests.store_fixtures"]
+pytest_plugins = ["pytester", "tests.bounds", "tests.store_fixtures"]
 
 
 @pytest.fixture(autouse=True)

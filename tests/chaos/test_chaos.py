@@ -16,6 +16,7 @@ from tests.chaos.judge import Begin, Evidence, Hold, judge
 ROOT = Path(__file__).parent.parent.parent
 
 
+@pytest.mark.timeout(460)
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 def test_tasks_survive_whatever_happens_to_their_workers(store: str) -> None:
     """In a process of its own: the one that all others are forked from ends with it."""

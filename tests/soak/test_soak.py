@@ -17,6 +17,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(660)
 def test_nothing_is_lost_doubled_leaked_or_seen_by_others_in_two_minutes() -> None:
     command = [sys.executable, "-m", "tests.soak.run", "--seconds", "120", "--clients", "200"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
