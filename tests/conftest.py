@@ -1,17 +1,23 @@
 """For all tests."""
 
+import functools
 import signal
 from collections.abc import Iterator
 
+import httpcore2
 import pytest
 
 from ekiden.client.sessions import eras
+from tests import warm
 from tests.official import sent
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Whoever starts the tests in the background ignores it, and every process inherits that. Those that are
     # started here do not inherit a handler: they begin as at a terminal.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Every HTTP client reads all certificates of the system, which takes longer than a call to a server in a test.
+httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)
 
 pytest_plugins = ["pytester", "tests.bounds", "tests.store_fixtures"]
 
@@ -44,6 +50,10 @@ def _messages_are_valid(request: pytest.FixtureRequest) -> Iterator[None]:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fuzz", type=int, help="how many seeds the tests in tests/fuzz try")
     parser.addoption("--matrix", action="store_true", help="print who works with whom, as the tests found it")
+
+
+def pytest_sessionfinish() -> None:
+    warm.close()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

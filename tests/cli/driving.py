@@ -1,6 +1,7 @@
 """The real command, as a script runs it and as a person at a terminal does. Every wait is bounded."""
 
 import fcntl
+import io
 import os
 import pty
 import select
@@ -13,6 +14,8 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.warm import WarmProcess, is_fit
 
 from .display import Display
 
@@ -33,21 +36,82 @@ def environment(**settings: str) -> dict[str, str]:
     return {**kept, "PYTHONWARNINGS": "error", "PYTHONUNBUFFERED": "1", **settings}
 
 
+def start(
+    arguments: Sequence[str],
+    streams: tuple[int, int, int],
+    *,
+    command: Sequence[str] = EKIDEN,
+    cwd: Path | None = None,
+    terminal: bool = False,
+    **settings: str,
+) -> "subprocess.Popen[bytes] | WarmProcess":
+    """A command on these descriptors. Its stdin becomes its controlling terminal if it is one."""
+    surroundings = environment(**settings)
+    if command == EKIDEN and is_fit(surroundings):
+        words = ["-m", "ekiden.cli", *arguments]
+        return WarmProcess(words, streams, cwd=cwd, env=surroundings, terminal=terminal)
+    return subprocess.Popen(
+        [*command, *arguments],
+        stdin=streams[0],
+        stdout=streams[1],
+        stderr=streams[2],
+        cwd=cwd,
+        env=surroundings,
+        start_new_session=terminal,
+        preexec_fn=_take_terminal if terminal else None,
+    )
+
+
+def _take_terminal() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
 def ekiden(
     *arguments: str, stdin: str = "", cwd: Path | None = None, **settings: str
-) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end. Its stdin is no terminal."""
-    done = subprocess.run(
-        [*EKIDEN, *arguments],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        cwd=cwd,
-        env=environment(**settings),
-    )
+) -> "subprocess.CompletedProcess[str]":
+    """Run a command to its end. Its stdin is not a terminal."""
+    given, said, complained = os.pipe(), os.pipe(), os.pipe()
+    process = start(arguments, (given[0], said[1], complained[1]), cwd=cwd, **settings)
+    try:
+        _hand_over(given, stdin.encode())
+        for theirs in (said[1], complained[1]):
+            os.close(theirs)
+        stdout, stderr = _read_to_end(said[0], complained[0])
+        done = subprocess.CompletedProcess(arguments, process.wait(PATIENCE), stdout, stderr)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait(PATIENCE)
     assert "Traceback" not in done.stderr, done.stderr
     return done
+
+
+def _hand_over(pipe: tuple[int, int], text: bytes) -> None:
+    """Write a text into a pipe, and close it. Whoever reads it need not have begun to."""
+    read, write = pipe
+    os.set_blocking(write, False)
+    assert os.write(write, text) == len(text), "more than a pipe takes"
+    os.close(write)
+    os.close(read)
+
+
+def _read_to_end(*descriptors: int) -> list[str]:
+    """All that is written to pipes, of which the other ends are closed in time."""
+    deadline = time.monotonic() + PATIENCE
+    read: dict[int, bytes] = dict.fromkeys(descriptors, b"")
+    open_ones = set(descriptors)
+    try:
+        while open_ones:
+            ready, _, _ = select.select(open_ones, [], [], max(0.0, deadline - time.monotonic()))
+            assert ready, f"it does not end: {list(read.values())}"
+            for descriptor in ready:
+                read[descriptor] += (chunk := os.read(descriptor, 65536))
+                if not chunk:
+                    open_ones.remove(descriptor)
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+    return [io.StringIO(text.decode(), newline=None).read() for text in read.values()]
 
 
 def eventually(condition: Callable[[], bool], what: str | Callable[[], str]) -> None:
@@ -63,15 +127,9 @@ class Running:
 
     def __init__(self, log: Path, *arguments: str, cwd: Path | None = None, **settings: str) -> None:
         self._log = log
-        with log.open("wb") as stderr:
-            self.process = subprocess.Popen(
-                [*EKIDEN, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=stderr,
-                cwd=cwd,
-                env=environment(**settings),
-            )
+        with log.open("wb") as stderr, open(os.devnull, "r+b") as nothing:
+            streams = (nothing.fileno(), nothing.fileno(), stderr.fileno())
+            self.process = start(arguments, streams, cwd=cwd, **settings)
 
     @property
     def said(self) -> str:
@@ -125,15 +183,8 @@ class Person:
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
         # No cursor position requests: nobody here would answer them.
         terminal = {"TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", "COLUMNS": str(columns), "LINES": "50"}
-        self.process = subprocess.Popen(
-            [*command, *arguments],
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            cwd=cwd,
-            env=environment(**terminal, **settings),
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        self.process = start(
+            arguments, (slave,) * 3, command=command, cwd=cwd, terminal=True, **terminal, **settings
         )
         os.close(slave)
         self.raw = b""

@@ -14,6 +14,7 @@ from pathlib import Path
 from ekiden.server.sealing.keys import new_key
 from scripts.ports import free_port
 from tests.peers.running import require
+from tests.warm import WarmProcess, python
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).with_name("host_server.py")
@@ -37,7 +38,7 @@ class HostProcess:
     def __init__(self, host: str, log: Path, settings: dict[str, str]) -> None:
         self.host, self.port, self.log = host, free_port(), log
         self._settings = settings
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | WarmProcess | None = None
 
     @property
     def base(self) -> str:
@@ -48,12 +49,15 @@ class HostProcess:
         return f"{self.base}/mcp"
 
     def start(self) -> None:
-        command = [interpreter(self.host), str(SCRIPT), self.host, str(self.port)]
-        environment = {**os.environ, **self._settings, "PYTHONPATH": str(ROOT / "src")}
+        words, environment = (str(SCRIPT), self.host, str(self.port)), {**os.environ, **self._settings}
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
+            if (their_python := interpreter(self.host)) == sys.executable:
+                self._process = python(*words, env=environment, stdout=log, stderr=log)
+            else:
+                environment["PYTHONPATH"] = str(ROOT / "src")
+                self._process = subprocess.Popen(
+                    [their_python, *words], env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                )
 
     def await_listening(self) -> None:
         assert self._process is not None

@@ -9,14 +9,14 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from .messages import Message, request
-from .processes import PATIENCE, start
+from .processes import PATIENCE, Process, start
 from .shapes import check
 
 
 class Stdio:
     """A server process that speaks over stdin and stdout."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+    def __init__(self, process: Process) -> None:
         self.process = process
         self.lines: queue.Queue[bytes | None] = queue.Queue()
         self.reader = threading.Thread(target=self._read, daemon=True)

@@ -6,7 +6,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+
+from tests.warm import WarmProcess, python
+
+Process: TypeAlias = "subprocess.Popen[bytes] | WarmProcess"
 
 PATIENCE = 10.0
 
@@ -14,13 +18,13 @@ _PACKAGE = (__package__ or "").split(".")
 _ROOT = Path(__file__).parents[len(_PACKAGE)]
 
 
-def start(*arguments: str, **pipes: Any) -> "subprocess.Popen[bytes]":
+def start(*arguments: str, **pipes: Any) -> "Process":
     """Start a server of `servers.py` as a process of its own."""
     module = ".".join([*_PACKAGE, "servers"])
-    return subprocess.Popen([sys.executable, "-m", module, *arguments], cwd=_ROOT, **pipes)
+    return python("-m", module, *arguments, cwd=_ROOT, **pipes)
 
 
-def stop(process: "subprocess.Popen[bytes]") -> int:
+def stop(process: "Process") -> int:
     """End a process that we started: politely first."""
     if process.poll() is None:
         process.terminate()

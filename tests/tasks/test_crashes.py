@@ -6,7 +6,6 @@ import itertools
 import os
 import signal
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 from scripts.ports import free_port
 from tests.acceptance.driving import headers_for, post, request
 from tests.tasks.driving import WITH_TASKS, accept
+from tests.warm import WarmProcess, python
 
 SCRIPT = Path(__file__).with_name("crashing_server.py")
 PATIENCE = 30.0
@@ -79,18 +79,14 @@ class Shop:
             "NOTES": str(self.notes),
             "EKIDEN_KEYS": base64.urlsafe_b64encode(bytes(range(32))).decode(),
         }
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | WarmProcess | None = None
         self._ids = itertools.count(1)
         self.deaths = 0
 
     def start(self, crash: str = "") -> None:
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, str(SCRIPT), str(self._port)],
-                env={**self._environment, "CRASH": crash},
-                stdout=log,
-                stderr=log,
-            )
+            environment = {**self._environment, "CRASH": crash}
+            self._process = python(str(SCRIPT), str(self._port), env=environment, stdout=log, stderr=log)
 
     def stop(self) -> None:
         if self._process is not None and self._process.poll() is None:

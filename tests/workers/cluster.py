@@ -7,7 +7,6 @@ import signal
 import socket
 import sqlite3
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Generator, Iterable
@@ -15,6 +14,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from scripts.ports import free_port
+from tests.warm import WarmProcess, python
 
 SCRIPT = Path(__file__).with_name("worker.py")
 
@@ -34,7 +34,7 @@ class Worker:
         self.log = log
         self._usual = settings
         self._settings = settings
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | WarmProcess | None = None
 
     @property
     def pid(self) -> int:
@@ -55,13 +55,8 @@ class Worker:
         assert not self.runs
         self._settings = {**self._usual, **settings}
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-W", "error", str(self._script), str(self.port)],
-                env={**os.environ, **self._settings},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=log,
-            )
+            environment = {**os.environ, **self._settings}
+            self._process = python(str(self._script), str(self.port), env=environment, stderr=log)
 
     def listens(self) -> bool:
         """Whether it accepts connections; a process that ended never will."""
