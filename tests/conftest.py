@@ -16,7 +16,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # started here do not inherit a handler: they begin as at a terminal.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Every HTTP client reads all certificates of the system, which takes longer than a call to a server in a test.
+# Every HTTP client reads all certificates of the system, which takes longer than most tests.
 httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)
 
 pytest_plugins = ["pytester", "tests.bounds", "tests.store_fixtures"]

@@ -41,7 +41,7 @@ async def refund(order: str, ctx: Context) -> str:
     first = await ctx.elicit("round?", str, key="round")
     await ctx.background()
     done = [await ctx.step(work, what) for what in ("look", "book")]
-    await ctx.sleep(0.05)
+    await ctx.sleep(0.3)  # Longer than it takes to get here: a sleep that is over at once does not suspend.
     second = await ctx.elicit("task?", str, key="task")
     done += [await ctx.step(work, what) for what in ("pay", "mail")]
     return " ".join([order, str(first.data), str(second.data), *done])

@@ -480,13 +480,14 @@ async def test_more_tasks_than_room_are_run_one_after_another(store: Any) -> Non
 
     server = new_server(store, tasks=msgspec.structs.replace(QUICK, concurrency=2))
     running, most = 0, 0
+    in_pairs = asyncio.Barrier(2)
 
     @server.tool(task="required")
     async def tool(ctx: Context) -> str:
         nonlocal running, most
         running += 1
         most = max(most, running)
-        await asyncio.sleep(0.02)
+        await in_pairs.wait()
         running -= 1
         return "done"
 
