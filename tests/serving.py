@@ -23,7 +23,7 @@ from ekiden.transports.server.asgi import StreamableHTTP
 from ekiden.transports.server.http1.connections import Connections
 from scripts.ports import free_port
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 """Seconds after which anything that has not happened is taken never to happen."""
 
 VERSION = "2026-07-28"

@@ -16,7 +16,7 @@ import uvicorn
 from ekiden import Server
 from ekiden.testing import CallFailed, Round, ScriptedClient
 
-PATIENCE = 15.0
+PATIENCE = 30.0
 """Seconds after which anything that has not happened is taken never to happen."""
 
 KEY = b"the first key: thirty-two bytes!"

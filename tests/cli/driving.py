@@ -22,7 +22,7 @@ from .display import Display
 FOLDER = Path(__file__).parent
 SHOP = str(FOLDER / "servers" / "shop.py")
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds after which anything that has not happened is taken never to happen."""
 
 EKIDEN = [sys.executable, "-W", "error", "-m", "ekiden.cli"]

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).with_name("host_server.py")
 HOSTS = ("ekiden", "mcp", "fastmcp")
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds after which anything that has not happened is taken never to happen."""
 
 

@@ -20,7 +20,7 @@ from scripts.ports import free_port
 from tests.peers import running
 
 SERVERS = running.HERE / "servers"
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds for anything at all; most things take a few milliseconds."""
 
 Era = Literal["modern", "legacy"]

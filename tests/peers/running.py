@@ -17,11 +17,11 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 SERVER = [sys.executable, "-W", "error", str(HERE / "server.py")]
 
-START_SECONDS = 20.0
+START_SECONDS = 60.0
 """Until the server listens; it takes half a second."""
 RUN_SECONDS = 120.0
 """For all that a client does; it takes three."""
-STOP_SECONDS = 20.0
+STOP_SECONDS = 60.0
 """For the server to end after it was told to."""
 
 

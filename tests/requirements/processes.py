@@ -12,7 +12,7 @@ from tests.warm import WarmProcess, python
 
 Process: TypeAlias = "subprocess.Popen[bytes] | WarmProcess"
 
-PATIENCE = 10.0
+PATIENCE = 30.0
 
 _PACKAGE = (__package__ or "").split(".")
 _ROOT = Path(__file__).parents[len(_PACKAGE)]

@@ -12,7 +12,7 @@ EXTENSION = "io.modelcontextprotocol/tasks"
 WITH_TASKS: dict[str, Any] = {**EVERYTHING, "extensions": {EXTENSION: {}}}
 REQUIRED = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
 
-PATIENCE = 15.0
+PATIENCE = 30.0
 
 QUICK = TaskLimits(lease_seconds=0.6, sweep_seconds=0.1, message_seconds=0.05, poll_seconds=0.01)
 """Everything that is waited for comes soon."""

@@ -20,7 +20,7 @@ from tests.tasks.driving import WITH_TASKS, accept
 from tests.warm import WarmProcess, python
 
 SCRIPT = Path(__file__).with_name("crashing_server.py")
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 POINTS = [
     "create",

@@ -18,7 +18,7 @@ from tests.warm import WarmProcess, python
 
 SCRIPT = Path(__file__).with_name("worker.py")
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds after which anything that has not happened is taken never to happen."""
 
 LEASE_SECONDS = 1.0

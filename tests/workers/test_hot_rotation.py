@@ -19,7 +19,7 @@ CALLERS = 12
 ROTATIONS = 6
 CALLS_BETWEEN = 40
 """Calls of three rounds that end between two rotations."""
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 class Port:

@@ -8,7 +8,7 @@ import pytest
 
 from ekiden.transports.server.started import Started, start
 
-PATIENCE = 5
+PATIENCE = 30
 
 T = TypeVar("T")
 
