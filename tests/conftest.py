@@ -1,6 +1,7 @@
 """For all tests."""
 
 import functools
+import gc
 import signal
 from collections.abc import Iterator
 
@@ -45,6 +46,10 @@ def _messages_are_valid(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if "wrong_messages" not in request.fixturenames:
         assert not sent.wrong, "\n".join(sent.wrong)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # All tests and modules stay: the garbage collector need not look at them again and again.
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -209,7 +209,7 @@ async def test_a_step_that_asks_is_a_clear_error(effect: str, caplog: pytest.Log
         return await ctx.step(asks)
 
     with caplog.at_level(logging.WARNING):
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(30):
             played = await Client(server).ask("tool")
     assert error_text(played)
     assert "step" in caplog.text
@@ -575,7 +575,7 @@ async def test_on_complete_runs_once_though_the_last_round_is_repeated() -> None
     client = Client(server)
     first = await client.ask("tool")
     for _ in range(2):
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(30):
             assert text(await client.retry(first, {only(first): accept(True)})) == "done"
     assert told == ["completed"]
 

@@ -238,7 +238,7 @@ async def test_a_stopped_server_ends_what_waits_for_an_answer() -> None:
 
     async with served(server, quiet=False, grace=1) as base, old_client(base) as client:
         holding = asyncio.create_task(hold(client))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not (await client.ask("ping")) or not holding:
                 await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)

@@ -41,14 +41,14 @@ def door(what: str) -> threading.Event:
 
 async def until_begun(what: Any, times: int = 1) -> None:
     """Wait until a step has begun."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while begun(what) < times:
             await asyncio.sleep(0.005)
 
 
 async def until_ended(what: Any) -> None:
     """Wait until a step has ended."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while f"end {what}" not in noted:
             await asyncio.sleep(0.005)
 

@@ -94,10 +94,10 @@ async def test_a_scope_that_cuts_a_chain_cuts_it_at_the_same_place(scope: Scope,
 
         async def chain() -> str:
             for n in range(3):
-                run.append(await ctx.step(steps.lasting, f"link {n}", 0.001 if n == 0 else 0.08))
+                run.append(await ctx.step(steps.lasting, f"link {n}", 0.001 if n == 0 else 5))
             return "whole"
 
-        run.append(await scope(0.03, chain()))
+        run.append(await scope(0.3, chain()))
         await two_more_rounds(ctx)
         run.append(await ctx.step(steps.quick, "next"))
         return "done"

@@ -68,7 +68,7 @@ async def test_a_parked_handler_that_ended_is_answered_for_in_the_next_round(han
     async with server.running():
         client = Client(server)
         first = await client.ask("tool")
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(30):
             while "over" not in noted:
                 await asyncio.sleep(0.005)
         await asyncio.sleep(0.02)
@@ -92,7 +92,7 @@ async def test_a_parked_handler_that_goes_on_while_it_is_parked_is_answered() ->
     async with server.running():
         client = Client(server)
         first = await client.ask("tool")
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(30):
             while "over" not in noted:
                 await asyncio.sleep(0.005)
         await asyncio.sleep(0.02)

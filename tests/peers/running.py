@@ -8,14 +8,17 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
 from scripts.ports import free_port
+from tests.warm import WarmProcess, python
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 SERVER = [sys.executable, "-W", "error", str(HERE / "server.py")]
+Process: TypeAlias = "subprocess.Popen[bytes] | WarmProcess"
 
 START_SECONDS = 60.0
 """Until the server listens; it takes half a second."""
@@ -62,7 +65,7 @@ def http_server(log: Path) -> Iterator[str]:
     """The URL of a running server. Whoever uses it tells it to end; it is stopped if that does not help."""
     port = free_port()
     with log.open("ab") as stderr:
-        process = subprocess.Popen([*SERVER, "http", str(port)], stdin=subprocess.DEVNULL, stderr=stderr)
+        process = python(str(HERE / "server.py"), "http", str(port), stderr=stderr)
     try:
         await_listening(process, port, log)
         yield f"http://127.0.0.1:{port}/mcp"
@@ -73,7 +76,7 @@ def http_server(log: Path) -> Iterator[str]:
             process.wait(STOP_SECONDS)
 
 
-def await_listening(process: "subprocess.Popen[bytes]", port: int, log: Path) -> None:
+def await_listening(process: Process, port: int, log: Path) -> None:
     """Return when the server accepts connections; fail if it ends or takes too long."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:

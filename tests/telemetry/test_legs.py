@@ -43,7 +43,7 @@ def named(spans: InMemorySpanExporter, name: str) -> list[ReadableSpan]:
 
 async def legs(spans: InMemorySpanExporter, count: int) -> list[ReadableSpan]:
     """The spans of legs, when there are so many: a client sees a result before the leg is quite over."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while len(found := named(spans, "task tool")) < count:
             await asyncio.sleep(0.001)
     assert len(found) == count

@@ -13,6 +13,7 @@ import pytest
 
 from scripts.ports import free_port
 from tests.peers import running
+from tests.warm import python
 
 from . import cases, recording
 from .cases import Case, Json
@@ -45,10 +46,10 @@ class Observation(NamedTuple):
 def observe(client: PeerClient, transport: str, folder: Path) -> Observation:
     """Have a client go through all cases."""
     notes, log = folder / "notes", folder / "log"
-    server = [sys.executable, "-W", "error", str(HERE / "server.py"), transport, str(notes)]
+    server = [str(HERE / "server.py"), transport, str(notes)]
     if transport == "stdio":
         tee = [sys.executable, "-W", "error", str(HERE / "tee.py"), str(folder / "wire")]
-        seen = run_client(client, ["stdio", *tee, *server], log)
+        seen = run_client(client, ["stdio", *tee, sys.executable, "-W", "error", *server], log)
         wire = recording.read_tee(folder / "wire")
     else:
         with http_server(server, log) as port, recording.proxy(port) as between:
@@ -78,11 +79,11 @@ def run_client(client: PeerClient, target: list[str], log: Path) -> Json:
 
 
 @contextlib.contextmanager
-def http_server(command: list[str], log: Path) -> Iterator[int]:
+def http_server(words: list[str], log: Path) -> Iterator[int]:
     """The port of a running server, which is interrupted in the end."""
     port = free_port()
     with log.open("ab") as stderr:
-        process = subprocess.Popen([*command, str(port)], stdin=subprocess.DEVNULL, stderr=stderr)
+        process = python(*words, str(port), stderr=stderr)
     try:
         running.await_listening(process, port, log)
         yield port

@@ -104,12 +104,12 @@ async def test_a_stream_passes_as_it_comes_and_ends_with_the_owner(relay: UnixRe
     client = Client()
     async with owner(tmp_path, answer):
         passing = asyncio.create_task(relay.forward(OWNER, incoming(), client.receive, client.send))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not client.sent:
                 await asyncio.sleep(0.01)
         assert client.sent[0]["status"] == 200
         first.set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while client.body != b"one\n\n\n":
                 await asyncio.sleep(0.01)
         die.set()
@@ -130,7 +130,7 @@ async def test_a_client_that_leaves_leaves_the_owner(relay: UnixRelay, tmp_path:
     client = Client()
     async with owner(tmp_path, answer):
         passing = asyncio.create_task(relay.forward(OWNER, incoming(), client.receive, client.send))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not client.sent:
                 await asyncio.sleep(0.01)
         client.gone.set()
