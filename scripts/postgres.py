@@ -176,7 +176,7 @@ class Postgres:
         """The URL of a new database."""
         self._databases += 1
         name = f"db{self._databases}_{random.randrange(10**9)}"
-        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+        with psycopg.connect(self.url("postgres"), autocommit=True, connect_timeout=30) as connection:
             connection.execute(f"CREATE DATABASE {name}".encode())
         return self.url(name)
 

@@ -39,7 +39,9 @@ def _migrated(postgres: Postgres) -> str:
 @pytest.fixture
 def database(_migrated: str) -> str:
     """The URL of a database whose tables are empty."""
-    with psycopg.connect(_migrated, autocommit=True) as connection:
+    # Whoever holds a table is a test that has ended: it is not waited for without end.
+    bounded = "-c lock_timeout=30s -c statement_timeout=60s"
+    with psycopg.connect(_migrated, autocommit=True, connect_timeout=30, options=bounded) as connection:
         connection.execute(
             "TRUNCATE ekiden_tasks, ekiden_task_entries, ekiden_rounds, ekiden_round_steps, ekiden_journals,"
             " ekiden_sessions, ekiden_questions, ekiden_streams, ekiden_events"
