@@ -77,7 +77,6 @@ class Dispatcher:
         }
         """The methods that never wait: their answers are kept as bytes."""
         self._answers: dict[str, Answer] = {
-            "tools/call": self._call_tool,
             "prompts/get": self._get_prompt,
             "resources/read": self._read_resource,
             "completion/complete": self._complete,
@@ -89,41 +88,63 @@ class Dispatcher:
         self.state: object = None
         """What the lifespan yielded."""
 
-    async def answer(self, request: Request, stream: Stream) -> Outcome:
+    def answer(self, request: Request, stream: Stream) -> Coroutine[Any, Any, Outcome]:
         """Answer a request whose method is known. Raises only what `ends_more_than_a_call`."""
+        if request.method == "tools/call":
+            return self._call_tool(request, stream)
+        return self._answer(request, stream)
+
+    async def _answer(self, request: Request, stream: Stream) -> Outcome:
         try:
             return await self._answers[request.method](request, stream)
-        except ProtocolError as error:
+        except BaseException as error:
+            outcome = self._failed(request, error)
+            if outcome is None:
+                raise
+            return outcome
+
+    async def _call_tool(self, request: Request, stream: Stream) -> Outcome:
+        """Most requests are calls of tools, and most tools need no round: those have no layer between."""
+        try:
+            tool = self._registry.tools.get(request.name or "")
+            if tool is None:
+                raise InvalidParams(f"Unknown tool: {request.name}")
+            handler = tool.handler
+            if handler.scopes:
+                require(request.principal, handler.scopes)
+            arguments = _arguments(request)
+            if tool.mirrored:
+                _check_mirrored(request, tool, arguments)
+            try:
+                bound = tool.bind(arguments)
+            except ArgumentsInvalid as problem:
+                return tool_error(f"Invalid arguments for tool {tool.key!r}: {problem}")
+            if handler.is_direct and _LATER.isdisjoint(request.params):
+                try:
+                    return Complete(tool.result(await handler.call(**bound)))
+                except BaseException as error:
+                    return _direct(tool.failed(error), tool.title)
+            call = Call(request, stream, self.state, handler, arguments, bound, tool.bind, tool.title, tool)
+            return await self._round(call)
+        except BaseException as error:
+            outcome = self._failed(request, error)
+            if outcome is None:
+                raise
+            return outcome
+
+    def _failed(self, request: Request, error: BaseException) -> Outcome | None:
+        """The outcome of a request that ended with an exception; None if that `ends_more_than_a_call`."""
+        if isinstance(error, ProtocolError):
             is_tool = request.method == "tools/call"
             tool = self._registry.tools.get(request.name or "") if is_tool else None
             return Failed(error) if tool is None else tool.refused(error)
-        except StoreUnavailable as error:
+        if isinstance(error, StoreUnavailable):
             _log.error("%s %s: %s", request.method, printable(request.name or ""), error)
             return Failed(InternalError("The server's store is not available right now: try again later"))
-        except BaseException as error:
-            if ends_more_than_a_call(error):
-                raise
-            _log.exception("%s %s failed", request.method, printable(request.name or ""))
-            return Failed(InternalError("Internal error"))
-
-    def _call_tool(self, request: Request, stream: Stream) -> Awaitable[Outcome]:
-        tool = self._registry.tools.get(request.name or "")
-        if tool is None:
-            raise InvalidParams(f"Unknown tool: {request.name}")
-        if tool.handler.scopes:
-            require(request.principal, tool.handler.scopes)
-        arguments = _arguments(request)
-        if tool.mirrored and request.headers is not None and request.meta.protocol_version == versions.MODERN:
-            check_mirrored_params(request.headers, tool.mirrored, arguments)
-        try:
-            bound = tool.bind(arguments)
-        except ArgumentsInvalid as problem:
-            return _known(tool_error(f"Invalid arguments for tool {tool.key!r}: {problem}"))
-        if tool.handler.is_direct and _LATER.isdisjoint(request.params):
-            return _call_directly(tool, bound)
-        return self._round(
-            Call(request, stream, self.state, tool.handler, arguments, bound, tool.bind, tool.title, tool)
-        )
+        if ends_more_than_a_call(error):
+            return None
+        _log.error("%s %s failed", request.method, printable(request.name or ""), exc_info=error)
+        return Failed(InternalError("Internal error"))
 
     async def _get_prompt(self, request: Request, stream: Stream) -> Outcome:
         prompt = self._registry.prompts.get(request.name or "")
@@ -286,18 +307,16 @@ async def _known(outcome: Outcome) -> Outcome:
     return outcome
 
 
-async def _call_directly(tool: Tool, bound: dict[str, Any]) -> Outcome:
-    """Call a tool that needs only its arguments."""
-    try:
-        return Complete(tool.result(await tool.handler.call(**bound)))
-    except BaseException as error:
-        return _direct(tool.failed(error), tool.title)
-
-
 def _direct(ended: Outcome | InputRequired, title: str) -> Outcome:
     if isinstance(ended, InputRequired):
         raise UsageError(f"{title} returned InputRequired but takes no Context to read the answers with")
     return ended
+
+
+def _check_mirrored(request: Request, tool: Tool, arguments: JsonObject) -> None:
+    """Refuse a call whose headers differ from its arguments; other versions have no such headers."""
+    if request.headers is not None and request.meta.protocol_version == versions.MODERN:
+        check_mirrored_params(request.headers, tool.mirrored, arguments)
 
 
 def _arguments(request: Request) -> JsonObject:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
 
@@ -46,6 +46,8 @@ class ServerEndpoint:
         release: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._registry = registry
+        self.methods: Container[str] = registry.methods
+        """The methods that are answered."""
         self._rounds = rounds
         self._dispatcher = Dispatcher(registry, rounds)
         self._lifespan = Lifespan(lifespan)
@@ -78,11 +80,6 @@ class ServerEndpoint:
     def tasks(self) -> Tasks | None:
         """The tasks of the server; None if its store keeps none."""
         return self._rounds.tasks
-
-    @property
-    def methods(self) -> frozenset[str]:
-        """The methods that are answered."""
-        return self._registry.offered or self._registry.methods
 
     @property
     def dialect(self) -> Modern:

@@ -62,8 +62,8 @@ class Registry:
         self.speaks_draft = False
         """Whether the draft 2026-06-XX is spoken to clients that ask for it."""
         self._discovery: bytes | None = None
-        self.offered: frozenset[str] | None = None
-        """The cached value of `methods`; None if it has to be computed again."""
+        self.methods: set[str] = set()
+        """The methods whose capability is declared: one set, which every change updates."""
         self.tools: Catalog[Tool] = self._catalog("Tool", "tools", "tools/list", "toolsListChanged")
         self.prompts: Catalog[Prompt] = self._catalog(
             "Prompt", "prompts", "prompts/list", "promptsListChanged"
@@ -74,12 +74,13 @@ class Registry:
         self.templates: Catalog[Resource] = self._catalog(
             "Resource template", "resourceTemplates", "resources/templates/list", "resourcesListChanged"
         )
+        self._offer()
 
     def _catalog(self, what: str, field: str, method: str, change: str) -> Catalog[Any]:
         publish = self.hub.list_changed(change)
 
         def on_change() -> None:
-            self._discovery = self.offered = None
+            self._offer()
             publish()
 
         cache = self._cache.get(method, CacheHint())
@@ -101,25 +102,18 @@ class Registry:
             return None
         return "required" if tool.handler.task == "required" else "optional"
 
-    @property
-    def methods(self) -> frozenset[str]:
-        """The methods whose capability is declared; computed once, and kept until a change."""
-        if self.offered is None:
-            self.offered = frozenset(method for method in _METHODS if self._offers(method))
-        return self.offered
-
-    def _offers(self, method: str) -> bool:
-        """Whether the capability that `method` belongs to is declared."""
-        feature = method.partition("/")[0]
-        if feature == "tools":
-            return self.tools.declared
-        if feature == "tasks":
-            return self.has_tasks
-        if feature == "prompts":
-            return self.prompts.declared
-        if feature == "resources":
-            return self._has_resources
-        return feature != "completion" or bool(self.completions)
+    def _offer(self) -> None:
+        """Find out again which capabilities are declared, and so which methods are offered."""
+        self._discovery = None
+        declared = {
+            "tools": self.tools.declared,
+            "tasks": self.has_tasks,
+            "prompts": self.prompts.declared,
+            "resources": self._has_resources,
+            "completion": bool(self.completions),
+        }
+        self.methods.clear()
+        self.methods.update(method for method in _METHODS if declared.get(method.partition("/")[0], True))
 
     def has(self, method: str, name: str | None) -> bool:
         """Whether a request names a tool or a prompt that exists."""
@@ -191,8 +185,8 @@ class Registry:
         return self._discovery
 
     def completions_changed(self) -> None:
-        """Forget what is cached: the first completer adds a capability."""
-        self._discovery = self.offered = None
+        """The first completer adds a capability."""
+        self._offer()
 
 
 def unknown_cache_keys(cache: Mapping[str, CacheHint]) -> set[str]:
