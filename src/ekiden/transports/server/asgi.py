@@ -29,9 +29,9 @@ from ekiden.transports.server.reply import (
     Scope,
     Send,
 )
-from ekiden.transports.server.started import Started, start
+from ekiden.transports.server.started import Started
 from ekiden.wire import jsonrpc
-from ekiden.wire.headers import MODERN, VERSION, reject_duplicates
+from ekiden.wire.headers import MODERN, VERSION
 from ekiden.wire.incoming import ROUTED, Incoming, Refusal
 from ekiden.wire.json import MAX_VALUES
 from ekiden.wire.jsonrpc import Message, RequestId
@@ -109,26 +109,38 @@ class StreamableHTTP:
         self.endpoint.forget_a_closed_loop()  # Who mounts a server may never tell it that a loop has ended.
         pairs: list[tuple[bytes, bytes]] = scope["headers"]
         headers = dict(pairs)
-        method, path, root = scope["method"], scope["path"], scope.get("root_path", "")
-        refusal = self.gate.refusal(method, path, root, headers)
-        repeating = None if len(headers) == len(pairs) else pairs
-        peer: tuple[str, int] | None = scope.get("client")
-        address = None if peer is None else peer[0]
-        incoming = Incoming(method, path, headers, refusal, b"", repeating, address)
-        incoming.asgi, incoming.query = scope, scope.get("query_string", b"")
-        if self.gate.looks_closer and (admission := self.gate.admit(incoming)) is not None:
+        gate, limits = self.gate, self.limits
+        method, path, peer = scope["method"], scope["path"], scope.get("client")
+        incoming = Incoming(
+            method,
+            path,
+            headers,
+            gate.refusal(method, path, scope.get("root_path", ""), headers),
+            b"",
+            None if len(headers) == len(pairs) else pairs,
+            None if peer is None else peer[0],
+            limits.values,
+            scope.get("query_string", b""),
+            scope,
+        )
+        if (gate.doorkeeper is not None or gate.proxies is not None) and (
+            admission := gate.admit(incoming)
+        ) is not None:
             incoming.refusal = await admission
         if incoming.refusal is None or incoming.refusal is ROUTED:
-            event = start(receive().__await__())
+            receiving = receive().__await__()
+            try:
+                event: Event | Started[Event] = Started(receiving, receiving.send(None))
+            except StopIteration as received:
+                event = received.value
             if isinstance(event, Started) or event["type"] != "http.request" or event.get("more_body"):
                 if not await self._slow_body(event, receive, incoming):
-                    await Reply(send, headers, self.limits.stall_seconds).to_nobody()
+                    await Reply(send, headers, limits.stall_seconds).to_nobody()
                     return
             else:
                 incoming.body = event.get("body", b"")
-            if len(incoming.body) > self.limits.body:
-                reason = f"Body too large: the limit is {self.limits.body} bytes"
-                incoming.refusal = Refusal(413, reason)
+            if len(incoming.body) > limits.body:
+                incoming.refusal = Refusal(413, f"Body too large: the limit is {limits.body} bytes")
         await self.exchange(incoming, receive, send)
 
     async def exchange(
@@ -136,7 +148,6 @@ class StreamableHTTP:
     ) -> None:
         """Answer one request whose body is here. `respond` sends a plain JSON response synchronously."""
         headers = incoming.headers
-        incoming.most_values = self.limits.values
         if self.gate.cors is not None:
             send, respond = self._for_pages(self.gate.cors, incoming, send, respond)
         reply = Reply(send, headers, self.limits.stall_seconds, respond)
@@ -152,25 +163,33 @@ class StreamableHTTP:
             if (request_id := message.id) is None:
                 await self._notified(message, incoming, reply)
                 return
-            if incoming.repeating is not None:
-                reject_duplicates(incoming.repeating)
-            request = accept(message, headers, self.endpoint.methods)
-            request.http, request.principal = incoming, incoming.principal
+            request = accept(message, headers, self.endpoint.methods, incoming)
         except ProtocolError as error:
             broken = error.request_id if isinstance(error, EnvelopeError) else request_id
             await reply.error(self._dialect, broken, error)
             return
+        outcome: Outcome | None
         answer = self.endpoint.begin(request, reply)
-        outcome: Outcome | Started[Outcome] | None
-        outcome = start(answer) if isinstance(answer, CoroutineType) else answer  # type: ignore[assignment]  # There is no other kind of coroutine.
-        if isinstance(outcome, Started):
-            await asyncio.sleep(0)  # A handler that has a task of its own may begin and end meanwhile.
-            outcome = outcome.go_on()
-            if isinstance(outcome, Started):
-                outcome = await Attendant(receive, reply, self.limits.silence_seconds).attend(outcome)
-        sending = reply.to_nobody() if outcome is None else reply.finish(outcome, self._dialect, request.id)
+        if isinstance(answer, CoroutineType):
+            try:
+                waits_for = answer.send(None)
+            except StopIteration as answered:
+                outcome = answered.value
+            else:
+                outcome = await self._attended(Started(answer, waits_for), receive, reply)
+        else:
+            outcome = answer  # type: ignore[assignment]  # There is no other kind of coroutine.
+        sending = reply.to_nobody() if outcome is None else reply.finish(outcome, self._dialect, request_id)
         if sending is not None:
             await sending
+
+    async def _attended(self, running: Started[Outcome], receive: Receive, reply: Reply) -> Outcome | None:
+        """The outcome of a call that waits; None if its client has left."""
+        await asyncio.sleep(0)  # A handler that has a task of its own may begin and end meanwhile.
+        outcome = running.go_on()
+        if isinstance(outcome, Started):
+            return await Attendant(receive, reply, self.limits.silence_seconds).attend(outcome)
+        return outcome
 
     def _for_pages(
         self, cors: Cors, incoming: Incoming, send: Send, respond: Respond | None

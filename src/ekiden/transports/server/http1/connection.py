@@ -87,7 +87,7 @@ class Connection(RequestReader, asyncio.Protocol):
         peer: Any = transport.get_extra_info("peername")
         self._address: str | None = peer[0] if peer.__class__ is tuple else None  # A path, of a worker.
         gate = self._application.gate
-        if self._address is None or gate.looks_closer:
+        if self._address is None or gate.doorkeeper is not None or gate.proxies is not None:
             self._gated = Admissions(self, gate, self._address)
         self.state.connections.add(self)  # type: ignore[arg-type]  # uvicorn names its own two classes
         self._sweeper.add(self, self.loop)
@@ -180,7 +180,9 @@ class Connection(RequestReader, asyncio.Protocol):
         if authority is not None and authority != headers.get(b"host", b"").strip().lower():
             raise self._stop(421, "The request's target names another host than its Host header")
         refusal = self._application.gate.refusal(method, path, "", headers)
-        incoming = Incoming(method, path, headers, refusal, b"", repeating, self._address)
+        incoming = Incoming(
+            method, path, headers, refusal, b"", repeating, self._address, self._limits.values
+        )
         if self._gated is not None:
             refusal = self._gated.look(incoming, self._url.partition(b"?")[2])
         if refusal is ROUTED:
