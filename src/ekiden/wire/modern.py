@@ -138,16 +138,14 @@ def accept(
     `message.id` must not be None. `headers` and `incoming` are None on transports without a header layer.
     """
     method, params = message.method, message.params
-    principal: Principal | None = None
-    if incoming is not None:
-        principal = incoming.principal
-        if incoming.repeating is not None:
-            reject_duplicates(incoming.repeating)
     if headers is None:
         if method == "initialize":
             raise MethodNotFound(_not_found(method))
-    elif VERSION not in headers:
-        check_version(headers, None)
+    else:
+        if incoming is not None and incoming.repeating is not None:
+            reject_duplicates(incoming.repeating)
+        if VERSION not in headers:
+            check_version(headers, None)
     meta = read_meta(params)
     # A header that equals the body byte for byte is in order; any other is looked at closely.
     if meta.protocol_version != versions.MODERN or (headers is not None and headers[VERSION] != MODERN):
@@ -156,14 +154,32 @@ def accept(
         check_method(headers, method)
     if method not in methods:
         raise MethodNotFound(_not_found(method))
-    name = target_of(method, params) if method in _NAMED_BY else None
-    # Clients in use leave `Mcp-Name` out of the methods of tasks; see decision 16.
-    if name is not None and headers is not None and (NAME in headers or method not in tasks.METHODS):
-        check_name(headers, name)
+    name: Any = None
+    if (key := _NAMED_BY.get(method)) is not None:
+        name = params.get(key)
+        # Most names are so plain that they cannot mean anything else in a header.
+        if not (
+            type(name) is str
+            and headers is not None
+            and headers.get(NAME) == name.encode()
+            and name.isascii()
+            and name.isidentifier()
+        ):
+            name = _checked_name(method, params, headers)
     assert message.id is not None
+    principal = None if incoming is None else incoming.principal
     return Request(
         message.id, method, params, meta, name, headers, None, None, "request", principal, incoming
     )
+
+
+def _checked_name(method: str, params: dict[str, Any], headers: Headers | None) -> str | None:
+    """What a request addresses; a header that names it must say the same."""
+    name = target_of(method, params)
+    # Clients in use leave `Mcp-Name` out of the methods of tasks; see decision 16.
+    if name is not None and headers is not None and (NAME in headers or method not in tasks.METHODS):
+        check_name(headers, name)
+    return name
 
 
 def _check_version(headers: Headers | None, version: str) -> None:

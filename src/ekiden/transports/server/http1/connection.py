@@ -18,7 +18,7 @@ from ekiden.transports.server.asgi import StreamableHTTP
 from ekiden.transports.server.http1.admission import Admissions, is_final
 from ekiden.transports.server.http1.exchange import Exchange, method_and_name
 from ekiden.transports.server.http1.heads import has_body, read_target
-from ekiden.transports.server.http1.reading import RequestReader
+from ekiden.transports.server.http1.reading import SHORT_HEAD, RequestReader
 from ekiden.transports.server.http1.sweeper import Sweeper
 from ekiden.wire import jsonrpc
 from ekiden.wire.incoming import ROUTED, Incoming, Refusal
@@ -172,7 +172,8 @@ class Connection(RequestReader, asyncio.Protocol):
         """The head is whole. A request that is refused for its head is refused before its body is sent."""
         if self._parser.should_upgrade():
             return
-        headers, repeating = self._take_head()
+        headers, self._headers = self._headers, {}
+        repeating = self._check_head(headers) if self._repeated or self._fed > SHORT_HEAD else None
         method = self._parser.get_method().decode("latin-1")
         path, authority = read_target(self._url)
         if path is None:
@@ -230,8 +231,10 @@ class Connection(RequestReader, asyncio.Protocol):
             return
         exchange, self._next = self._next, None
         assert exchange is not None
-        exchange.incoming.body = self._take_body()
-        exchange.held, self._held = self._held, 0
+        exchange.incoming.body = self._body if self._pieces is None else self._take_body()
+        self._body = b""
+        if self._held:
+            exchange.held, self._held = self._held, 0
         if self._exchange is None and self.writable is None and not self._waiting:
             self._begin(exchange)
             return
