@@ -68,7 +68,7 @@ class Dispatcher:
     def __init__(self, registry: Registry, rounds: Rounds) -> None:
         self._registry = registry
         self._rounds = rounds
-        self.ready: dict[str, Callable[[Request], Ready]] = {
+        self.ready: dict[str, Callable[[Request, Stream], Ready]] = {
             "server/discover": self._discover,
             "tools/list": self._lister(registry.tools),
             "prompts/list": self._lister(registry.prompts),
@@ -91,7 +91,7 @@ class Dispatcher:
     def answer(self, request: Request, stream: Stream) -> Coroutine[Any, Any, Outcome]:
         """Answer a request whose method is known. Raises only what `ends_more_than_a_call`."""
         if request.method == "tools/call":
-            return self._call_tool(request, stream)
+            return self.call_tool(request, stream)
         return self._answer(request, stream)
 
     async def _answer(self, request: Request, stream: Stream) -> Outcome:
@@ -103,8 +103,8 @@ class Dispatcher:
                 raise
             return outcome
 
-    async def _call_tool(self, request: Request, stream: Stream) -> Outcome:
-        """Most requests are calls of tools, and most tools need no round: those have no layer between."""
+    async def call_tool(self, request: Request, stream: Stream) -> Outcome:
+        """Answer `tools/call`. Most tools need no round: between them and a transport is no other layer."""
         try:
             tool = self._registry.tools.get(request.name or "")
             if tool is None:
@@ -112,7 +112,9 @@ class Dispatcher:
             handler = tool.handler
             if handler.scopes:
                 require(request.principal, handler.scopes)
-            arguments = _arguments(request)
+            arguments = request.params.get("arguments", {})
+            if arguments.__class__ is not dict:
+                raise _no_arguments()
             if tool.mirrored:
                 _check_mirrored(request, tool, arguments)
             try:
@@ -206,8 +208,8 @@ class Dispatcher:
             return await self._rounds.pushed.run(call)
         return await self._rounds.run(call)
 
-    def _lister(self, catalog: Catalog[Any]) -> Callable[[Request], Ready]:
-        def list_page(request: Request) -> Ready:
+    def _lister(self, catalog: Catalog[Any]) -> Callable[[Request, Stream], Ready]:
+        def list_page(request: Request, stream: Stream) -> Ready:
             cursor = request.params.get("cursor")
             if cursor is not None and type(cursor) is not str:
                 return Failed(InvalidParams("Invalid params: `cursor` must be a string"))
@@ -222,7 +224,7 @@ class Dispatcher:
 
         return list_page
 
-    def _discover(self, request: Request) -> Ready:
+    def _discover(self, request: Request, stream: Stream) -> Ready:
         return Complete(self._registry.discovery())
 
     async def _complete(self, request: Request, stream: Stream) -> Outcome:
@@ -299,8 +301,8 @@ def _task_methods(tasks: TaskMethods) -> dict[str, Answer]:
     }
 
 
-def _as_answer(ready: Callable[[Request], Ready]) -> Answer:
-    return lambda request, stream: _known(ready(request))
+def _as_answer(ready: Callable[[Request, Stream], Ready]) -> Answer:
+    return lambda request, stream: _known(ready(request, stream))
 
 
 async def _known(outcome: Outcome) -> Outcome:
@@ -322,8 +324,12 @@ def _check_mirrored(request: Request, tool: Tool, arguments: JsonObject) -> None
 def _arguments(request: Request) -> JsonObject:
     arguments: Any = request.params.get("arguments", {})
     if arguments.__class__ is not dict:
-        raise InvalidParams("Invalid params: `arguments` must be an object")
+        raise _no_arguments()
     return arguments
+
+
+def _no_arguments() -> InvalidParams:
+    return InvalidParams("Invalid params: `arguments` must be an object")
 
 
 def _bind(parameters: HintedParameters, arguments: dict[str, Any], what: str) -> dict[str, Any]:

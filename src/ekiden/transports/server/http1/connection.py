@@ -18,7 +18,7 @@ from ekiden.transports.server.asgi import StreamableHTTP
 from ekiden.transports.server.http1.admission import Admissions, is_final
 from ekiden.transports.server.http1.exchange import Exchange, method_and_name
 from ekiden.transports.server.http1.heads import has_body, read_target
-from ekiden.transports.server.http1.reading import SHORT_HEAD, RequestReader
+from ekiden.transports.server.http1.reading import SHORT_HEAD, STOPS, RequestReader
 from ekiden.transports.server.http1.sweeper import Sweeper
 from ekiden.wire import jsonrpc
 from ekiden.wire.incoming import ROUTED, Incoming, Refusal
@@ -164,7 +164,17 @@ class Connection(RequestReader, asyncio.Protocol):
         """Take what came in."""
         if self._refused or (self._closing and self._exchange is None):
             return
-        self.read(data)
+        headers, size = self._headers, self._size
+        self._fed += len(data)
+        try:
+            self._parser.feed_data(data)
+        except STOPS as error:
+            self._read_on(data, error)
+        if self._reading:
+            # Bytes that have neither ended the head nor brought any of the body are counted.
+            self._count_unread(len(data) if headers is self._headers and size == self._size else 0)
+        else:
+            self._fed = 0
 
     # What the parser calls
 

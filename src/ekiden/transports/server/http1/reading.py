@@ -12,7 +12,7 @@ from ekiden.transports.server.budget import BodyBudget
 from ekiden.transports.server.http1.heads import without_upgrade
 from ekiden.wire.incoming import Refusal
 
-__all__ = ["SHORT_HEAD", "RequestReader"]
+__all__ = ["SHORT_HEAD", "STOPS", "RequestReader"]
 
 _log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ SHORT_HEAD: Final = _HEAD_BYTES // 9
 _UNCOUNTED: Final = 64 * 1024
 """Bytes of a body that take nothing of the budget: most requests have less."""
 _LATER: Final = ((b"retry-after", b"5"),)
-_STOPS: Final = (httptools.HttpParserUpgrade, httptools.HttpParserError)
+STOPS: Final = (httptools.HttpParserUpgrade, httptools.HttpParserError)
 """What the parser raises when it reads no further."""
 
 
@@ -63,21 +63,15 @@ class RequestReader(abc.ABC):
     def _refuse(self, status: int, reason: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
         """Read nothing more, and say why."""
 
-    def read(self, data: bytes) -> None:
-        """Read what came in."""
-        headers, size = self._headers, self._size
-        self._fed += len(data)
-        try:
-            self._parser.feed_data(data)
-        except _STOPS as error:
-            rest = self._stumbled(data, error)
-            while rest is not None:
-                rest = self._feed(rest)
-        if not self._reading:
-            self._fed = 0
-            return
-        if headers is self._headers and size == self._size:
-            self._unread += len(data)
+    def _read_on(self, data: bytes | memoryview, error: Exception) -> None:
+        """The parser has stopped in the midst of `data`: refuse it, or read the rest."""
+        rest = self._stumbled(data, error)
+        while rest is not None:
+            rest = self._feed(rest)
+
+    def _count_unread(self, size: int) -> None:
+        """Refuse a head that does not end."""
+        self._unread += size
         count = len(self._headers) + len(self._repeated)
         if self._unread + _PER_HEADER * count > _HEAD_BYTES:
             self._refuse(431, "The request's headers are too long")
@@ -91,12 +85,12 @@ class RequestReader(abc.ABC):
         """Have the parser read; the rest if it stopped at an offer to upgrade the connection."""
         try:
             self._parser.feed_data(data)
-        except _STOPS as error:
+        except STOPS as error:
             return self._stumbled(data, error)
         return None
 
     def _stumbled(self, data: bytes | memoryview, error: Exception) -> memoryview | None:
-        """The parser has stopped in the midst of `data`: refuse it, or return what is left to be read."""
+        """Refuse what the parser does not read, or return what is left to be read."""
         if isinstance(error, httptools.HttpParserUpgrade):
             return self._decline(memoryview(data)[error.args[0] :])
         if not isinstance(error, httptools.HttpParserCallbackError):
