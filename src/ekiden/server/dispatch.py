@@ -35,6 +35,7 @@ from ekiden.server.registration.results import (
     tool_error,
 )
 from ekiden.server.registration.signatures import HintedParameters
+from ekiden.server.registration.templates import LONGEST_READ
 from ekiden.server.registration.tools import Tool
 from ekiden.server.rounds.call import Call
 from ekiden.server.rounds.rounds import Rounds
@@ -163,6 +164,8 @@ class Dispatcher:
 
     async def _read_resource(self, request: Request, stream: Stream) -> Outcome:
         uri = request.name or ""
+        if len(uri) > LONGEST_READ:
+            raise InvalidParams(f"Invalid params: `uri` has more than {LONGEST_READ} characters")
         found = self._registry.find_resource(uri)
         if found is None:
             raise ResourceNotFound(uri)
