@@ -75,8 +75,8 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Connections that one process has open. One more is answered with 503 and `Retry-After`. By default as
     many as the system has file descriptors for. Where the server is mounted, whoever listens decides."""
     connections_per_address: int | None = None
-    """The same for one IP address, so that one client cannot take all of them. Not behind a proxy: there all
-    connections come from the proxy."""
+    """The same for one IP address (of IPv6, one network), so that one client cannot take all of them. Not
+    behind a proxy: there all connections come from the proxy."""
 
 
 class StreamableHTTP:
