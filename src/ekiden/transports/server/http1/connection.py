@@ -32,6 +32,9 @@ _log = logging.getLogger(__name__)
 
 _QUEUED: Final = 16
 """Requests that may wait for their turn; then nothing more is read until one of them is answered."""
+_SLICE: Final = 8 * 1024
+"""Bytes that are read at once where a request begins. One of 30 bytes takes two KB until it is answered, so
+thousands of them must not be read out of one piece."""
 _LINGER_SECONDS: Final = 1.0
 """How long a client that was refused may go on sending before the connection is cut."""
 _HALF_CLOSED_SECONDS: Final = 1.0
@@ -62,6 +65,8 @@ class Connection(RequestReader, asyncio.Protocol):
         self._keep_alive_seconds = keep_alive_seconds
         self._exchange: Exchange | None = None
         self._waiting: deque[Exchange] = deque()
+        self._unsliced = b""
+        """What has come in and is read when fewer requests wait for their turn."""
         self._half_closed = False
         self._closing = False
         self._lingering = False
@@ -98,6 +103,7 @@ class Connection(RequestReader, asyncio.Protocol):
         self._sweeper.discard(self)
         self._closing = True
         self.stop_reading()
+        self._unsliced = b""
         self._next = None
         self._budget.give_back(sum(exchange.held for exchange in self._waiting))
         self._waiting.clear()
@@ -164,6 +170,9 @@ class Connection(RequestReader, asyncio.Protocol):
         """Take what came in."""
         if self._refused or (self._closing and self._exchange is None):
             return
+        if len(data) > _SLICE and not self._reading:
+            self._read_slices(data)
+            return
         headers, size = self._headers, self._size
         self._fed += len(data)
         try:
@@ -175,6 +184,25 @@ class Connection(RequestReader, asyncio.Protocol):
             self._count_unread(len(data) if headers is self._headers and size == self._size else 0)
         else:
             self._fed = 0
+
+    def _read_slices(self, data: bytes) -> None:
+        """Read until so much waits that the rest is kept for later."""
+        for start in range(0, len(data), _SLICE):
+            if self._must_wait():
+                self._unsliced = data[start:]
+                return
+            self.data_received(data[start : start + _SLICE])
+            if self._refused or self._parser is None:
+                return
+
+    def _read_kept(self) -> None:
+        """Read what was kept for later."""
+        data, self._unsliced = self._unsliced, b""
+        if self._parser is None or self._closing:
+            return
+        if not self._refused:
+            self._read_slices(data)
+        self.set_reading()
 
     # What the parser calls
 
@@ -227,10 +255,16 @@ class Connection(RequestReader, asyncio.Protocol):
 
     def set_reading(self) -> None:
         """Read on, unless so much waits for its turn, or for the gate, that nothing more is read."""
-        if self._is_full() or (self._gated is not None and self._gated.undecided and not self._refused):
+        if self._must_wait():
             self.transport.pause_reading()
+        elif self._unsliced:
+            self.loop.call_soon(self._read_kept)
         else:
             self.transport.resume_reading()
+
+    def _must_wait(self) -> bool:
+        undecided = self._gated is not None and self._gated.undecided and not self._refused
+        return bool(undecided) or self._is_full()
 
     def on_message_complete(self) -> None:
         """The request is whole."""
