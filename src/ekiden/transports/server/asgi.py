@@ -14,7 +14,7 @@ import msgspec
 
 from ekiden.errors import EnvelopeError, ProtocolError, UsageError
 from ekiden.rounds.outcome import Outcome
-from ekiden.transports.server.budget import BodyBudget
+from ekiden.transports.server.budget import BodyBudget, weight_of
 from ekiden.transports.server.cors import Cors
 from ekiden.transports.server.gate import Gate
 from ekiden.transports.server.guard import Guard, sent_twice
@@ -44,6 +44,9 @@ _log = logging.getLogger(__name__)
 
 _SMALL: Final = 4 * 1024
 """A body of more bytes is forgotten when it is read, before it is answered."""
+_COUNTED: Final = 64 * 1024
+"""A body of more bytes takes of the budget while it is answered."""
+_TOO_MUCH: Final = Refusal(503, "Too many large requests are under way", ((b"retry-after", b"5"),))
 _LARGE: Final = 256 * 1024
 """Between reading a body of more bytes and answering it, others get their turn."""
 
@@ -54,9 +57,13 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     body: int = 4 * 1024 * 1024
     """Bytes of a request body; a larger one is 413. Tool arguments are text, not uploads."""
     bodies: int = 256 * 1024 * 1024
-    """Bytes of bodies that are on their way, or wait for their turn, on all connections of one process. One
-    more large body is 503 with `Retry-After`; requests of less than 64 KiB are not counted. Calls of clients
-    of 2025 go on when their client leaves: those of more than 4 KiB count until they have ended."""
+    """Bytes of bodies that are on their way, wait for their turn, or are being answered, on all connections
+    of one process. One more large body is 503 with `Retry-After`; requests of less than 64 KiB are not
+    counted, of clients of 2025 those of less than 4 KiB. While it is answered, a body with letters beyond
+    ASCII counts three times, and one with an emoji five times: so much the texts in it may take."""
+    running_2025: int = 10_000
+    """Requests of clients of 2025 that run at once in one process; one more is 503 with `Retry-After`. They
+    go on when their client leaves, each with some 20 KB, so that one client could begin any number."""
     values: int = MAX_VALUES
     """Values in a request body: numbers, texts, lists, objects. By the time its tool is called, each has cost
     about a microsecond of the event loop and a hundred bytes, so others never wait long for one body. Numbers
@@ -96,6 +103,7 @@ class StreamableHTTP:
         self.legacy = SessionHTTP(
             endpoint.sessions,
             self.bodies,
+            most_running=limits.running_2025,
             silence_seconds=limits.silence_seconds,
             stall_seconds=limits.stall_seconds,
         )
@@ -141,7 +149,23 @@ class StreamableHTTP:
                 incoming.body = event.get("body", b"")
             if len(incoming.body) > limits.body:
                 incoming.refusal = Refusal(413, f"Body too large: the limit is {limits.body} bytes")
-        await self.exchange(incoming, receive, send)
+        answering = self.exchange if len(incoming.body) <= _COUNTED else self.exchange_large
+        await answering(incoming, receive, send)
+
+    async def exchange_large(
+        self, incoming: Incoming, receive: Receive, send: Send, respond: Respond | None = None
+    ) -> None:
+        """Answer a request with a large body, which counts until it is answered."""
+        # Those of 2025 may outlive this request: `SessionHTTP` counts them.
+        held = weight_of(incoming.body) if incoming.headers.get(VERSION) == MODERN else 0
+        if not self.bodies.take(held):
+            reply = Reply(send, incoming.headers, self.limits.stall_seconds)
+            await reply.refuse(self.gate.readable(_TOO_MUCH, incoming.headers))
+            return
+        try:
+            await self.exchange(incoming, receive, send, respond)
+        finally:
+            self.bodies.give_back(held)
 
     async def exchange(
         self, incoming: Incoming, receive: Receive, send: Send, respond: Respond | None = None

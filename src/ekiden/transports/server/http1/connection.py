@@ -170,9 +170,12 @@ class Connection(RequestReader, asyncio.Protocol):
         """Take what came in."""
         if self._refused or (self._closing and self._exchange is None):
             return
-        if len(data) > _SLICE and not self._reading:
+        if len(data) <= _SLICE or self._reading:
+            self._read(data)
+        else:
             self._read_slices(data)
-            return
+
+    def _read(self, data: bytes) -> None:
         headers, size = self._headers, self._size
         self._fed += len(data)
         try:
@@ -191,9 +194,19 @@ class Connection(RequestReader, asyncio.Protocol):
             if self._must_wait():
                 self._unsliced = data[start:]
                 return
-            self.data_received(data[start : start + _SLICE])
+            if self._lacks(len(data) - start):
+                self._read(data[start:])
+                return
+            self._read(data[start : start + _SLICE])
             if self._refused or self._parser is None:
                 return
+
+    def _lacks(self, size: int) -> bool:
+        """Whether so many bytes all belong to the body that is being read."""
+        if not self._reading or self._next is None:
+            return False
+        length = self._next.incoming.headers.get(b"content-length", b"")
+        return length.isdigit() and int(length) - self._size >= size
 
     def _read_kept(self) -> None:
         """Read what was kept for later."""
@@ -296,13 +309,13 @@ class Connection(RequestReader, asyncio.Protocol):
     def _begin(self, exchange: Exchange) -> None:
         """Have the application answer, in a task of its own."""
         self._exchange = exchange
+        answer = self._application.exchange
         if exchange.held:
             self._budget.give_back(exchange.held)
+            answer = self._application.exchange_large
         state = self.state
         state.total_requests += 1
-        answering = self._application.exchange(
-            exchange.incoming, exchange.receive, exchange.send, exchange.respond
-        )
+        answering = answer(exchange.incoming, exchange.receive, exchange.send, exchange.respond)
         # Not by the loop's task factory: one that starts tasks at once would do so inside the parser.
         task = asyncio.Task(answering, loop=self.loop, name="ekiden exchange")
         state.tasks.add(task)

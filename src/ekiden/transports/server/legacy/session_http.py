@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from ekiden.errors import EnvelopeError, ProtocolError, StatusError, StoreUnavailable
 from ekiden.signals import SessionsFull
-from ekiden.transports.server.budget import BodyBudget
+from ekiden.transports.server.budget import BodyBudget, weight_of
 from ekiden.transports.server.legacy.carrying import Carrier, refuse
 from ekiden.transports.server.legacy.events import EventStream
 from ekiden.transports.server.legacy.port import ClientSession, SessionKeeper
@@ -55,10 +55,17 @@ class SessionHTTP:
     """Serves clients of 2025."""
 
     def __init__(
-        self, keeper: SessionKeeper, bodies: BodyBudget, *, silence_seconds: float, stall_seconds: float
+        self,
+        keeper: SessionKeeper,
+        bodies: BodyBudget,
+        *,
+        most_running: int,
+        silence_seconds: float,
+        stall_seconds: float,
     ) -> None:
         self._keeper = keeper
         self._bodies = bodies
+        self._most_running = most_running
         self._silence_seconds = silence_seconds
         self._carrier = Carrier(silence_seconds=silence_seconds, stall_seconds=stall_seconds)
         self._streams: dict[str, SessionStreams] = {}
@@ -201,9 +208,9 @@ class SessionHTTP:
         except ProtocolError as error:
             await respond(send, 400, jsonrpc.error_response(None, error), JSON)
             return
-        held = len(incoming.body) if len(incoming.body) > _SMALL else 0
-        if not self._bodies.take(held):
-            await refuse(send, 503, "Too many large requests are under way", _RETRY_AFTER)
+        held = weight_of(incoming.body) if len(incoming.body) > _SMALL else 0
+        if not self._has_room(messages) or not self._bodies.take(held):
+            await refuse(send, 503, "Too many requests, or too large ones, are under way", _RETRY_AFTER)
             return
         incoming.body = b""  # It is read, and its requests may run for long.
         post = Post(
@@ -223,6 +230,11 @@ class SessionHTTP:
             await respond(send, 202, b"")
         else:
             await self._answer(post, streams, headers, batch, receive, send)
+
+    def _has_room(self, messages: Sequence[Message | Response | EnvelopeError]) -> bool:
+        """Whether so many more requests may run. What is not a request always may: it lets others end."""
+        count = sum(isinstance(message, Message) and message.id is not None for message in messages)
+        return not count or len(self._running) + count <= self._most_running
 
     async def _take(
         self,
