@@ -1,6 +1,7 @@
 """What belongs to one identity does not exist for another: attacks with a token that was swapped."""
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -266,6 +267,38 @@ async def test_a_subscription_ends_when_its_token_expires() -> None:
     acknowledged, result = events(ended.text)
     assert acknowledged["method"] == "notifications/subscriptions/acknowledged"
     assert result["result"]["resultType"] == "complete"
+
+
+async def test_a_stream_that_is_resumed_ends_when_its_token_expires_and_no_other_does() -> None:
+    server, go = Server("s", auth=Auth(RESOURCE, verifier=Brief())), asyncio.Event()
+
+    @server.tool
+    async def wait(ctx: Context) -> str:
+        await ctx.info("waiting")
+        await go.wait()
+        return "done"
+
+    async with served(server) as base, httpx2.AsyncClient(trust_env=False) as http:
+        old = OldClient(base, http)
+        old.more = {"authorization": "Bearer 60"}
+        await old.open()
+        calling = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "wait"}}
+        lasting = {**old.headers, "authorization": "Bearer 60", "accept": "text/event-stream"}
+        async with http.stream("POST", base + "/mcp", json=calling, headers=lasting) as first:
+            said, pieces = "", first.aiter_text()
+            while "waiting" not in said:
+                said += await soon(anext(pieces))
+        place = re.findall(r"id: (\S+)", said)[-1]
+        async with http.stream("GET", base + "/mcp", headers=lasting) as changes:
+            brief = {**lasting, "authorization": "Bearer 1.0", "last-event-id": place}
+            resumed = await soon(http.get(base + "/mcp", headers=brief))
+            again = await http.get(base + "/mcp", headers=lasting)
+            go.set()
+            rest = await soon(http.get(base + "/mcp", headers={**lasting, "last-event-id": place}))
+            assert changes.status_code == 200
+    assert (resumed.status_code, resumed.text) == (200, "")
+    assert again.status_code == 409  # The stream for changes is still open.
+    assert "done" in rest.text
 
 
 async def test_the_stream_of_a_session_ends_when_its_token_expires() -> None:

@@ -18,7 +18,7 @@ from ekiden.transports.server.legacy.events import EventStream
 from ekiden.transports.server.legacy.port import ClientSession, SessionKeeper
 from ekiden.transports.server.legacy.post import Post
 from ekiden.transports.server.legacy.streams import SessionStreams
-from ekiden.transports.server.reply import JSON, Receive, Send, respond, takes_stream
+from ekiden.transports.server.reply import JSON, Event, Receive, Send, respond, takes_stream
 from ekiden.wire import jsonrpc
 from ekiden.wire.handshake import Response, is_modern, read_messages
 from ekiden.wire.headers import MODERN, VERSION, Headers
@@ -170,16 +170,10 @@ class SessionHTTP:
             session.let_go()
 
     async def _get(self, session: ClientSession, incoming: Incoming, receive: Receive, send: Send) -> None:
-        """Answer a GET. The stream for changes ends with the access token: its client comes back."""
-        streams, expiry = self._streams_of(session), None
+        """Answer a GET. The connection ends with the access token: its client comes back with another."""
         if incoming.seconds_left is not None:
-            loop = asyncio.get_running_loop()
-            expiry = loop.call_later(incoming.seconds_left, _leave, streams.standing)
-        try:
-            await self._carrier.get(session, streams, incoming.headers, receive, send)
-        finally:
-            if expiry is not None:
-                expiry.cancel()
+            receive = _until(asyncio.get_running_loop().time() + incoming.seconds_left, receive)
+        await self._carrier.get(session, self._streams_of(session), incoming.headers, receive, send)
 
     def _streams_of(self, session: ClientSession) -> SessionStreams:
         streams = self._streams.get(session.id)
@@ -300,9 +294,17 @@ class SessionHTTP:
 _GONE: Final = "Session not found: begin anew with `initialize`"
 
 
-def _leave(stream: EventStream) -> None:
-    if stream.connection is not None:
-        stream.connection.leave()
+def _until(when: float, receive: Receive) -> Receive:
+    """What comes of a client that is taken to have left at a time of the loop's clock."""
+
+    async def receive_in_time() -> Event:
+        try:
+            async with asyncio.timeout_at(when):
+                return await receive()
+        except TimeoutError:
+            return {"type": "http.disconnect"}
+
+    return receive_in_time
 
 
 def _passing_stream() -> EventStream:
