@@ -154,7 +154,7 @@ async def test_a_body_in_tiny_pieces_takes_no_more_memory_than_its_bytes() -> No
 # Half-closed connections
 
 
-@pytest.mark.parametrize("requests", [1, 5])
+@pytest.mark.parametrize("requests", [1, 5, 200])
 async def test_a_client_that_closes_its_side_gets_all_answers(requests: int) -> None:
     data = _post(call("greet", {"name": "Ada"})) * requests
     async with served(_server()) as base:

@@ -170,7 +170,9 @@ class Connection(RequestReader, asyncio.Protocol):
         """Take what came in."""
         if self._refused or (self._closing and self._exchange is None):
             return
-        if len(data) <= _SLICE or self._reading:
+        if self._unsliced:
+            self._unsliced += data  # Some transports deliver once more after they were paused.
+        elif len(data) <= _SLICE or self._reading:
             self._read(data)
         else:
             self._read_slices(data)
