@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from pydantic import BaseModel
 
-from ekiden import Auth, Context, Principal, Server, StaticTokens, VerifiedToken
+from ekiden import Auth, Context, Principal, RoundLimits, Server, StaticTokens, VerifiedToken
 from ekiden.wire.tasks import EXTENSION
 from tests.eras.old_client import OldClient
 from tests.eras.old_client import call as old_call
@@ -267,6 +267,35 @@ async def test_a_subscription_ends_when_its_token_expires() -> None:
     acknowledged, result = events(ended.text)
     assert acknowledged["method"] == "notifications/subscriptions/acknowledged"
     assert result["result"]["resultType"] == "complete"
+
+
+async def test_nobody_keeps_others_out_by_calls_that_wait_in_memory() -> None:
+    tokens = StaticTokens({name: Principal(name) for name in ("zoe", "mallory")})
+    limits = RoundLimits(parked_calls=3)
+    server = Server("s", auth=Auth(RESOURCE, verifier=tokens), keys=[b"k" * 32], rounds=limits)
+
+    @server.tool(resume="parked")
+    async def refund(ctx: Context) -> str:
+        await ctx.elicit("Really?", Confirm)
+        return "done"
+
+    message = request("tools/call", {"name": "refund", "arguments": {}}, **ABLE)
+
+    async def ask(name: str) -> Any:
+        return (await post(base, message, authorization=f"Bearer {name}")).json()
+
+    async def go_on(name: str, first: Any) -> Any:
+        later = request("tools/call", retried(first), **ABLE)
+        return (await post(base, later, authorization=f"Bearer {name}")).json()
+
+    async with served(server) as base:
+        greedy = [await ask("mallory") for _ in range(3)]
+        too_many = await ask("mallory")
+        other = await ask("zoe")
+        assert (await go_on("zoe", other))["result"]["content"][0]["text"] == "done"
+        ends = [await go_on("mallory", first) for first in greedy]
+    assert "Too many calls" in str(too_many)
+    assert ["result" in end for end in ends] == [True, True, False]
 
 
 async def test_a_stream_that_is_resumed_ends_when_its_token_expires_and_no_other_does() -> None:

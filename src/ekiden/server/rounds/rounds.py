@@ -44,6 +44,7 @@ from ekiden.signals import Ended, Restart
 from ekiden.telemetry.context import first_trace, link_to
 from ekiden.telemetry.metrics import RERUN_DURATION, record
 from ekiden.telemetry.rounds import call_ended, count_reasks
+from ekiden.transports.server.proxies import network_of
 from ekiden.wire import versions
 from ekiden.wire.json import JsonObject, copied
 from ekiden.wire.jsonrpc import RESTART
@@ -84,7 +85,8 @@ class Rounds:
 
     def owner_of(self, request: Request) -> str:
         """Who sends a request, as far as clients are told apart: by principal, address or connection."""
-        return self._sealer.principal_of(request) or request.address or request.session or ""
+        address = None if request.address is None else network_of(request.address)
+        return self._sealer.principal_of(request) or address or request.session or ""
 
     def offer_tasks(self, tasks: Tasks, registry: Registry) -> None:
         """Let calls become tasks, and answer the `tasks/` methods."""
@@ -170,7 +172,7 @@ class Rounds:
         """Make the leg of a round; returns it, and its context."""
         request, handler = call.request, call.handler
         if handler.parked:
-            self.parking.check_room()
+            self.parking.check_room(self.owner_of(request))
         replay = Replay(
             HandlerTask(call.title),
             Journal.of(state.journal.copy()) if state.journal else Journal(),
@@ -284,10 +286,8 @@ class Rounds:
                 state.asked[key] = ask.label()
             state.pauses = ended.pauses
             if call.handler.parked:
-                state.parked, state.journal = (
-                    self.parking.park(leg, context, getattr(call.stream, "session", None)),
-                    {},
-                )
+                owner, session = self.owner_of(call.request), getattr(call.stream, "session", None)
+                state.parked, state.journal = self.parking.park(leg, context, owner, session), {}
         elif isinstance(ended, InputRequired):
             requests = self._manual(call, state, leg, context, ended)
             if ended.request_state is None and not state.answers and not state.journal:
