@@ -172,7 +172,7 @@ class Leg(PrivateStruct):
                 if not declares(replay.questions.capabilities, ask.needs):
                     task.fail_here(MissingCapability(ask.needs, question=ask.words))
                 # There are no siblings to wait for: suspend now, instead of after the idle passes.
-                task.suspend_here(replay.suspension({name[2:]: ask}, []))
+                raise task.suspend_here(replay.suspension({name[2:]: ask}, []))
             return value
         return await replay.turn(name, ask.digest, partial(self.begin_ask, ask, name))
 
@@ -298,7 +298,7 @@ class Leg(PrivateStruct):
 
     async def _pause(self, name: str) -> None:
         if not await self._passed(name, partial(self._begin_pause, name)):
-            self.replay.task.suspend_here(self.replay.suspension({}, [name]))
+            raise self.replay.task.suspend_here(self.replay.suspension({}, [name]))
 
     def _begin_pause(self, name: str, branch: int) -> None:
         replay, passed = self.replay, Entry("pause", "", None, branch)
