@@ -71,7 +71,6 @@ class Rounds:
         self.once = once
         self._clock = clock
         limits = sealer.limits
-        self._on_caught_up = self._caught_up
         self.watch: Callable[[Leg], None] | None = None
         """Called with every leg before it runs; for tests."""
         self.pushed = PushedCalls(sealer, clock)
@@ -181,7 +180,6 @@ class Rounds:
             state.flow,
             memory,
             not state.round,
-            self._on_caught_up,
             handler.parked,
         )
         leg = Leg(replay, state.pauses)
@@ -210,15 +208,17 @@ class Rounds:
         call_ended(call.request, state.round, outcome)
         return outcome
 
-    def _caught_up(self, title: str, seconds: float) -> None:
-        """Replay has caught up with the earlier rounds: record how long it took."""
-        record(RERUN_DURATION, seconds, {"handler": title})
-        if seconds > self._sealer.limits.rerun_seconds:
-            _log.warning(
-                "%s took %.0f ms to repeat what earlier rounds did; put its slow parts into ctx.step",
-                title,
-                seconds * 1000,
-            )
+    def _ended(self, call: Call, replay: Replay) -> Outcome | Suspended | InputRequired:
+        """How a leg has ended. If it had to catch up with earlier rounds, record how long that took."""
+        if (seconds := replay.rerun_seconds) is not None:
+            record(RERUN_DURATION, seconds, {"handler": call.title})
+            if seconds > self._sealer.limits.rerun_seconds:
+                _log.warning(
+                    "%s took %.0f ms to repeat what earlier rounds did; put its slow parts into ctx.step",
+                    call.title,
+                    seconds * 1000,
+                )
+        return _returned(call, replay.conclude())
 
     async def _run_leg(
         self,
@@ -235,7 +235,7 @@ class Rounds:
             try:
                 if not leg.start(call.handler.call, call.bound):
                     await leg.replay.task.settled()
-                ended = _returned(call, leg.replay.conclude())
+                ended = self._ended(call, leg.replay)
             except BaseException as error:
                 ended = call.ending.failed(error)
             if type(ended) is Complete:
@@ -275,19 +275,7 @@ class Rounds:
         if isinstance(ended, Suspended):
             if BACKGROUND in ended.pauses and (task := await self._in_background(call, state, leg, ended)):
                 return task
-            _step_up(call, leg, ended, before)
-            requests: dict[str, JsonObject] = {}
-            if leg.was_manual or leg.style == "manual":
-                state.answers = context.raw_responses() or None
-            count_reasks(call.request, ended.asks, state.asked)
-            state.asked = {}
-            for key, ask in ended.asks.items():
-                requests[key] = ask.request()
-                state.asked[key] = ask.label()
-            state.pauses = ended.pauses
-            if call.handler.parked:
-                owner, session = self.owner_of(call.request), getattr(call.stream, "session", None)
-                state.parked, state.journal = self.parking.park(leg, context, owner, session), {}
+            requests = self._suspended(call, state, leg, context, ended, before)
         elif isinstance(ended, InputRequired):
             requests = self._manual(call, state, leg, context, ended)
             if ended.request_state is None and not state.answers and not state.journal:
@@ -299,6 +287,33 @@ class Rounds:
         elif state.round == _GIVE_UP - 3:  # Warn once per call, before clients give up.
             self._warn_of_length(leg.handler, state.round + 1)
         return Interim(requests, self._sealer.seal(state) or await self._sealer.spill(state))
+
+    def _suspended(
+        self,
+        call: Call,
+        state: CallState,
+        leg: Leg,
+        context: Context[Any],
+        ended: Suspended,
+        before: Mapping[str, Entry],
+    ) -> dict[str, JsonObject]:
+        """The questions of a leg that waits for answers. The state says what it waits for."""
+        if leg.lacks:
+            _step_up(call, leg, ended, before)
+        if leg.was_manual or leg.style == "manual":
+            state.answers = context.raw_responses() or None
+        if state.asked:
+            count_reasks(call.request, ended.asks, state.asked)
+        requests: dict[str, JsonObject] = {}
+        asked: dict[str, str] = {}
+        for key, ask in ended.asks.items():
+            requests[key] = ask.request()
+            asked[key] = ask.label()
+        state.asked, state.pauses = asked, ended.pauses
+        if call.handler.parked:
+            owner, session = self.owner_of(call.request), getattr(call.stream, "session", None)
+            state.parked, state.journal = self.parking.park(leg, context, owner, session), {}
+        return requests
 
     async def _in_background(
         self, call: Call, state: CallState, leg: Leg, ended: Suspended
@@ -336,8 +351,6 @@ def _step_up(call: Call, leg: Leg, ended: Suspended, before: Mapping[str, Entry]
     have run, goes out in an interim result first; the round after that is refused. A response that streams
     already has a status, and ends in the same way.
     """
-    if not leg.lacks:
-        return
     wanted = [name for name in ended.pauses if name in leg.lacks]
     has_more = bool(ended.asks) or len(wanted) < len(ended.pauses)
     has_run = any(key.startswith(STEP) and key not in before for key in leg.replay.journal.entries)

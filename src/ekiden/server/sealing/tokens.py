@@ -90,13 +90,8 @@ class Sealer:
         arguments = canonical(request.params.get("arguments", {}))
         if len(arguments) > _SHORT:
             arguments = b"#" + fingerprint(arguments).encode()
-        return (
-            self._audience,
-            request.method,
-            request.name or "",
-            arguments,
-            self.principal_of(request),
-        )
+        principal = "" if self._principal is None else self.principal_of(request)
+        return self._audience, request.method, request.name or "", arguments, principal
 
     def principal_of(self, request: Request) -> str:
         """The principal of a request; empty if the server does not distinguish them."""
