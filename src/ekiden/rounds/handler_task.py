@@ -117,17 +117,17 @@ class HandlerTask:
 
     def start(self, handler: Coroutine[Any, Any, Any]) -> None:
         """Start the handler, which calls `begin` first thing. It may have ended when this returns."""
-        self.loop = asyncio.get_running_loop()
+        loop = self.loop = asyncio.get_running_loop()
         self.thread = get_ident()
         self.phase = MOVES["start"][self.phase]
         if sys.version_info >= (3, 12):
             try:
-                self.task = asyncio.Task(handler, name=self.title, eager_start=True)
+                self.task = asyncio.Task(handler, loop=loop, name=self.title, eager_start=True)
             finally:
                 self._after_first_stretch()
         else:
-            self.task = asyncio.Task(handler, name=self.title)
-            self.loop.call_soon(self._after_first_stretch)
+            self.task = asyncio.Task(handler, loop=loop, name=self.title)
+            loop.call_soon(self._after_first_stretch)
 
     def begin(self, *, parked: bool) -> None:
         """The handler begins, in its task. A parked one is never taken to be alone."""

@@ -221,7 +221,8 @@ class Leg(PrivateStruct):
         name = replay.name("s:", key, f"{step.name}-{step.digest}")
         entry = replay.journal.find(name)
         if entry is None:
-            self._account_for(step, name)
+            if replay.journal.backlog:
+                self._account_for(step, name)
             step.prepare()
             begin = partial(self._begin_step, step, name, copy_context())
             entry = await replay.turn(name, step.digest, begin, None, step)
@@ -246,11 +247,10 @@ class Leg(PrivateStruct):
     def _account_for(self, step: Step, name: str) -> None:
         """Refuse a new step at once where it stands for another one of its own branch."""
         replay = self.replay
-        if replay.journal.backlog:
-            old = replay.journal.missing_step_of(replay.branch_of(name))
-            if old is not None:
-                now = f"it is about to do step {name[2:]!r} ({step.about})"
-                replay.task.fail_here(replay.vanished(old, now))
+        old = replay.journal.missing_step_of(replay.branch_of(name))
+        if old is not None:
+            now = f"it is about to do step {name[2:]!r} ({step.about})"
+            replay.task.fail_here(replay.vanished(old, now))
 
     def _begin_step(self, step: Step, name: str, context: Context, branch: int) -> None:
         self.replay.steps().begin(step, name, context, branch)
