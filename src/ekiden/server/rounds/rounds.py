@@ -369,9 +369,11 @@ def _append(journal: dict[str, Entry], entries: Mapping[str, Entry]) -> None:
 
 def _unshared(arguments: JsonObject) -> JsonObject:
     """Arguments that no other run of the handler can change: a copy, unless all values are immutable."""
-    are_immutable = _IMMUTABLE.issuperset(map(type, arguments.values()))
-    values: JsonObject = arguments if are_immutable else copied(arguments)
-    return values
+    for value in arguments.values():
+        if type(value) not in _IMMUTABLE:
+            own: JsonObject = copied(arguments)
+            return own
+    return arguments
 
 
 def _returned(call: Call, value: object) -> Outcome | Suspended | InputRequired:

@@ -100,11 +100,16 @@ class Sealer:
     def first(self, request: Request) -> CallState:
         """The state of a call that begins now."""
         now = self._clock()
+        audience, method, target, arguments, principal = self._about(request)
         return CallState(
             now,  # issued
             now,  # expires
             now,  # started
-            *self._about(request),
+            audience,
+            method,
+            target,
+            arguments,
+            principal,
             os.urandom(_FLOW_BYTES).hex(),  # flow
             0,  # round
             {},  # asked
