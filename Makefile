@@ -40,7 +40,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 # A host with ekiden inside it. The official SDK is in the development environment already.
 .peers/in-fastmcp/.ready: pyproject.toml constraints.txt peers/constraints.txt
 	$(PYTHON) -m venv .peers/in-fastmcp
-	.peers/in-fastmcp/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --constraint peers/constraints.txt --editable ".[fastmcp]"
+	.peers/in-fastmcp/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --constraint peers/constraints.txt --editable ".[cli,fastmcp]"
 	@touch $@
 
 # The first generation of the official SDK: its last version, and those of June and March 2025.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAl
 from typing_extensions import TypeVar
 
 from ekiden.errors import UsageError
-from ekiden.rounds.asks import declares, is_method
+from ekiden.rounds.asks import Ask, declares, is_method
 from ekiden.rounds.interpreter import Interpreter
 from ekiden.rounds.pushing import Push
 from ekiden.server.questions import questions
@@ -203,6 +203,10 @@ class Context(StepEffects, Generic[StateT]):
         """Ask the client which directories and files the server may work on."""
         return self._leg.ask(questions.ROOTS, key)
 
+    async def put(self, ask: Ask) -> Any:
+        """Put a question that is made already: for handlers of another server."""
+        return await self._leg.ask(ask, None)
+
     def can_ask(self, what: questions.Askable) -> bool:
         """Whether the client declared that it can be asked for this."""
         if what not in questions.NEEDS:
@@ -267,6 +271,11 @@ class Context(StepEffects, Generic[StateT]):
     def request_state(self) -> str | None:
         """The state that this handler gave with its last `InputRequired`, as it was written."""
         self._leg.use("manual")
+        return self._carried.manual
+
+    @property
+    def manual_state(self) -> str | None:
+        """The same state, for handlers of another server: to look at it commits the handler to nothing."""
         return self._carried.manual
 
     def raw_responses(self) -> dict[str, Any]:
