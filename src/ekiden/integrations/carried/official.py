@@ -1,13 +1,15 @@
 """An `MCPServer` of the official SDK, served by ekiden: requests are answered by its own handlers."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, Final
 
 import mcp_types as types
-from mcp.server.context import ServerRequestContext
+from mcp.server.mcpserver import Context as HostContext
 from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.server.mcpserver.resources.templates import ResourceSecurityError
 from mcp.server.subscriptions import ResourceUpdated
 from mcp.shared.exceptions import MCPError
@@ -21,6 +23,8 @@ from ekiden.integrations.inside import official_parts as parts
 from ekiden.integrations.inside.checks import check_parts
 
 __all__ = ["OfficialHost"]
+
+_log = logging.getLogger(__name__)
 
 _PARAMS: Final[dict[str, type[Any]]] = {
     "tools/call": types.CallToolRequestParams,
@@ -42,11 +46,8 @@ class OfficialHost:
         self._intercepted = any("intercept_tool_call" in vars(type(each)) for each in extensions)
         hint = cache_of(self._low, (_READ,)).get(_READ)
         self._hint = {} if hint is None else {"ttlMs": hint.ttl_ms, "cacheScope": hint.scope}
-        nothing: Any = None
-        self._nobody: ServerRequestContext[Any, Any] = ServerRequestContext(
-            session=nothing, lifespan_context=None, protocol_version="2026-07-28", method="tools/call"
-        )
-        """The request for tools that cannot look at it."""
+        self._nobody: HostContext[Any, Any] = HostContext(mcp_server=server)
+        """The context for tools that cannot look at it."""
 
     def about(self) -> dict[str, Any]:
         """What the server says about itself."""
@@ -133,14 +134,15 @@ class OfficialHost:
 
     def _plain_tool(self, name: str) -> Callable[..., Any]:
         """A tool that has no context and no resolvers: nothing of the request is made for it."""
-        found = self._low.get_request_handler("tools/call")
-        assert found is not None
-        handler, nobody = found.handler, self._nobody
+        call_tool, nobody = self._server.call_tool, self._nobody
 
         async def call(arguments: dict[str, Any]) -> Any:
-            params = types.CallToolRequestParams.model_construct(name=name, arguments=arguments)
-            result = await handler(nobody, params)
-            return calls.dumped(result)
+            try:
+                return calls.dumped(await call_tool(name, arguments, nobody))
+            except MCPError:
+                raise
+            except Exception as error:
+                return _failure(name, error)
 
         return _raising_ours(call)
 
@@ -187,6 +189,13 @@ def _final(result: Any) -> Any:
     if isinstance(result, types.InputRequiredResult):
         return calls.asked_by_hand(result)
     return calls.dumped(result)
+
+
+def _failure(name: str, error: Exception) -> dict[str, Any]:
+    """The result of a tool that raised, in the words of its SDK; a crash is logged."""
+    if isinstance(error, UnexpectedToolError) or not isinstance(error, ToolError):
+        _log.error("Tool %r raised", name, exc_info=error)
+    return {"content": [{"type": "text", "text": str(error)}], "isError": True}
 
 
 def _raising_ours(call: Callable[..., Any]) -> Callable[..., Any]:
