@@ -1,4 +1,4 @@
-"""A server on FastMCP, as its author wrote it. `ekiden run examples/their_fastmcp.py` serves it."""
+"""A server on FastMCP, as its author wrote it: `ekiden run examples/their_fastmcp.py`."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

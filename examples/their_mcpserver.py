@@ -1,4 +1,4 @@
-"""A server of the official SDK, as its author wrote it. `ekiden run examples/their_mcpserver.py` serves it."""
+"""A server of the official SDK, as its author wrote it: `ekiden run examples/their_mcpserver.py`."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

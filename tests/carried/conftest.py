@@ -68,7 +68,8 @@ class Served:
 
 
 @pytest.fixture(
-    scope="module", params=[pytest.param(host, marks=pytest.mark.xdist_group(host)) for host in ("mcp", "fastmcp")]
+    scope="module",
+    params=[pytest.param(host, marks=pytest.mark.xdist_group(host)) for host in ("mcp", "fastmcp")],
 )
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server of each SDK. A fault in its log is a fault, also if no client saw it."""

@@ -1,4 +1,4 @@
-"""Unmodified servers of two SDKs, served by `ekiden run` with two workers, through each client and each era."""
+"""Unmodified servers of two SDKs, served by `ekiden run` with two workers, to each client in each era."""
 
 from typing import Any
 
@@ -124,7 +124,7 @@ async def test_a_call_goes_on_in_another_worker(served: Served) -> None:
             ended = await soon(client.start_tool("refund", {"order": f"moving-{number}"}))
         while isinstance(ended, PendingCall):
             async with Client(served.url, elicit=_never, mode="modern") as client:
-                answers = dict.fromkeys(ended.requests, {"action": "accept", "content": {"ok": True}})
+                answers = {key: {"action": "accept", "content": {"ok": True}} for key in ended.requests}
                 ended = await soon(client.resume(ended, answers))
         assert text(ended.model_dump(by_alias=True)).startswith("accept, accept, open")
         served_by |= served.processes(f"moving-{number}")
@@ -181,4 +181,4 @@ async def test_a_tool_that_a_tool_registers_is_served(served: Served) -> None:
 
 def test_what_is_not_carried_is_named_at_the_start(served: Served) -> None:
     assert served.log.count("not carried: custom route /hello: it is not served") == 1
-
+    assert served.log.count("runs anew after each answer") == 1

@@ -17,7 +17,7 @@ from ekiden.errors import UsageError
 if TYPE_CHECKING:
     from ekiden.server.server import Server
 
-__all__ = ["Carrying", "left_behind", "load_server", "split_spec", "trace_of"]
+__all__ = ["Carrying", "load_server", "split_spec", "start_lines", "trace_of"]
 
 
 class Carrying(msgspec.Struct, frozen=True):
@@ -48,7 +48,9 @@ def load_server(spec: str, carrying: Carrying | None = None) -> "Server":
         raise UsageError(f"there is no file {path}")
     from ekiden.server.server import Server
 
-    with _no_running(Server):
+    with contextlib.ExitStack() as guards:
+        for kind in (Server, *_foreign_kinds(path)):
+            guards.enter_context(_no_running(kind))
         module = _import(path)
     found: dict[int, str] = {}
     for key, value in vars(module).items():
@@ -91,30 +93,48 @@ def _as_ours(server: Any, path: Path, carrying: Carrying | None) -> "Server":
     return carry(server, resume=how.resume, strict=how.strict, without_auth=how.without_auth)
 
 
-def left_behind(server: "Server") -> list[str]:
-    """What could not be carried of a server of another SDK, one line for each."""
-    lines: list[str] = getattr(server, "left_behind", [])
-    return [f"not carried: {line}" for line in lines]
+def start_lines(server: "Server") -> list[str]:
+    """What the user must know at the start of a server of another SDK, one line for each."""
+    lines = [f"not carried: {line}" for line in getattr(server, "left_behind", ())]
+    if getattr(server, "runs_anew", False):
+        lines.append(
+            "a handler that asks a client of 2026-07-28 runs anew after each answer; "
+            "with --resume parked it waits instead"
+        )
+    return lines
+
+
+def _foreign_kinds(path: Path) -> list[Any]:
+    """The classes of other SDKs whose servers a file may have; imported only if the file names them."""
+    kinds: list[Any] = []
+    text = path.read_text(errors="replace")
+    for module, name in (("fastmcp", "FastMCP"), ("mcp.server.mcpserver", "MCPServer")):
+        if f"{name}(" in text:
+            with contextlib.suppress(
+                ImportError, AttributeError
+            ):  # The file itself will say what is missing.
+                kinds.append(getattr(importlib.import_module(module), name))
+    return kinds
 
 
 @contextlib.contextmanager
-def _no_running(kind: "type[Server]") -> Generator[None, None, None]:
+def _no_running(kind: Any) -> Generator[None, None, None]:
     """Refuse `server.run()` while a file is loaded: it would serve before this command does."""
 
     def refuse(*_: object, **__: object) -> None:
         raise UsageError("it calls server.run() when it is loaded; put that under if __name__ == '__main__':")
 
     run = kind.run
-    kind.run = refuse  # type: ignore[method-assign]
+    kind.run = refuse
     try:
         yield
     finally:
-        kind.run = run  # type: ignore[method-assign]
+        kind.run = run
 
 
 def _listed(names: list[str]) -> str:
     if not names:
-        return "no Server object"
+        return "no Server object, and no FastMCP or MCPServer"
     return f"{len(names)} server{'s' if len(names) > 1 else ''} ({', '.join(names)})"
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from ekiden.cli.keys import check_keys, provide_key, use_keys_file
-from ekiden.cli.loading import left_behind, load_server
+from ekiden.cli.loading import load_server, start_lines
 from ekiden.cli.serving.job import Job, serve, set_up_logging
 from ekiden.cli.terminal.screen import say
 from ekiden.errors import UsageError
@@ -65,7 +65,7 @@ def run(options: RunOptions) -> None:
 def _loaded(job: Job) -> "Server":
     """The server of the file; what could not be carried of it is said at once."""
     server = load_server(job.spec, job.carrying)
-    for line in left_behind(server):
+    for line in start_lines(server):
         say(line)
     return server
 

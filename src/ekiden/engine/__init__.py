@@ -13,8 +13,8 @@
   questions. `Stream` and `AskingStream` are the protocols that it implements.
 - `principal_of` goes into `Server(principal=...)`: it is what `engine.request` was told.
 - `TokenSealer` can take the place of keys: `Server(keys=...)`.
-- `Carrier` registers handlers that another server has defined, and `ask` and `answers_by_hand` answer for their
-  own context.
+- `Carrier` registers handlers that another server has defined, and `ask` and `answers_by_hand` answer for
+  their own context.
 
 This surface is stable: `ekiden.integrations` uses nothing deeper. Knows: the server. Refuses to know: whose
 server it is in.

@@ -96,7 +96,8 @@ async def ask(ctx: Context[Any], method: str, params: Mapping[str, Any] | None) 
         raise InvalidParams(f"{method} is not a question: it must be one of {ELICIT}, {SAMPLE}, {LIST_ROOTS}")
     said = None if method == LIST_ROOTS else _plain(method, params or {})
     needs = capabilities_for({"method": method, "params": said})
-    return await ctx.put(Ask(method, said, needs, _reader(method), digest_of(method, said)))
+    answer: JsonObject = await ctx.put(Ask(method, said, needs, _reader(method), digest_of(method, said)))
+    return answer
 
 
 def _plain(method: str, params: Mapping[str, Any]) -> JsonObject:

@@ -75,7 +75,7 @@ def connection() -> str:
     return f"connection {len(connections)}"
 
 
-async def agreed(ctx: Context = CurrentContext()) -> str:
+async def agreed(ctx: Context = CurrentContext()) -> str:  # noqa: B008  FastMCP has it written so
     return (await ctx.elicit("Ship it?", Confirm)).action
 
 

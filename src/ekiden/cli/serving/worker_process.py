@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from ekiden.bus.sockets import SocketBus
-from ekiden.cli.loading import left_behind, load_server, trace_of
+from ekiden.cli.loading import load_server, start_lines, trace_of
 from ekiden.cli.serving.job import serve, set_up_logging
 from ekiden.cli.serving.supervisor import Report, WorkerArguments
 from ekiden.errors import EkidenError, UsageError
@@ -31,7 +31,7 @@ def main() -> None:
             server = load_server(task.job.spec, task.job.carrying)
             relay = UnixRelay(task.folder, task.name)
             bus = SocketBus(Path(task.folder, "bus"))
-            report = Report(name=server.name, renews=server.renews_keys, lines=left_behind(server))
+            report = Report(name=server.name, renews=server.renews_keys, lines=start_lines(server))
             serve(server, task.job, listener, lambda: _report(line, report), relay, bus)
     except EkidenError as error:
         if task.job.show_trace and error.__cause__ is not None:

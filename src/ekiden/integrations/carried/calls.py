@@ -51,14 +51,14 @@ class _ToClient:
         self._told = told
 
     async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: Any = None
+        self, method: str, params: Mapping[str, Any] | None, *_: Any
     ) -> dict[str, Any]:
         """Ask the client: in rounds, or through its session."""
         if method == "ping":
             return {}
         return await _ask(self._ctx, method, params)
 
-    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: Any = None) -> None:
+    async def notify(self, method: str, params: Mapping[str, Any] | None, *_: Any) -> None:
         """Send what belongs to the call; hand on what belongs to the server."""
         said = params or {}
         if method == "notifications/message":
@@ -70,9 +70,7 @@ class _ToClient:
         else:
             _log.debug("%s is not sent: ekiden sends it itself where it is due", method)
 
-    async def progress(
-        self, progress: float, total: float | None = None, message: str | None = None
-    ) -> None:
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Tell the client how far the call is."""
         await self._ctx.progress(progress, total, message)
 

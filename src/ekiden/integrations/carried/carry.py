@@ -12,7 +12,7 @@ from ekiden.integrations.inside.checks import require, stable_name
 __all__ = ["CarriedServer", "carry", "is_foreign"]
 
 _KINDS: Final = {("fastmcp", "FastMCP"), ("mcp", "FastMCP"), ("mcp", "MCPServer")}
-"""Package and name of the classes that are carried. The `FastMCP` of `mcp` is its first version's: too old."""
+"""Package and name of the classes that are carried. The `FastMCP` of `mcp` is of its version 1: too old."""
 _WHO: Final = "`ekiden run`"
 
 
@@ -40,6 +40,8 @@ class CarriedServer(Server):
         self._carrier = Carrier(self, resume=resume)
         self.left_behind = host.left_behind()
         """What could not be carried, one line for each."""
+        self.runs_anew = resume == "replay"
+        """Whether its handlers run anew after each answer of a client of 2026-07-28."""
 
     @asynccontextmanager
     async def _host_lifespan(self, _: Server) -> AsyncGenerator[Any, None]:
@@ -69,7 +71,7 @@ def carry(
     if (protections := host.protections()) and not without_auth:
         raise UsageError(
             f"{host.about()['name']} has an auth provider ({', '.join(protections)}), which is not carried: "
-            "everybody could call it. Serve it behind a proxy that checks its callers and pass --without-auth, "
+            "everybody could call it. Pass --without-auth if a proxy in front of it checks its callers, "
             "or write it with ekiden's Server(auth=...)"
         )
     carried = CarriedServer(host, resume)

@@ -3,11 +3,12 @@
 import logging
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import mcp_types as types
 from fastmcp import FastMCP
 from fastmcp.exceptions import FastMCPError, PromptError, ResourceError, ToolError, to_mcp_error
+from fastmcp.server.context import TransportType
 from fastmcp.server.middleware.dereference import DereferenceRefsMiddleware
 from fastmcp.utilities.exceptions import get_http_status_code, is_timeout_error
 from fastmcp.utilities.versions import dedupe_with_versions
@@ -66,7 +67,9 @@ class FastMcpHost:
             for identifier in parts.extensions_of(server)
         ]
         if server.experimental_capabilities:
-            lines.append(f"experimental capabilities {', '.join(server.experimental_capabilities)}: not declared")
+            lines.append(
+                f"experimental capabilities {', '.join(server.experimental_capabilities)}: not declared"
+            )
         return lines + _of_components(parts.components_of(server))
 
     def protections(self) -> list[str]:
@@ -116,7 +119,7 @@ class FastMcpHost:
             try:
                 async with self._entered(ctx, told):
                     result = await parts.perform(tool, arguments)
-            except (MCPError, FastMCPError, ValidationError, Exception) as error:  # noqa: B014
+            except Exception as error:
                 return self._tool_failure(tool.name, error)
             if (asked := getattr(result, "input_required", None)) is not None:
                 return calls.asked_by_hand(asked)
@@ -191,7 +194,7 @@ class FastMcpHost:
     async def _entered(self, ctx: Context[Any], told: Told) -> AsyncGenerator[None, None]:
         """The context of FastMCP around a call."""
         request = calls.request_context(ctx, told)
-        transport = "stdio" if ctx.request.http is None else "streamable-http"
+        transport: TransportType = "stdio" if ctx.request.http is None else "streamable-http"
         with parts.request_bound(self._server, request, transport):
             async with parts.CarriedContext(self._server, calls.by_hand(ctx)):
                 yield
@@ -234,7 +237,9 @@ def _of_components(components: list[Any]) -> list[str]:
             lines.append(f"{kind} {component.name!r}: it is left out, for its auth= would not be checked")
         task = getattr(component, "task_config", None)
         if task is not None and task.supports_tasks():
-            lines.append(f"{kind} {component.name!r}: task= has no effect, its calls are answered when it is done")
+            lines.append(
+                f"{kind} {component.name!r}: task= has no effect, its calls are answered when it is done"
+            )
         versions[kind, component.name] = versions.get((kind, component.name), 0) + 1
     lines += [
         f"{kind} {name!r}: of its {count} versions only the highest is served"
@@ -248,7 +253,7 @@ def _tool_result(given: Any) -> dict[str, Any]:
     """What a tool returned, as the wire has it: FastMCP has three shapes for it."""
     if isinstance(given, types.CallToolResult):
         return calls.dumped(given)
-    content, structured = given if isinstance(given, tuple) else (given, None)
+    content, structured = cast("tuple[list[Any], Any]", given if isinstance(given, tuple) else (given, None))
     result: dict[str, Any] = {"content": [calls.dumped(block) for block in content]}
     if structured is not None:
         result["structuredContent"] = structured

@@ -8,7 +8,7 @@ from ekiden import CacheHint
 from ekiden.engine import Carrier
 from ekiden.integrations.carried.calls import Told
 
-__all__ = ["Host", "about", "cache_of", "module_of"]
+__all__ = ["Host", "about", "cache_of", "module_of", "name_of"]
 
 
 class Host(Protocol):
@@ -58,3 +58,8 @@ def cache_of(low: Any, methods: tuple[str, ...]) -> dict[str, CacheHint]:
 def module_of(thing: Callable[..., Any] | object) -> str:
     """Where something was defined: a function, or the class of an object."""
     return str(thing.__module__ if hasattr(thing, "__qualname__") else type(thing).__module__)
+
+
+def name_of(thing: object) -> str:
+    """What something is called: a function, or the class of an object."""
+    return str(getattr(thing, "__qualname__", type(thing).__qualname__))

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, Final
 
 import mcp_types as types
+from mcp.server.extension import Extension
 from mcp.server.mcpserver import Context as HostContext
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
@@ -18,7 +19,7 @@ from ekiden import Context, InputRequired, ResourceNotFound
 from ekiden.engine import Carrier
 from ekiden.integrations.carried import calls
 from ekiden.integrations.carried.calls import Told
-from ekiden.integrations.carried.host import about, cache_of, module_of
+from ekiden.integrations.carried.host import about, cache_of, module_of, name_of
 from ekiden.integrations.inside import official_parts as parts
 from ekiden.integrations.inside.checks import check_parts
 
@@ -42,8 +43,9 @@ class OfficialHost:
         check_parts("mcp", parts.missing_carried_parts(server, getattr(server, "_lowlevel_server", None)))
         self._server = server
         self._low = parts.low_level(server)
-        extensions = parts.extensions_of(server)
-        self._intercepted = any("intercept_tool_call" in vars(type(each)) for each in extensions)
+        theirs = Extension.intercept_tool_call
+        extensions: list[Extension] = parts.extensions_of(server)
+        self._intercepted = any(type(each).intercept_tool_call is not theirs for each in extensions)
         hint = cache_of(self._low, (_READ,)).get(_READ)
         self._hint = {} if hint is None else {"ttlMs": hint.ttl_ms, "cacheScope": hint.scope}
         self._nobody: HostContext[Any, Any] = HostContext(mcp_server=server)
@@ -56,7 +58,7 @@ class OfficialHost:
     def left_behind(self) -> list[str]:
         """What cannot be carried."""
         lines = [
-            f"middleware {getattr(each, '__qualname__', type(each).__qualname__)}: calls do not pass through it"
+            f"middleware {name_of(each)}: calls do not pass through it"
             for each in self._low.middleware
             if module_of(each).partition(".")[0] != "mcp"
         ]
@@ -97,8 +99,14 @@ class OfficialHost:
 
     async def register(self, carrier: Carrier, told: Told) -> None:
         """Register everything that the server has now."""
-        server, tools, templates = self._server, parts.tools_of(self._server), parts.templates_of(self._server)
-        carrier.tools(self._tool(calls.dumped(each), tools[each.name], told) for each in await server.list_tools())
+        server, tools, templates = (
+            self._server,
+            parts.tools_of(self._server),
+            parts.templates_of(self._server),
+        )
+        carrier.tools(
+            self._tool(calls.dumped(each), tools[each.name], told) for each in await server.list_tools()
+        )
         carrier.prompts(
             (definition, self._prompt(definition, told))
             for definition in map(calls.dumped, await server.list_prompts())

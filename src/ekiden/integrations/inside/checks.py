@@ -31,9 +31,7 @@ def require(package: str, least: tuple[int, int], before: int, *, who: str = "")
     try:
         found = importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-        raise UsageError(
-            f"{who} needs {wanted}, which is not installed: {install}"
-        ) from None
+        raise UsageError(f"{who} needs {wanted}, which is not installed: {install}") from None
     numbers = tuple(int(part) if part.isdecimal() else 0 for part in found.split(".")[:2])
     if numbers < least:
         raise UsageError(
@@ -42,8 +40,7 @@ def require(package: str, least: tuple[int, int], before: int, *, who: str = "")
         )
     if numbers[0] >= before:
         raise UsageError(
-            f"{who} needs {wanted}, and {found} is newer than it knows: {install}, "
-            "or a newer ekiden"
+            f"{who} needs {wanted}, and {found} is newer than it knows: {install}, or a newer ekiden"
         )
 
 

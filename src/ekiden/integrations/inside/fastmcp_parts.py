@@ -175,7 +175,7 @@ async def perform(component: Any, *arguments: Any) -> Any:
 def request_bound(
     server: FastMCP, request: ServerRequestContext[Any, Any], transport: TransportType
 ) -> Generator[None, None, None]:
-    """Let the dependencies of a FastMCP know which request is being answered, and what its lifespan shares."""
+    """Let the dependencies of a FastMCP know which request is answered, and what its lifespan shares."""
     shared: dict[Any, Any] = server._shared_context_snapshot or {}  # pyright: ignore[reportPrivateUsage]
     tokens = [(variable, variable.set(value)) for variable, value in shared.items()]
     over = set_transport(transport)

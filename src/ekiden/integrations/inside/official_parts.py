@@ -198,24 +198,22 @@ class Outbound(Protocol):
     can_send_request: bool
 
     async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: Any = None
+        self, method: str, params: Mapping[str, Any] | None, *_: Any
     ) -> dict[str, Any]:
         """Ask the client something."""
         ...
 
-    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: Any = None) -> None:
+    async def notify(self, method: str, params: Mapping[str, Any] | None, *_: Any) -> None:
         """Tell the client something."""
         ...
 
-    async def progress(
-        self, progress: float, total: float | None = None, message: str | None = None
-    ) -> None:
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Tell the client how far the call is."""
         ...
 
 
 class CarriedSession(ServerSession):
-    """The session of one call that ekiden serves. Most handlers never look at it, so its parts are made late."""
+    """The session of one call that ekiden serves. Its parts are made when a handler looks at them."""
 
     def __init__(  # pyright: ignore[reportMissingSuperCall]  the one above makes all parts at once
         self,
