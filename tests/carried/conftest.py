@@ -3,6 +3,7 @@ import re
 import signal
 import subprocess
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,6 +56,10 @@ class Served:
             assert self._process.poll() is None, f"it ended:\n{self.log}"
             assert time.monotonic() < deadline, f"it does not serve:\n{self.log}"
             time.sleep(0.02)
+        # The first worker serves. What the kernel gives to the second waits until that one does, too.
+        for _ in range(16):
+            with urllib.request.urlopen(self.url.replace("/mcp", "/healthz"), timeout=PATIENCE) as response:
+                assert response.status == 200
 
     def stop(self) -> None:
         if self._process.poll() is None:

@@ -63,7 +63,9 @@ async def test_a_plain_server_leaves_nothing_behind() -> None:
 
 async def test_what_cannot_be_carried_is_named_line_by_line() -> None:
     server = FastMCP("shop", middleware=[Noting()], experimental_capabilities={"x": {}})
-    server.mount(FastMCP("billing"), "billing")
+    billing = FastMCP("billing")
+    billing.tool(lambda: "paid", name="pay")
+    server.mount(billing, "billing")
 
     @server.custom_route("/hello", methods=["GET"])
     async def hello(request: Any) -> Any: ...
@@ -93,7 +95,8 @@ async def test_what_cannot_be_carried_is_named_line_by_line() -> None:
     assert said.startswith("--strict: not all of shop can be carried:"), said
     assert all(f"\n  {line}" in said for line in carried.left_behind), said
     async with Client(carried) as client:
-        assert [tool.name for tool in await client.list_tools()] == ["twice"]
+        assert [tool.name for tool in await client.list_tools()] == ["twice", "billing_pay"]
+        assert (await client.call_tool("billing_pay")).content[0].text == "paid"
         assert (await client.call_tool("twice")).content[0].text == "2"
 
 

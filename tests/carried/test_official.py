@@ -126,6 +126,25 @@ async def test_a_parked_handler_runs_its_body_once(resume: Any) -> None:
     assert len(begun) == (1 if resume == "parked" else 2)
 
 
+@pytest.mark.parametrize("mode", ["modern", "legacy"])
+async def test_a_page_is_shown(mode: Any) -> None:
+    server, shown = MCPServer("shop"), list[str]()
+
+    @server.tool()
+    async def sign_in(ctx: Context[Any]) -> str:
+        answer = await ctx.elicit_url("Sign in", "https://example.org/login", "id-1")
+        await ctx.session.send_elicit_complete("id-1")
+        return answer.action
+
+    async def open_page(params: Any) -> types.ElicitResult:
+        shown.append(params.url)
+        return types.ElicitResult(action="accept")
+
+    async with Client(carry(server), elicit_url=open_page, mode=mode) as client:
+        assert text(await soon(client.call_tool("sign_in"))) == "accept"
+    assert shown == ["https://example.org/login"]
+
+
 async def test_a_template_takes_no_path_that_breaks_out() -> None:
     server = MCPServer("shop")
 

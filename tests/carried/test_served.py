@@ -2,12 +2,13 @@
 
 from typing import Any
 
+import httpx2
 import pytest
 
 from ekiden import Client, PendingCall
 from tests.carried.conftest import Served
 from tests.inside.callers import CALLERS, ROOT
-from tests.serving import call, post, soon
+from tests.serving import PATIENCE, call, post, soon
 
 with_each_client = pytest.mark.parametrize("caller", CALLERS)
 FORMS = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
@@ -96,6 +97,14 @@ async def test_prompts_and_resources_are_served(served: Served, caller: str) -> 
 async def test_a_tool_reads_a_resource_of_its_server(served: Served, caller: str) -> None:
     async with CALLERS[caller](served.url) as client:
         assert text(await soon(client.call("reads"))) == "order 9 of a shop that is open, None"
+
+
+@pytest.mark.parametrize("mode", ["modern", "legacy"])
+async def test_a_tool_sees_the_headers_of_its_request(served: Served, mode: Any) -> None:
+    http = httpx2.AsyncClient(headers={"X-Test": "seen"}, timeout=PATIENCE)
+    async with http, Client(served.url, mode=mode, http_client=http) as client:
+        result = await soon(client.call_tool("reads"))
+    assert text(result.model_dump(by_alias=True)).endswith(", seen")
 
 
 @pytest.mark.parametrize("mode", ["modern", "legacy"])

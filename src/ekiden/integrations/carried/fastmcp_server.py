@@ -129,12 +129,10 @@ class FastMcpHost:
 
     def _tool_failure(self, name: str, error: Exception) -> dict[str, Any]:
         """The result of a tool that raised, in the words of FastMCP."""
-        if isinstance(error, MCPError) and error.__cause__ is not None:
+        if isinstance(error, MCPError):
             ours = calls.as_ours(error)
-            if ours is error.__cause__:
+            if ours is error.__cause__ or error.code == types.MISSING_REQUIRED_CLIENT_CAPABILITY:
                 raise ours
-        if isinstance(error, MCPError) and error.code == types.MISSING_REQUIRED_CLIENT_CAPABILITY:
-            raise calls.as_ours(error) from error
         if isinstance(error, ValidationError):
             raise InvalidParams(f"Invalid arguments for tool {name!r}: {error}") from error
         shown = self._shown(error, f"Error calling tool {name!r}", ToolError)
