@@ -105,7 +105,7 @@ class Dispatcher:
             return outcome
 
     async def call_tool(self, request: Request, stream: Stream) -> Outcome:
-        """Answer `tools/call`. Most tools need no round: between them and a transport is no other layer."""
+        """Answer `tools/call`. For most tools, which need no round, this is the only layer before a transport."""
         try:
             tool = self._registry.tools.get(request.name or "")
             if tool is None:

@@ -110,6 +110,8 @@ class Watching:
                 raise SessionsFull(error.message) from None
             if has_listened:
                 self._subscription.offer_all()  # What changed while no process listened is not known.
+            for task_id in self._tasks:  # It may have changed before there was a stream to say so.
+                self._subscription.offer(Change(NOTIFICATION, task_id))
         async for change in self._subscription:
             if change.method != NOTIFICATION:
                 yield change.method, change.params()
