@@ -20,7 +20,7 @@ from ekiden.rounds.asks import Ask, declares, is_method
 from ekiden.rounds.interpreter import Interpreter
 from ekiden.rounds.pushing import Push
 from ekiden.server.questions import questions
-from ekiden.server.questions.forms import Answer, form_for
+from ekiden.server.questions.forms import Answer, form_for, with_meta
 from ekiden.server.questions.input_required import read_response
 from ekiden.server.steps.effects import StepEffects
 from ekiden.transports.server.port import Stream
@@ -147,21 +147,24 @@ class Context(StepEffects, Generic[StateT]):
 
     @overload
     def elicit(
-        self, message: str, schema: type[T], *, key: str | None = None
+        self, message: str, schema: type[T], *, key: str | None = None, meta: Mapping[str, Any] | None = None
     ) -> Coroutine[Any, Any, Answer[T]]: ...
     @overload
     def elicit(
-        self, message: str, schema: object, *, key: str | None = None
+        self, message: str, schema: object, *, key: str | None = None, meta: Mapping[str, Any] | None = None
     ) -> Coroutine[Any, Any, Answer[Any]]: ...
     def elicit(
-        self, message: str, schema: object, *, key: str | None = None
+        self, message: str, schema: object, *, key: str | None = None, meta: Mapping[str, Any] | None = None
     ) -> Coroutine[Any, Any, Answer[Any]]:
         """Show the user a form, and wait for the answer.
 
         `schema` is a pydantic model of simple fields, or one simple type: `bool`, `str`, `int`,
         `float`, a `Literal`, an `Enum`, a list of choices; or a JSON Schema of the restricted kind.
+        `meta` is sent as the question's `_meta`: `{"ui": {"resourceUri": "ui://..."}}` names a page that a
+        client with MCP Apps shows in place of the form. It does not make the question another one.
         """
-        return self._leg.ask(form_for(schema).ask(message), key)
+        ask = form_for(schema).ask(message)
+        return self._leg.ask(ask if meta is None else with_meta(ask, meta), key)
 
     def elicit_url(
         self, message: str, url: str, *, key: str | None = None

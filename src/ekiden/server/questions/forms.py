@@ -21,7 +21,16 @@ from ekiden.rounds.asks import ELICIT, Ask
 from ekiden.rounds.journal import fingerprint, framed
 from ekiden.server.schemas import explain, json_validator, lean_schema, type_adapter
 from ekiden.signals import MalformedAnswer, UnfitAnswer
-from ekiden.wire.json import JsonObject, canonical, copied, encode, is_array, is_object
+from ekiden.wire.json import (
+    ENCODE_ERRORS,
+    JsonObject,
+    canonical,
+    copied,
+    decode,
+    encode,
+    is_array,
+    is_object,
+)
 
 __all__ = [
     "Accepted",
@@ -32,6 +41,7 @@ __all__ = [
     "accepted_content",
     "form_for",
     "read_elicitation",
+    "with_meta",
 ]
 
 T = TypeVar("T")
@@ -119,6 +129,15 @@ class Form(msgspec.Struct):
             self.read,
             fingerprint(b"%b%d:%b" % (self.spelled, len(text), text)),
         )
+
+
+def with_meta(ask: Ask, meta: Mapping[str, Any]) -> Ask:
+    """The question with a `_meta`. Its fingerprint stays: that says how it is shown, not what it asks."""
+    try:
+        spelled = decode(encode(dict(meta)))
+    except ENCODE_ERRORS as error:
+        raise UsageError(f"meta= must be a JSON object: {error}") from None
+    return msgspec.structs.replace(ask, params={**(ask.params or {}), "_meta": spelled})
 
 
 def _form(schema: JsonObject, read: Callable[[JsonObject], Any]) -> Form:
