@@ -8,9 +8,7 @@ import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final, TypeAlias
-
-import msgspec
+from typing import Any, Final
 
 from ekiden.errors import (
     InternalError,
@@ -29,6 +27,7 @@ from ekiden.server.legacy.sessions import session_answers
 from ekiden.server.questions.input_required import InputRequired
 from ekiden.server.registration.catalog import Catalog
 from ekiden.server.registration.completions import completion_result, read_reference
+from ekiden.server.registration.extensions import Answer
 from ekiden.server.registration.registry import Registry
 from ekiden.server.registration.results import (
     PlainEnding,
@@ -40,7 +39,6 @@ from ekiden.server.registration.tools import Tool
 from ekiden.server.rounds.call import Call
 from ekiden.server.rounds.rounds import Rounds
 from ekiden.server.subscriptions import Subscription, read_filter
-from ekiden.server.tasks.methods import TaskMethods
 from ekiden.signals import ArgumentsInvalid
 from ekiden.transports.server.port import Ready, Stream
 from ekiden.wire import versions
@@ -59,8 +57,6 @@ _MOST_HELD: Final = 8 * 1024
 """Bytes of its request that a subscription holds."""
 _LATER: Final = frozenset({"requestState", "inputResponses"})
 """The parameters of rounds after the first."""
-
-Answer: TypeAlias = Callable[[Request, Stream], Awaitable[Outcome]]
 
 
 class Dispatcher:
@@ -83,7 +79,7 @@ class Dispatcher:
             "completion/complete": self._complete,
             "subscriptions/listen": self._listen,
             **session_answers,
-            **({} if (tasks := rounds.task_methods) is None else _task_methods(tasks)),
+            **registry.extensions.answers(),
             **{method: _as_answer(ready) for method, ready in self.ready.items()},
         }
         self.state: object = None
@@ -252,9 +248,9 @@ class Dispatcher:
             raise InvalidRequest("Invalid request: a subscription needs `Accept: text/event-stream`")
         wanted = read_filter(request.params)
         granted = self._registry.readable(self._registry.grant(wanted), request.principal)
-        tasks = None if not wanted.tasks else self._rounds.task_methods
-        if tasks is not None:
-            granted = msgspec.structs.replace(granted, tasks=await tasks.grant(request, wanted))
+        feed = self._registry.extensions.feed_for(wanted)
+        if feed is not None:
+            granted = await feed.grant(request, wanted, granted)
         tag = {SUBSCRIPTION_ID: request.id}
         hub = self._registry.hub
         await hub.ready()
@@ -263,8 +259,8 @@ class Dispatcher:
         _let_go(request)
         try:
             acknowledged = {"_meta": tag, "notifications": granted.acknowledged()}
-            if tasks is not None:
-                await tasks.follow(subscription, granted, stream, acknowledged)
+            if feed is not None:
+                await feed.follow(subscription, granted, stream, acknowledged)
                 return Complete({"_meta": tag})
             await stream.notify("notifications/subscriptions/acknowledged", acknowledged)
             async for change in subscription:
@@ -291,17 +287,6 @@ def _end_with_token(request: Request, subscription: Subscription) -> asyncio.Tim
     if request.http is None or (seconds := request.http.seconds_left) is None:
         return None
     return asyncio.get_running_loop().call_later(seconds, subscription.end)
-
-
-def _task_methods(tasks: TaskMethods) -> dict[str, Answer]:
-    return {
-        "tasks/get": tasks.get,
-        "tasks/update": tasks.update,
-        "tasks/cancel": tasks.cancel,
-        "tasks/result": tasks.result,
-        "tasks/list": tasks.list,
-        "tasks/input_response": tasks.update,
-    }
 
 
 def _as_answer(ready: Callable[[Request, Stream], Ready]) -> Answer:

@@ -32,7 +32,16 @@ _SINCE: Final = {
 """The fields of definitions and content that came later than 2025-03-26, and the versions that know them."""
 
 _OF_2026: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
-_CAPABILITIES: Final = ("experimental", "logging", "completions", "prompts", "resources", "tools", "tasks")
+_CAPABILITIES: Final = (
+    "experimental",
+    "logging",
+    "completions",
+    "prompts",
+    "resources",
+    "tools",
+    "tasks",
+    "extensions",
+)
 _LISTS: Final = ("tools", "prompts", "resources", "resourceTemplates")
 _MODERN_ONLY: Final = frozenset({-32020, -32021, -32022})
 _NOT_FOUND: Final = -32002

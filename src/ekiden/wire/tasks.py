@@ -16,6 +16,7 @@ __all__ = [
     "NEEDED",
     "NOTIFICATION",
     "RELATED",
+    "RESULT_TYPE",
     "TaskView",
     "as_dict",
     "legacy_task",
@@ -27,6 +28,8 @@ NEEDED: Final[dict[str, Any]] = {"extensions": {EXTENSION: {}}}
 
 METHODS: Final = ("tasks/cancel", "tasks/get", "tasks/update")
 NOTIFICATION: Final = "notifications/tasks"
+RESULT_TYPE: Final = "task"
+"""The type of the result of a call that has become a task."""
 
 RELATED: Final = "io.modelcontextprotocol/related-task"
 """The key of `_meta` by which 2025-11-25 and the draft tell which task a message belongs to."""

@@ -38,7 +38,7 @@ __all__ = ["Session", "SessionLimits", "Sessions", "session_answers"]
 
 _log = logging.getLogger(__name__)
 
-_MODERN_ONLY: Final = frozenset({"server/discover", "subscriptions/listen", *tasks.METHODS})
+_MODERN_ONLY: Final = frozenset({"server/discover", "subscriptions/listen"})
 _FRESH_SECONDS: Final = 5.0
 """A session that was seen in the store so short a time ago is not looked up again: changes are told."""
 _EVERYTHING: Final[JsonObject] = {
@@ -100,7 +100,9 @@ class Sessions:
         if method in session_answers:
             is_watching = method.startswith("resources/")
             return not is_watching or (kept and "resources/read" in self.registry.methods)
-        return method in self.registry.methods and method not in _MODERN_ONLY
+        if method not in self.registry.methods or method in _MODERN_ONLY:
+            return False
+        return self.registry.extensions.are_in_sessions(method)
 
     def offers_tasks(self, method: str, version: str) -> bool:
         """Whether a `tasks/` method is answered in a session of that version."""
@@ -185,6 +187,9 @@ class Sessions:
         declared = self.registry.capabilities()
         if not keep:
             declared = {name: JsonObject() for name in declared}
+        declared.pop("extensions", None)
+        if extensions := self.registry.extensions.capabilities(in_sessions=True):
+            declared["extensions"] = extensions
         if self.offers_tasks("tasks/get", version):
             declared["tasks"] = {"cancel": {}, "requests": {"tools": {"call": {}}}}
             if self.offers_tasks(tasks.LIST_METHOD, version):

@@ -5,11 +5,12 @@ from typing import Any, Final
 
 from ekiden.server.registration.catalog import CacheHint, Catalog
 from ekiden.server.registration.completions import Completions
+from ekiden.server.registration.extensions import Extensions
 from ekiden.server.registration.prompts import Prompt
 from ekiden.server.registration.resources import Resource
 from ekiden.server.registration.tools import Tool
 from ekiden.server.subscriptions import Filter, Hub
-from ekiden.wire import tasks, versions
+from ekiden.wire import versions
 from ekiden.wire.json import JsonObject
 from ekiden.wire.jsonrpc import MOST_RESULT_BYTES
 from ekiden.wire.modern import Modern
@@ -26,7 +27,6 @@ _METHODS: Final = (
     "resources/templates/list",
     "server/discover",
     "subscriptions/listen",
-    *tasks.METHODS,
     "tools/call",
     "tools/list",
 )
@@ -56,6 +56,7 @@ class Registry:
         self.dialect.most_bytes = result_bytes
         self.hub = Hub()
         self.completions = Completions()
+        self.extensions = Extensions(self.capabilities_changed)
         self.instructions = instructions
         self._cache = cache
         self._page_size = page_size
@@ -107,13 +108,13 @@ class Registry:
         self._discovery = None
         declared = {
             "tools": self.tools.declared,
-            "tasks": self.has_tasks,
             "prompts": self.prompts.declared,
             "resources": self._has_resources,
             "completion": bool(self.completions),
         }
         self.methods.clear()
         self.methods.update(method for method in _METHODS if declared.get(method.partition("/")[0], True))
+        self.methods.update(self.extensions.methods())
 
     def has(self, method: str, name: str | None) -> bool:
         """Whether a request names a tool or a prompt that exists."""
@@ -167,8 +168,8 @@ class Registry:
             declared["resources"] = {"listChanged": True, "subscribe": True}
         if self.completions:
             declared["completions"] = {}
-        if self.has_tasks:
-            declared["extensions"] = {tasks.EXTENSION: {}}
+        if extensions := self.extensions.capabilities():
+            declared["extensions"] = extensions
         return declared
 
     def discovery(self) -> bytes:
@@ -184,8 +185,8 @@ class Registry:
             self._discovery = self.dialect.result(result)
         return self._discovery
 
-    def completions_changed(self) -> None:
-        """The first completer adds a capability."""
+    def capabilities_changed(self) -> None:
+        """A first completer, or an extension, adds a capability."""
         self._offer()
 
 

@@ -91,6 +91,7 @@ class Rounds:
         """Let calls become tasks, and answer the `tasks/` methods."""
         self.tasks = tasks
         self.task_methods = TaskMethods(tasks, registry)
+        registry.extensions.add(self.task_methods.extension)
 
     def run(self, call: Call) -> Coroutine[Any, Any, Outcome]:
         """Run one round of a call."""

@@ -3,9 +3,12 @@
 Clients with a handshake call methods of the same names: these are passed on to `legacy`.
 """
 
-from ekiden.errors import InvalidParams, MissingCapability
+import msgspec
+
+from ekiden.errors import InvalidParams
 from ekiden.rounds.journal import fingerprint
 from ekiden.rounds.outcome import Complete, Outcome
+from ekiden.server.registration.extensions import OfferedExtension
 from ekiden.server.registration.registry import Registry
 from ekiden.server.subscriptions import Change, Filter, Subscription
 from ekiden.server.tasks.legacy import LegacyTasks
@@ -17,19 +20,42 @@ from ekiden.wire import versions
 from ekiden.wire.json import JsonObject, encode, is_object
 from ekiden.wire.modern import Request
 from ekiden.wire.principal import require
-from ekiden.wire.tasks import EXTENSION, NEEDED, NOTIFICATION, RELATED, as_dict
+from ekiden.wire.tasks import (
+    DRAFT_METHOD,
+    EXTENSION,
+    LIST_METHOD,
+    NOTIFICATION,
+    RELATED,
+    RESULT_TYPE,
+    as_dict,
+)
 
 __all__ = ["TaskMethods"]
 
 
 class TaskMethods:
-    """Answers the `tasks/` methods."""
+    """Answers the `tasks/` methods. Implements `ekiden.server.registration.extensions.Feed`, too."""
 
     def __init__(self, tasks: Tasks, registry: Registry) -> None:
         self._tasks = tasks
         self._registry = registry
         self.legacy = LegacyTasks(tasks)
         """The same tasks, for clients with a handshake."""
+        self.extension = OfferedExtension(
+            identifier=EXTENSION,
+            methods={"tasks/get": self.get, "tasks/update": self.update, "tasks/cancel": self.cancel},
+            methods_of_2025={
+                "tasks/result": self.result,
+                LIST_METHOD: self.list,
+                DRAFT_METHOD: self.update,
+            },
+            sends=frozenset({NOTIFICATION}),
+            result_types=frozenset({RESULT_TYPE}),
+            feed=self,
+            in_sessions=False,  # In 2025-11-25 and the draft, tasks are not an extension.
+            is_offered=lambda: registry.has_tasks,
+        )
+        """Tasks as an extension of the protocol."""
 
     async def get(self, request: Request, stream: Stream) -> Outcome:
         """`tasks/get`."""
@@ -70,8 +96,8 @@ class TaskMethods:
 
     async def _mine(self, request: Request) -> Glance:
         """The task that a request names, if it belongs to the request's principal."""
-        if request.meta.protocol_version == versions.MODERN and not self._tasks.wanted_by(request):
-            raise _no_tasks()
+        if request.meta.protocol_version == versions.MODERN:
+            self.extension.require(request)
         seen = await self._tasks.visible(_task_id(request), self._tasks.principal_of(request))
         if seen is None:
             raise InvalidParams("Unknown task")
@@ -82,16 +108,16 @@ class TaskMethods:
 
     # Subscriptions
 
-    async def grant(self, request: Request, wanted: Filter) -> tuple[str, ...]:
-        """The tasks of a subscription that belong to the request's principal."""
-        if not wanted.tasks:
-            return ()
-        if not self._tasks.wanted_by(request):
-            raise _no_tasks()
+    def is_wanted(self, wanted: Filter) -> bool:
+        """Whether a subscription asks for tasks."""
+        return bool(wanted.tasks)
+
+    async def grant(self, request: Request, wanted: Filter, granted: Filter) -> Filter:
+        """What is granted, with the tasks that belong to the request's principal."""
+        self.extension.require(request)
         who = self._tasks.principal_of(request)
-        return tuple(
-            [task_id for task_id in wanted.tasks if await self._tasks.visible(task_id, who) is not None]
-        )
+        seen = [task_id for task_id in wanted.tasks if await self._tasks.visible(task_id, who) is not None]
+        return msgspec.structs.replace(granted, tasks=tuple(seen))
 
     async def follow(
         self, subscription: Subscription, granted: Filter, stream: Stream, acknowledged: JsonObject
@@ -128,10 +154,6 @@ class TaskMethods:
             return None
         sent[task_id] = mark
         return params
-
-
-def _no_tasks() -> MissingCapability:
-    return MissingCapability(NEEDED, f"The client did not declare the extension {EXTENSION}")
 
 
 def _task_id(request: Request) -> str:
