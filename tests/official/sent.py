@@ -135,7 +135,7 @@ def _watched_request(request: Callable[..., Awaitable[Any]]) -> Callable[..., Aw
 
 def _watched_send(send: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
     @functools.wraps(send)
-    async def watched(self: Any, data: bytes) -> None:
+    async def watched(self: Any, data: bytes, *rest: Any) -> None:
         message = decode(data)
         version = _version_of(self, message)
         if "method" in message:
@@ -144,7 +144,7 @@ def _watched_send(send: Callable[..., Awaitable[None]]) -> Callable[..., Awaitab
             what = getattr(self, "asked_in_test", {}).get(message.get("id"), "")
             problem = problem_of_response("client", version, what, message)
         _note(f"a client's {what} of {version}", problem, message)
-        await send(self, data)
+        await send(self, data, *rest)
 
     return watched
 

@@ -2,7 +2,8 @@
 
 `mcp_types.methods` has the types of every released version, generated from the specification's JSON schemas.
 It leaves out all methods of tasks, for which there are the models below (SEP-2663, and 2025-11-25 from the
-same package), and the draft 2026-06-XX, of which only the envelope is checked.
+same package), those of skills (SEP-2640), and the draft 2026-06-XX, of which only the envelope is checked.
+Tests of extensions make up methods of their own, which begin with one of `INVENTED`.
 """
 
 from functools import cache
@@ -84,7 +85,94 @@ class UpdateOfTask(OfTask):
     inputResponses: dict[str, dict[str, Any]]
 
 
+class SkillResource(BaseModel):
+    """A file of a skill, as SEP-2640 lists it."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    uri: str
+    digest: str = Field(pattern="^sha256:[0-9a-f]{64}$")
+    size: int = Field(ge=0)
+
+
+class Frontmatter(BaseModel):
+    """The fields that every skill has, and whatever else its author wrote."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    name: str = Field(min_length=1, max_length=64)
+    description: str = Field(min_length=1)
+
+
+class Skill(BaseModel):
+    """The entry of a skill."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    uri: str = Field(pattern="/SKILL.md$")
+    frontmatter: Frontmatter
+    resources: list[SkillResource] | Literal["dynamic"]
+
+
+class Cached(BaseModel):
+    """`CacheableResult` of 2026-07-28."""
+
+    resultType: Literal["complete"]
+    ttlMs: int = Field(ge=0)
+    cacheScope: Literal["public", "private"]
+
+
+class ListedSkills(BaseModel):
+    """The result of `skills/list`, as a client of 2025 gets it."""
+
+    skills: list[Skill]
+    nextCursor: str | None = None
+
+
+class GotSkill(BaseModel):
+    """The result of `skills/get`, as a client of 2025 gets it."""
+
+    skill: Skill
+
+
+class ListSkillsResult(ListedSkills, Cached):
+    """The result of `skills/list`."""
+
+
+class GetSkillResult(GotSkill, Cached):
+    """The result of `skills/get`."""
+
+
+class Directory(BaseModel):
+    """The result of `resources/directory/read`."""
+
+    resources: list[mcp_types.Resource]
+    nextCursor: str | None = None
+
+
+class OfSkill(BaseModel):
+    """Parameters that name a skill or a directory."""
+
+    uri: str
+
+
+INVENTED = ("search/", "receipts/", "notifications/search/", "notifications/receipts/", "late")
+"""How the methods of extensions begin that tests and examples make up."""
+
+
+class Tagged(BaseModel):
+    """Any result of 2026-07-28."""
+
+    resultType: str
+
+
 OWN_RESULTS: dict[tuple[str, str], Any] = {
+    ("skills/list", MODERN): ListSkillsResult,
+    ("skills/get", MODERN): GetSkillResult,
+    ("resources/directory/read", MODERN): Directory,
+    ("skills/list", NOVEMBER): ListedSkills,
+    ("skills/get", NOVEMBER): GotSkill,
+    ("resources/directory/read", NOVEMBER): Directory,
     ("tasks/get", MODERN): GetTaskResult,
     ("tasks/update", MODERN): Acknowledged,
     ("tasks/cancel", MODERN): Acknowledged,
@@ -94,6 +182,9 @@ OWN_RESULTS: dict[tuple[str, str], Any] = {
     ("tasks/result", NOVEMBER): mcp_types.CallToolResult,
 }
 OWN_PARAMS: dict[tuple[str, str], Any] = {
+    **{("skills/list", version): dict[str, Any] for version in (MODERN, NOVEMBER)},
+    **{("skills/get", version): OfSkill for version in (MODERN, NOVEMBER)},
+    **{("resources/directory/read", version): OfSkill for version in (MODERN, NOVEMBER)},
     ("tasks/get", MODERN): OfTask,
     ("tasks/update", MODERN): UpdateOfTask,
     ("tasks/cancel", MODERN): OfTask,
@@ -112,6 +203,8 @@ def problem_of_request(side: Side, version: str, message: dict[str, Any]) -> str
     if version not in KNOWN_PROTOCOL_VERSIONS:
         return None
     key, params = (message["method"], version), message.get("params") or {}
+    if message["method"].startswith(INVENTED):
+        return None
     if key in OWN_PARAMS:
         return _problem(OWN_PARAMS[key], params)
     if side == "client":
@@ -132,6 +225,8 @@ def problem_of_response(side: Side, version: str, method: str, message: dict[str
         return None if isinstance(result, dict) else "it is not an object"
     if _is_created_task(result) and version in _CREATED:
         return _problem(_CREATED[version], result)
+    if method.startswith(INVENTED) or (isinstance(result, dict) and result.get("resultType") == "receipt"):
+        return _problem(Tagged if version == MODERN else dict[str, Any], result)
     results = methods.SERVER_RESULTS if side == "server" else methods.CLIENT_RESULTS
     wanted = OWN_RESULTS.get((method, version)) or results.get((method, version))
     return f"{version} has no {method}" if wanted is None else _problem(wanted, result)

@@ -13,6 +13,8 @@ import msgspec
 
 from ekiden.client.answering import Answerer
 from ekiden.client.connection import ServerConnection
+from ekiden.client.extensions.enabled import EnabledExtensions
+from ekiden.client.extensions.extension import Interrupted
 from ekiden.client.pending import PendingCall, read_pending, respond
 from ekiden.client.results import typed
 from ekiden.client.sessions.session import ClientRequest, Hooks
@@ -24,6 +26,7 @@ from ekiden.client.tools import KnownTools
 from ekiden.errors import CallTimeout, HeaderMismatch, MethodNotFound, ServerError
 from ekiden.wire import versions
 from ekiden.wire.json import JsonObject, is_object
+from ekiden.wire.tasks import RESULT_TYPE
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
@@ -83,8 +86,10 @@ class CallDriver:
         learn_tools: Callable[[], Awaitable[object]],
         limits: ClientLimits,
         timeout: float | None,
+        extensions: EnabledExtensions,
     ) -> None:
         self._connection = connection
+        self._extensions = extensions
         self._timeout = timeout
         self._answerer = answerer
         self._tools = tools
@@ -107,6 +112,10 @@ class CallDriver:
         """Send a request about a task. Those that wait for something have the time limit of who waits."""
         async with within(None if request.method in _WAITING else self._timeout, request.method):
             return await self._connection.request(request)
+
+    async def _ask(self, method: str, params: Mapping[str, Any]) -> JsonObject:
+        """Send a request for an extension that finishes a call; the call's own time limit holds."""
+        return await self._connection.request(ClientRequest(method, dict(params)))
 
     async def drive(self, call: ClientCall, max_rounds: int) -> JsonObject | TaskHandle:
         """The final result, or the task that will give it. The callbacks answer what is asked."""
@@ -138,12 +147,15 @@ class CallDriver:
                 return self.handle(read_legacy_snapshot(task).task_id, call.name)
         else:
             result = await self._send(call, params)
-        if result.get("resultType") == "input_required":
+        kind = result.get("resultType")
+        if kind == "input_required":
             pending = read_pending(call.method, original, result, before, self._most_state)
             pending.trace = call.trace if before is None else before.trace
             return pending
-        if result.get("resultType") == "task":
+        if kind == RESULT_TYPE:
             return self.handle(read_snapshot(result).task_id, call.name)
+        if kind is not None and kind != "complete":
+            result = await self._extensions.finish(Interrupted(call.method, call.name, result, self._ask))
         if call.method == "tools/call":
             self._tools.check(call.name, result)
         return result

@@ -7,8 +7,8 @@ this process. The callbacks answer what a server asks; only what has a callback 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
@@ -24,6 +24,9 @@ from ekiden.client.calls import (
     within,
 )
 from ekiden.client.connection import ServerConnection
+from ekiden.client.extensions.custom import CustomMessages
+from ekiden.client.extensions.enabled import EnabledExtensions
+from ekiden.client.extensions.extension import ClientExtension
 from ekiden.client.lists import read_list
 from ekiden.client.results import read_structured, typed
 from ekiden.client.sessions.session import ClientRequest, ClientSession
@@ -58,14 +61,15 @@ T = TypeVar("T")
 _TIME_IS_UP = (asyncio.CancelledError, TimeoutError, CallTimeout)
 
 
-class Client(ByHand):
+class Client(ByHand, CustomMessages):
     """A client of one server.
 
     `max_rounds` limits the interim results of a call, `timeout` the seconds of every method; both can be set
     for each call. `start_timeout` is for a server that this client starts, until it answers: the first run
     of `npx` or `uvx` downloads it. `mode` is `"auto"` (find out), `"modern"` or `"legacy"`; `auth` is any
     `httpx2.Auth`.
-    `experimental_protocol_version="2026-06-XX"` speaks that draft with servers that have it.
+    `experimental_protocol_version="2026-06-XX"` speaks that draft with servers that have it. `extensions` add
+    to the protocol.
     """
 
     def __init__(
@@ -91,6 +95,7 @@ class Client(ByHand):
         log_level: str | None = None,
         on_log: Callable[[JsonObject], None] | None = None,
         limits: ClientLimits | None = None,
+        extensions: Sequence[ClientExtension] = (),
     ) -> None:
         if experimental_protocol_version not in (None, versions.DRAFT):
             raise UsageError(f"the only experimental protocol version is {versions.DRAFT!r}")
@@ -101,6 +106,9 @@ class Client(ByHand):
         self._timeout = timeout
         self._start_timeout = start_timeout if is_command(target) else timeout
         self._limits = limits or ClientLimits()
+        enabled = EnabledExtensions(extensions)
+        self._living = enabled.living
+        self._alive: AbstractAsyncContextManager[None] | None = None
         self._connection = ServerConnection(
             target,
             self._answerer,
@@ -110,6 +118,7 @@ class Client(ByHand):
             log_level=log_level if log_level is not None else ("info" if on_log is not None else None),
             on_log=on_log,
             options=LinkOptions(limits=self._limits, auth=auth, http_client=http_client, env=env, cwd=cwd),
+            extensions=enabled,
         )
         self._tools = KnownTools(mirrors=is_url(target))
         self._driver = CallDriver(
@@ -119,17 +128,30 @@ class Client(ByHand):
             learn_tools=self.list_tools,
             limits=self._limits,
             timeout=timeout,
+            extensions=enabled,
         )
 
     async def __aenter__(self) -> Client:
-        async with within(self._start_timeout, "Connecting"):
-            await self._connection.open()
+        alive = self._living()
+        await alive.__aenter__()
+        try:
+            async with within(self._start_timeout, "Connecting"):
+                await self._connection.open()
+        except BaseException as error:
+            await alive.__aexit__(type(error), error, error.__traceback__)
+            raise
+        self._alive = alive
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._connection.close(hurry=isinstance(error, _TIME_IS_UP))
+        alive, self._alive = self._alive, None
+        try:
+            await self._connection.close(hurry=isinstance(error, _TIME_IS_UP))
+        finally:
+            if alive is not None:
+                await alive.__aexit__(kind, error, trace)
 
     # About the server
 
@@ -181,6 +203,10 @@ class Client(ByHand):
     async def _request(self, request: ClientRequest) -> JsonObject:
         async with within(self._timeout, request.method):
             return await self._connection.request(request)
+
+    async def _notify(self, method: str, params: JsonObject) -> None:
+        async with within(self._timeout, method):
+            await self.session.notify(method, params)
 
     # Calls
 

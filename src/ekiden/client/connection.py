@@ -15,18 +15,20 @@ from msgspec.structs import replace
 
 from ekiden.client.answering import Answerer
 from ekiden.client.cache import ResultCache
+from ekiden.client.extensions.enabled import EnabledExtensions
+from ekiden.client.extensions.extension import SendRequest
 from ekiden.client.sessions import eras
 from ekiden.client.sessions.legacy import LegacySession
 from ekiden.client.sessions.modern import ModernSession
 from ekiden.client.sessions.session import ClientRequest, ClientSession
 from ekiden.client.target import LinkOptions, Target, connect, connect_sse, is_command, is_url, origin_of
-from ekiden.client.tasks.handle import with_tasks
 from ekiden.errors import HttpRefused, InvalidResult, TransportError, UsageError
 from ekiden.signals import EraChanged
 from ekiden.telemetry.calls import traced_request
 from ekiden.telemetry.context import is_tracing
 from ekiden.transports.client.link import Link
 from ekiden.wire.json import JsonObject
+from ekiden.wire.tasks import RESULT_TYPE
 
 __all__ = ["ServerConnection"]
 
@@ -65,7 +67,11 @@ class ServerConnection:
         log_level: str | None,
         on_log: Callable[[JsonObject], None] | None,
         options: LinkOptions,
+        extensions: EnabledExtensions,
     ) -> None:
+        self._extensions = extensions
+        self.request: SendRequest = extensions.around(self._request)
+        """Sends a request; its result is from the cache, or from the server."""
         self._target = target
         self._answerer = answerer
         self._info = info
@@ -80,7 +86,9 @@ class ServerConnection:
         self._ids = itertools.count(1)
         """Ids of requests. Both eras share them: a late answer must not fit another request."""
         self._cache = ResultCache()
-        self.watchers: set[Callable[[JsonObject], None]] = set()
+        self.watchers: set[Callable[[JsonObject], None]] = (
+            {extensions.notified} if extensions.listen else set()
+        )
         """Called with every notification."""
 
     async def open(self) -> None:
@@ -121,13 +129,14 @@ class ServerConnection:
             log_level=self._log_level,
             on_notification=self.notified,
             draft=self._draft,
+            extensions=self._extensions.capabilities(handshake=True),
         )
 
     async def _find_session(self, link: Link) -> ClientSession:
         return await eras.find_session(
             lambda: ModernSession(
                 link,
-                with_tasks(self._answerer.capabilities),
+                {**self._answerer.capabilities, "extensions": self._extensions.capabilities()},
                 self._info,
                 ids=self._ids,
                 log_level=self._log_level,
@@ -157,8 +166,7 @@ class ServerConnection:
             raise UsageError("the client is not connected: use it in `async with Client(...) as client`")
         return self._session
 
-    async def request(self, request: ClientRequest) -> JsonObject:
-        """The result of a request: from the cache, or from the server."""
+    async def _request(self, request: ClientRequest) -> JsonObject:
         retried = "inputResponses" in request.params or "requestState" in request.params
         if not retried and (kept := self._cache.get(request.method, request.params)) is not None:
             return kept
@@ -169,7 +177,7 @@ class ServerConnection:
         if kind == "complete":
             if not retried:
                 self._cache.put(request.method, request.params, result)
-        elif kind == "task" and request.method == "tools/call":
+        elif self._extensions.know(kind) and (kind != RESULT_TYPE or request.method == "tools/call"):
             return result
         elif kind != "input_required":
             raise InvalidResult(f"The server sent a result of an unknown type: {str(kind)[:100]!r}")

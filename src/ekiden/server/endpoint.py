@@ -11,6 +11,7 @@ from ekiden.errors import InsufficientScope, InternalError, InvalidParams, Proto
 from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.server.auth.auth import Auth
 from ekiden.server.dispatch import Dispatcher
+from ekiden.server.extensions.hearing import Hearing
 from ekiden.server.legacy.sessions import Sessions
 from ekiden.server.lifespan import Lifespan
 from ekiden.server.middleware import Middleware, Run, around
@@ -62,6 +63,10 @@ class ServerEndpoint:
         self._is_plain = False
         """Whether it is started, and nobody sees what is sent."""
         self._wrapped: list[Middleware] = []
+        self._intercepting = 0
+        """How many of them, the last, belong to extensions."""
+        self._listens = registry.extensions.listen
+        self._hearing = Hearing(registry.extensions)
         self.outlet = Outlet()
         """Whoever sees what is sent."""
         self._auth: Auth | None = None
@@ -88,10 +93,16 @@ class ServerEndpoint:
 
     def wrap(self, middleware: Middleware, *, tasks: bool = False) -> None:
         """Add a middleware inside those added before; with `tasks`, also around every leg of a task."""
-        self._wrapped.append(middleware)
+        self._wrapped.insert(len(self._wrapped) - self._intercepting, middleware)
         self._compose()
         if tasks and self._rounds.tasks is not None:
             self._rounds.tasks.layers.append(middleware)
+
+    def intercept(self, middleware: Middleware) -> None:
+        """Add the middleware of an extension inside all others, also those that are added later."""
+        self._wrapped.append(middleware)
+        self._intercepting += 1
+        self._compose()
 
     def guard(self, auth: Auth) -> None:
         """Tell who lacks scopes which ones, and where to get them."""
@@ -120,8 +131,8 @@ class ServerEndpoint:
 
     @property
     def is_watched(self) -> bool:
-        """Whether there is middleware, which sees messages that are not requests too."""
-        return bool(self._wrapped)
+        """Whether middleware, or an extension, sees messages that are not requests too."""
+        return self._listens or bool(self._wrapped)
 
     async def admit(self, request: Request, go_on: Callable[[], object]) -> ProtocolError | None:
         """Show a message that is not a request to the middleware; the error if it is refused.
@@ -131,6 +142,8 @@ class ServerEndpoint:
 
         async def innermost(passed: Request, stream: Stream) -> Outcome:
             go_on()
+            if passed.kind == "notification":
+                self._hearing.hear(passed)
             return Complete({})
 
         outcome = await around(self._wrapped, innermost)(request, _NOWHERE)
@@ -259,6 +272,7 @@ class ServerEndpoint:
         try:
             await self.sessions.stop()
             await self._rounds.parking.close()
+            await self._hearing.stop()
             if self._rounds.tasks is not None:
                 await self._rounds.tasks.stop()
         finally:

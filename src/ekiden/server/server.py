@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import functools
-import os
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -15,6 +14,9 @@ from ekiden.errors import UsageError
 from ekiden.rounds.leg import Leg
 from ekiden.server.auth.auth import Auth
 from ekiden.server.endpoint import ServerEndpoint
+from ekiden.server.extensions.extension import Extension
+from ekiden.server.extensions.installing import install, offer
+from ekiden.server.extensions.lifespans import around_extensions
 from ekiden.server.legacy.sessions import SessionLimits, Sessions
 from ekiden.server.middleware import Middleware
 from ekiden.server.operations.pages import Paged, Pages
@@ -23,15 +25,13 @@ from ekiden.server.registration.catalog import CacheHint
 from ekiden.server.registration.decorators import Authoring
 from ekiden.server.registration.registry import Registry, unknown_cache_keys
 from ekiden.server.registration.tools import CannotAskMode, described
-from ekiden.server.rounds.once import Once
 from ekiden.server.rounds.rounds import Rounds
 from ekiden.server.sealing.key_source import Keys, KeySource
-from ekiden.server.sealing.keys import has_lasting_keys
 from ekiden.server.sealing.store import SealedStore
 from ekiden.server.sealing.tokens import RoundLimits, Sealer
+from ekiden.server.storage import check_lasting, find_store, once_in, release, shared_sessions
 from ekiden.server.tasks.tasks import Tasks
-from ekiden.sessions.shared import SessionRules, SharedSessions
-from ekiden.stores import Store, open_store
+from ekiden.stores import Store
 from ekiden.stores.memory import MemoryStore
 from ekiden.tasks.runner import TaskLimits
 from ekiden.transports.server.guard import LOCALHOST, Guard
@@ -74,7 +74,8 @@ class Server(Authoring, Paged):
 
     `cannot_ask` is for tools that ask what a client did not declare: `"error"` answers with error -32021,
     `"result"` with a result that tells the client's model in words. A tool may have its own. A result of more
-    than `result_bytes` is not sent, nor kept for a task: an error says so instead.
+    than `result_bytes` is not sent, nor kept for a task: an error says so instead. `extensions` add to the
+    protocol; what they intercept runs inside the middleware of the server, in the order of the list.
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class Server(Authoring, Paged):
         experimental_protocol_version: str | None = None,
         cannot_ask: CannotAskMode = "error",
         tasks: TaskLimits | None = None,
+        extensions: Sequence[Extension] = (),
         result_bytes: int = MOST_RESULT_BYTES,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -117,11 +119,11 @@ class Server(Authoring, Paged):
         self._pages = Pages()
         self._keys = ring = KeySource(keys, warn=lambda: not self._has_one_client)
         ring.check(seal_store=seal_store)
-        opened, is_own = _find_store(store)
+        opened, is_own = find_store(store)
         self.shares_tasks = opened is not None and opened.shared and not isinstance(opened, MemoryStore)
         """Whether workers in other processes see this server's tasks."""
         if seal_store and self.shares_tasks:
-            _check_lasting(keys)
+            check_lasting(keys)
         self._store = SealedStore(opened, ring) if seal_store and opened is not None else opened
         kept = None if self._store is None else self._store.tasks
         self._audience = audience or name
@@ -135,14 +137,17 @@ class Server(Authoring, Paged):
             has_auth=auth is not None,
         )
         sealer = Sealer(audience or name, ring.sealer, self._store, principal, rounds or RoundLimits(), clock)
-        self._rounds = Rounds(sealer, _once(self._store, rounds or RoundLimits(), result_bytes, clock), clock)
+        self._rounds = Rounds(
+            sealer, once_in(self._store, rounds or RoundLimits(), result_bytes, clock), clock
+        )
         if kept is not None:
             offered = Tasks(kept, registry, audience or name, principal, tasks or TaskLimits(), clock)
             self._rounds.offer_tasks(offered, registry)
+        living = offer(extensions, registry, has_auth=auth is not None)
         self.endpoint = ServerEndpoint(
             registry,
             self._rounds,
-            None if lifespan is None else lambda: lifespan(self),
+            around_extensions(None if lifespan is None else lambda: lifespan(self), living, registry),
             functools.partial(
                 Sessions,
                 registry=registry,
@@ -150,13 +155,14 @@ class Server(Authoring, Paged):
                 limits=sessions or SessionLimits(),
                 stateless=stateless_2025,
                 draft=experimental_protocol_version is not None,
-                shared=_shared(self._store, self._audience, sessions or SessionLimits(), clock),
+                shared=shared_sessions(self._store, self._audience, sessions or SessionLimits(), clock),
             ),
-            release=functools.partial(_release, auth, self._store if is_own else None),
+            release=functools.partial(release, auth, self._store if is_own else None),
         )
+        """The server as transports see it."""
         if auth is not None:
             self.endpoint.guard(auth)
-        """The server as transports see it."""
+        install(extensions, living, self.endpoint, self)
 
     # Around requests
 
@@ -353,48 +359,6 @@ def _check_options(page_size: int | None, cache: Mapping[str, CacheHint], experi
         raise UsageError(f"the only experimental protocol version is {versions.DRAFT!r}")
 
 
-def _check_lasting(keys: Keys | None) -> None:
-    if not has_lasting_keys(keys):
-        raise UsageError("seal_store=True needs keys= or EKIDEN_KEYS: nothing would open after a restart")
-
-
-def _find_store(store: Store | str | None) -> tuple[Store | None, bool]:
-    """The store, opened if only its name is given, and whether the server opened it."""
-    given = store if store is not None else os.environ.get("EKIDEN_STORE") or None
-    return (open_store(given), True) if isinstance(given, str) else (given, False)
-
-
-def _shared(
-    store: Store | None, audience: str, limits: SessionLimits, clock: Callable[[], float]
-) -> SharedSessions | None:
-    """The sessions of 2025 in the store, if it keeps sessions."""
-    sessions, bus = getattr(store, "sessions", None), getattr(store, "bus", None)
-    if sessions is None or bus is None:
-        return None
-    rules = SessionRules(limits.sessions, limits.per_principal, limits.idle_seconds, limits.busy_seconds)
-    return SharedSessions(sessions, bus, audience, rules, clock)
-
-
 def _verified(request: Request) -> str | None:
     """Whose request it is, by its access token."""
     return None if request.principal is None else request.principal.id
-
-
-async def _release(auth: Auth | None, store: Store | None) -> None:
-    """Close what the server has opened itself."""
-    if auth is not None:
-        await auth.close()
-    if store is not None:
-        await store.close()
-
-
-def _once(store: Store | None, limits: RoundLimits, result_bytes: int, clock: Callable[[], float]) -> Once:
-    """The ledger of rounds: in the store, or in the memory of this process."""
-    ledger = store or MemoryStore(shared=False)
-    return Once(
-        ledger,
-        clock,
-        lease=limits.lease_seconds,
-        keep=limits.flow_seconds,
-        result_bytes=result_bytes,
-    )

@@ -261,6 +261,12 @@ class Modern:
         spelled = b'{"resultType":"task",' + encode(task)[1:-1] + self._signature
         return result_response(request_id, spelled)
 
+    def typed(self, result_type: str, result: dict[str, Any]) -> bytes:
+        """A result of a type that an extension has, as `result` makes complete ones."""
+        meta: dict[str, Any] = {SERVER_INFO: self._server_info}
+        meta.update(result.get("_meta") or {})
+        return encode({**result, "resultType": result_type, "_meta": meta})
+
     def error(self, request_id: RequestId | None, error: ProtocolError) -> bytes:
         """The response for an error. Codes that the specification keeps to itself never leave."""
         if error.code in _RESERVED:

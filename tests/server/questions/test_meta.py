@@ -1,7 +1,7 @@
 """`ctx.elicit(meta=...)`: the `_meta` of a question (SEP-3118 names the page there that shows it)."""
 
 import asyncio
-import datetime
+import datetime as dt
 import secrets
 from typing import Any
 
@@ -84,7 +84,7 @@ async def test_a_task_asks_with_it() -> None:
     assert question["params"]["_meta"] == pages(1)
 
 
-@pytest.mark.parametrize("meta", [{"at": datetime.date}, {"n": object()}, {1: float}])
+@pytest.mark.parametrize("meta", [{"at": dt.date}, {"n": object()}, {1: float}])
 async def test_a_meta_that_is_not_json_is_the_authors_error(
     meta: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

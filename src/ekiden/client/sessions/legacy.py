@@ -79,9 +79,11 @@ class LegacySession:
         log_level: str | None = None,
         on_notification: Callable[[JsonObject], None] | None = None,
         draft: bool = False,
+        extensions: Mapping[str, Any] | None = None,
     ) -> None:
         self._link = link
         self._answerer = answerer
+        self._declared = answerer.capabilities | ({"extensions": dict(extensions)} if extensions else {})
         self._client_info = dict(client_info)
         self._log_level = log_level
         self._on_notification = on_notification
@@ -105,7 +107,7 @@ class LegacySession:
             "initialize",
             {
                 "protocolVersion": self.version,
-                "capabilities": self._answerer.capabilities,
+                "capabilities": self._declared,
                 "clientInfo": self._client_info,
             },
             Hooks(),
@@ -147,6 +149,10 @@ class LegacySession:
                 raise InvalidResult(f"A server of {self.version} must not send interim results, but did")
             return result
         raise InvalidResult(f"The server wanted a page visited {_URL_ROUNDS} times")
+
+    async def notify(self, method: str, params: JsonObject) -> None:
+        """Send a notification."""
+        await self._link.send(jsonrpc.notification(method, params))
 
     async def _exchange(self, method: str, params: Mapping[str, Any], hooks: Hooks) -> JsonObject:
         request_id = next(self._ids)

@@ -124,6 +124,11 @@ class ModernSession:
                 raise EraChanged(refused) from None
             raise
 
+    async def notify(self, method: str, params: JsonObject) -> None:
+        """Send a notification."""
+        headers = {"MCP-Protocol-Version": self.version, "Mcp-Method": method}
+        await self._link.send(jsonrpc.notification(method, params), headers)
+
     async def abandon(self) -> None:
         """Nothing to forget: there is no session."""
 

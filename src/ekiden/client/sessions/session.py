@@ -47,6 +47,10 @@ class ClientSession(Protocol):
         """Send a request; its result, or `ServerError`."""
         ...
 
+    async def notify(self, method: str, params: JsonObject) -> None:
+        """Send a notification."""
+        ...
+
     async def abandon(self) -> None:
         """Forget a session that the server no longer knows; the link stays open."""
         ...

@@ -30,7 +30,7 @@ from ekiden.errors import (
     UsageError,
 )
 from ekiden.wire.json import JsonObject, decode, encode
-from ekiden.wire.tasks import EXTENSION, NOTIFICATION
+from ekiden.wire.tasks import NOTIFICATION
 
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
@@ -46,7 +46,6 @@ __all__ = [
     "poll_seconds",
     "read_handle",
     "read_snapshot",
-    "with_tasks",
 ]
 
 _log = logging.getLogger(__name__)
@@ -88,11 +87,6 @@ def read_snapshot(fields: Mapping[str, Any]) -> TaskSnapshot:
         return msgspec.convert(fields, TaskSnapshot)
     except msgspec.ValidationError as error:
         raise InvalidResult(f"The server's task is malformed: {error}") from None
-
-
-def with_tasks(capabilities: Mapping[str, Any]) -> JsonObject:
-    """These capabilities, and that tasks are understood."""
-    return {**capabilities, "extensions": {EXTENSION: {}}}
 
 
 OnStatus: TypeAlias = Callable[[TaskSnapshot], None]

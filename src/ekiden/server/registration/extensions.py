@@ -52,12 +52,12 @@ class OfferedExtension(msgspec.Struct, kw_only=True, eq=False):
     """One extension of one server."""
 
     identifier: str
-    settings: JsonObject = msgspec.field(default_factory=dict)
+    settings: JsonObject = msgspec.field(default_factory=JsonObject)
     """What the server declares under the identifier."""
-    methods: Mapping[str, Answer] = msgspec.field(default_factory=dict)
-    methods_of_2025: Mapping[str, Answer] = msgspec.field(default_factory=dict)
+    methods: Mapping[str, Answer] = msgspec.field(default_factory=dict[str, Answer])
+    methods_of_2025: Mapping[str, Answer] = msgspec.field(default_factory=dict[str, Answer])
     """Methods that only clients with a handshake have. Their versions say which; see `Sessions`."""
-    hears: Mapping[str, Hear] = msgspec.field(default_factory=dict)
+    hears: Mapping[str, Hear] = msgspec.field(default_factory=dict[str, Hear])
     """The notifications that clients send."""
     sends: frozenset[str] = frozenset()
     """The notifications that the server sends."""

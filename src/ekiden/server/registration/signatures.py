@@ -38,24 +38,24 @@ class Signature(msgspec.Struct):
     """The name of the parameter that wants the `Context`."""
 
 
-def read_signature(function: Callable[..., Any], *, what: str) -> Signature:
-    """Read a handler's signature; `what` names it in errors."""
+def read_signature(function: Callable[..., Any], *, what: str, context: type = Context) -> Signature:
+    """Read a handler's signature; `what` names it in errors, and `context` is the type of its context."""
     try:
         hints = typing.get_type_hints(_annotated(function), include_extras=True)
     except Exception as error:
         raise RegistrationError(f"{what}: a type hint cannot be resolved: {error}") from error
     docs = docstring_parser.parse(inspect.getdoc(function) or "")
     descriptions = {param.arg_name: param.description for param in docs.params if param.description}
-    context: str | None = None
+    wanting: str | None = None
     fields: dict[str, Any] = {}
     defaults: dict[str, Any] = {}
     for position, (name, parameter) in enumerate(inspect.signature(function).parameters.items()):
-        _check_written(name, position, hints.get(name), what)
+        _check_written(name, position, hints.get(name), what, context)
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
             raise RegistrationError(f"{what}: parameter {name!r} must be callable by keyword")
         hint = hints.get(name, Any)
-        if _is_context(hint):
-            context = name
+        if _is_context(hint, context):
+            wanting = name
             continue
         fields[name], default = _field(hint, parameter.default, descriptions.get(name))
         if default is not inspect.Parameter.empty:
@@ -64,9 +64,11 @@ def read_signature(function: Callable[..., Any], *, what: str) -> Signature:
         summary=_summary(docs),
         parameters=HintedParameters(fields, defaults, what),
         returns=hints.get("return", inspect.Signature.empty),
-        context=context,
+        context=wanting,
     )
 
+
+_CONTEXTS: Final = ("Context", "ExtensionContext")
 
 _PLAIN: Final = (str, int, bool, float)
 """Types whose JSON values need no conversion."""
@@ -87,14 +89,14 @@ def _annotated(function: Callable[..., Any]) -> Any:
     return function if inspect.isroutine(function) else type(function).__call__
 
 
-def _is_context(hint: object) -> bool:
+def _is_context(hint: object, context: type) -> bool:
     if typing.get_origin(hint) in (typing.Union, types.UnionType):  # `ctx: Context | None = None`
-        return any(_is_context(option) for option in typing.get_args(hint))
+        return any(_is_context(option, context) for option in typing.get_args(hint))
     origin = typing.get_origin(hint) or hint
-    return isinstance(origin, type) and issubclass(origin, Context)
+    return isinstance(origin, type) and issubclass(origin, context)
 
 
-def _check_written(name: str, position: int, hint: object, what: str) -> None:
+def _check_written(name: str, position: int, hint: object, what: str, context: type) -> None:
     """Refuse what authors write by mistake, and say what to write instead."""
     if hint is None and position == 0 and name in ("self", "cls"):
         raise RegistrationError(
@@ -103,14 +105,19 @@ def _check_written(name: str, position: int, hint: object, what: str) -> None:
         )
     if hint is None and name == "ctx":
         raise RegistrationError(
-            f"{what}: parameter 'ctx' has no type: write `ctx: Context` (`from ekiden import Context`), "
+            f"{what}: parameter 'ctx' has no type: write `ctx: {context.__name__}` ({_import_of(context)}), "
             "or give it another name if it is an argument"
         )
-    if isinstance(hint, type) and hint.__name__ == "Context" and not _is_context(hint):
+    if isinstance(hint, type) and hint.__name__ in _CONTEXTS and not _is_context(hint, context):
         raise RegistrationError(
-            f"{what}: parameter {name!r} wants the Context of {hint.__module__}: write "
-            "`from ekiden import Context`"
+            f"{what}: parameter {name!r} wants the {hint.__name__} of {hint.__module__}: "
+            f"write {_import_of(context)}"
         )
+
+
+def _import_of(context: type) -> str:
+    home = "ekiden" if context is Context else "ekiden.extensions"
+    return f"`from {home} import {context.__name__}`"
 
 
 def _summary(docs: docstring_parser.Docstring) -> str | None:

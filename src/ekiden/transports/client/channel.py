@@ -3,12 +3,13 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from ekiden.errors import ProtocolError, TransportError
 from ekiden.transports.client.link import Listener, Outgoing
 from ekiden.wire import jsonrpc
+from ekiden.wire.extensions.names import CORE_METHODS
 from ekiden.wire.json import is_object
 from ekiden.wire.jsonrpc import RequestId
 from ekiden.wire.meta import SUBSCRIPTION_ID
@@ -16,6 +17,8 @@ from ekiden.wire.meta import SUBSCRIPTION_ID
 __all__ = ["ChannelLink"]
 
 _log = logging.getLogger(__name__)
+
+_LOG: Final = "notifications/message"
 
 _NOT_CANCELLED: Final = frozenset({"initialize", "server/discover", "ping"})
 """What a connection begins with. `initialize` must not be cancelled, and the others change nothing."""
@@ -75,7 +78,7 @@ class ChannelLink:
         except (TransportError, TimeoutError):
             _log.debug("The server could not be told that request %r is cancelled", request_id)
 
-    async def send(self, message: bytes) -> None:
+    async def send(self, message: bytes, headers: Mapping[str, str] | None = None) -> None:
         """Send a notification or a response."""
         await self._write(message)
 
@@ -147,8 +150,9 @@ class ChannelLink:
         named: Any = subscription if subscription is not None else params.get("progressToken")
         if isinstance(named, int | str) and named in self._waiting:
             return self._waiting[named]
-        if message["method"] == "notifications/message" and self._waiting and self.listener is None:
-            # A log message does not name its request. Any of them passes it on to the same ears.
+        nameless = message["method"] == _LOG or message["method"] not in CORE_METHODS
+        if nameless and self._waiting and self.listener is None:
+            # Log messages, and those of extensions, do not name their request: any passes them on.
             return next(iter(self._waiting.values()))
         return None
 

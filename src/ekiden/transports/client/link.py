@@ -44,8 +44,8 @@ class Link(Protocol):
         """Send a request and wait for its response. Cancelling this cancels the request at the server."""
         ...
 
-    async def send(self, message: bytes) -> None:
-        """Send a notification, or before 2026 a response."""
+    async def send(self, message: bytes, headers: Mapping[str, str] | None = None) -> None:
+        """Send a notification, or before 2026 a response. `headers` are for HTTP."""
         ...
 
     async def close(self, *, hurry: bool = False) -> None:

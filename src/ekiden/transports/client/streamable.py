@@ -8,6 +8,7 @@ their last event. The `Session` half of this class is only used with those.
 import asyncio
 import contextlib
 import logging
+from collections.abc import Mapping
 from typing import Any, Final
 
 from ekiden.errors import ProtocolError, TooMuch, TransportError
@@ -108,9 +109,10 @@ class StreamableLink:
                 raise
         return None
 
-    async def send(self, message: bytes) -> None:
+    async def send(self, message: bytes, headers: Mapping[str, str] | None = None) -> None:
         """POST a notification or a response."""
-        response = await self._http.send("POST", {**_ACCEPT, **self.session_headers}, message)
+        every = {**_ACCEPT, **self.session_headers, **(headers or {})}
+        response = await self._http.send("POST", every, message)
         try:
             body = await response.read()
         finally:

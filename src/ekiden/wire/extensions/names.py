@@ -56,8 +56,8 @@ def check_identifier(identifier: object) -> str:
     """The identifier of an extension, if it is one."""
     if not isinstance(identifier, str) or not _IDENTIFIER.fullmatch(identifier):
         raise RegistrationError(
-            f"{identifier!r} is not the identifier of an extension: write a domain of yours in reverse, a slash "
-            "and a name, as in 'com.example/receipts'"
+            f"{identifier!r} is not the identifier of an extension: write a domain of yours in reverse, a "
+            "slash and a name, as in 'com.example/receipts'"
         )
     return identifier
 
@@ -66,11 +66,11 @@ def check_method(identifier: str, method: object) -> str:
     """The name of a method or notification that an extension may have."""
     if not isinstance(method, str) or not _METHOD.fullmatch(method):
         raise RegistrationError(
-            f"extension {identifier!r}: {method!r} is not the name of a method: write one like 'receipts/list'"
+            f"extension {identifier!r}: {method!r} is not the name of a method; 'receipts/list' is one"
         )
     if method in CORE_METHODS:
         raise RegistrationError(
-            f"extension {identifier!r}: {method!r} is a method of the protocol; an extension can only intercept it"
+            f"extension {identifier!r}: {method!r} is a method of the protocol, which it can only intercept"
         )
     return method
 

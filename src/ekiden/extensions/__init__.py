@@ -1,0 +1,22 @@
+"""Extensions of the protocol (SEP-2133, SEP-3371), for those who write them and for those who enable them.
+
+On a server, `Server(extensions=[...])` takes `Extension` objects: an identifier, settings, methods, result
+types, notifications, interceptors and a lifespan. Their functions get an `ExtensionContext`, and may return
+an `ExtensionResult`. On a client, `Client(extensions=[...])` takes `ClientExtension` objects.
+Tasks are an extension too; a server has it if a tool can become a task, and a client always.
+"""
+
+from ekiden.client.extensions.extension import ClientExtension, Interrupted
+from ekiden.client.sessions.session import ClientRequest
+from ekiden.server.extensions.extension import Extension
+from ekiden.server.extensions.methods import ExtensionContext
+from ekiden.server.extensions.results import ExtensionResult
+
+__all__ = [
+    "ClientExtension",
+    "ClientRequest",
+    "Extension",
+    "ExtensionContext",
+    "ExtensionResult",
+    "Interrupted",
+]

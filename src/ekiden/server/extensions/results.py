@@ -1,0 +1,96 @@
+"""Results of extensions: complete ones, and those of a type that only the extension knows."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from pydantic import BaseModel
+
+from ekiden.errors import InternalError, MissingCapability
+from ekiden.rounds.outcome import Complete, Dialect, Failed, Interim, Outcome, Task
+from ekiden.server.questions.content import dump
+from ekiden.server.registration.extensions import OfferedExtension
+from ekiden.wire import versions
+from ekiden.wire.extensions.names import declaring
+from ekiden.wire.json import JsonObject, encode
+from ekiden.wire.jsonrpc import RequestId, result_response
+from ekiden.wire.modern import Modern, Request
+
+__all__ = ["ExtensionResult", "checked", "outcome_of"]
+
+_log = logging.getLogger(__name__)
+
+
+class ExtensionResult(Complete, kw_only=True):
+    """A result whose `resultType` is one of an extension's. Its client must declare the extension."""
+
+    result_type: str
+
+
+class _InSession(Complete):
+    """A result for a client of 2025, sent as it is: what its fields mean is the extension's business."""
+
+    def render(self, dialect: Dialect, request_id: RequestId) -> bytes:
+        return Complete(result_response(request_id, encode(self.result))).render(_Raw(dialect), request_id)
+
+
+class _Raw:
+    """A dialect for responses that are spelled already: it checks their size, and spells errors."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.most_bytes = dialect.most_bytes
+        self.error = dialect.error
+        self.input_required = dialect.input_required
+        self.task = dialect.task
+
+    def complete(self, request_id: RequestId, result: dict[str, Any] | bytes) -> bytes:
+        """The response that was spelled before."""
+        assert isinstance(result, bytes)
+        return result
+
+
+def outcome_of(value: object, request: Request) -> Outcome:
+    """What the function of a method returned, as an outcome: None is an empty result."""
+    if isinstance(value, ExtensionResult | Failed | Interim | Task):
+        return value
+    result = _fields(value.as_dict() if isinstance(value, Complete) else value)
+    if result is None:
+        _log.error(
+            "%s must return an object: a dict, a model, a struct or None, not %r", request.method, value
+        )
+        return Failed(InternalError("Internal error"))
+    return Complete(result) if request.meta.protocol_version == versions.MODERN else _InSession(result)
+
+
+def _fields(value: object) -> JsonObject | None:
+    if value is None:
+        return {}
+    if isinstance(value, BaseModel):
+        return dump(value)
+    if isinstance(value, msgspec.Struct):
+        built: Any = msgspec.to_builtins(value)
+        return built if isinstance(built, dict) else None  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, Mapping):
+        return dict(value)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
+    return None
+
+
+def checked(outcome: Outcome, extension: OfferedExtension, request: Request, dialect: Modern) -> Outcome:
+    """An outcome as it may leave: a type that the extension or the client does not declare may not."""
+    if not isinstance(outcome, ExtensionResult):
+        return outcome
+    if outcome.result_type not in extension.result_types:
+        _log.error(
+            "Extension %r returned a result of type %r, which is not one of its result_types",
+            extension.identifier,
+            outcome.result_type,
+        )
+        return Failed(InternalError("Internal error"))
+    if request.meta.protocol_version != versions.MODERN:
+        reason = f"A result of type {outcome.result_type!r} needs protocol version {versions.MODERN}"
+        return Failed(InternalError(reason))
+    if not extension.declared_by(request):
+        reason = f"A result of type {outcome.result_type!r} is only for clients that declare the extension"
+        return Failed(MissingCapability(declaring(extension.identifier), f"{reason} {extension.identifier}"))
+    return Complete(dialect.typed(outcome.result_type, outcome.as_dict()))

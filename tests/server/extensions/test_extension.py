@@ -1,0 +1,543 @@
+"""Extensions of authors on a server (SEP-2133, SEP-3371)."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+from pydantic import BaseModel, ConfigDict, Field
+
+from ekiden import (
+    Auth,
+    CallNext,
+    Client,
+    Complete,
+    Context,
+    Outcome,
+    Outgoing,
+    Principal,
+    RegistrationError,
+    Request,
+    SendOn,
+    Server,
+    ServerError,
+    StaticTokens,
+    UsageError,
+)
+from ekiden.extensions import ClientExtension, Extension, ExtensionContext, ExtensionResult
+from ekiden.stores.memory import MemoryStore
+from tests.serving import PATIENCE, ask, error_of, notification, post, request, result_of, served
+
+NAME = "com.example/search"
+CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
+DECLARED = {CAPABILITIES: {"extensions": {NAME: {"fuzzy": True}}}}
+
+
+def search(**options: Any) -> Extension:
+    """An extension with one method."""
+    extension = Extension(NAME, **options)
+
+    @extension.method("search/find")
+    async def find(text: str, most: int = 10) -> dict[str, Any]:
+        return {"found": [text] * most}
+
+    return extension
+
+
+def serving(*extensions: Extension, **options: Any) -> Server:
+    return Server("s", extensions=extensions, **options)
+
+
+# Capabilities and methods
+
+
+async def test_settings_are_declared_under_the_identifier() -> None:
+    server = serving(search(settings={"fuzzy": True}), Extension("com.example/plain"))
+    declared = (await result_of(server, "server/discover"))["capabilities"]["extensions"]
+    assert declared == {NAME: {"fuzzy": True}, "com.example/plain": {}}
+
+
+async def test_without_extensions_none_are_declared() -> None:
+    assert "extensions" not in (await result_of(Server("s"), "server/discover"))["capabilities"]
+
+
+async def test_a_method_is_called_with_the_parameters_of_the_request() -> None:
+    server = serving(search())
+    result = (await ask(server, "search/find", {"text": "a", "most": 2}))["result"]
+    assert (result["found"], result["resultType"]) == (["a", "a"], "complete")
+
+
+async def test_parameters_that_a_method_does_not_know_are_left_out() -> None:
+    """A later revision of an extension may add some."""
+    result = await result_of(serving(search()), "search/find", {"text": "a", "most": 1, "newer": True})
+    assert result["found"] == ["a"]
+
+
+@pytest.mark.parametrize("params", [{}, {"text": 1}, {"text": "a", "most": "2"}])
+async def test_wrong_parameters_are_an_error_of_the_caller(params: Any) -> None:
+    error = await error_of(serving(search()), "search/find", params)
+    assert error["code"] == -32602
+    assert "search/find" in error["message"]
+
+
+async def test_a_method_that_no_extension_has_is_not_found() -> None:
+    assert (await error_of(serving(search()), "search/lose"))["code"] == -32601
+    assert (await error_of(Server("s"), "search/find"))["code"] == -32601
+
+
+class Found(BaseModel):
+    model_config = ConfigDict(populate_by_name=True)
+    most_hits: int = Field(alias="mostHits")
+
+
+class Counted(msgspec.Struct, rename="camel"):
+    most_hits: int
+
+
+async def test_a_result_is_a_dict_a_model_a_struct_or_nothing() -> None:
+    extension = Extension(NAME)
+    values: list[Any] = [{"mostHits": 3}, Found(mostHits=3), Counted(3), None, Complete({"mostHits": 3})]
+
+    @extension.method("search/next")
+    async def next_value() -> Any:
+        return values.pop(0)
+
+    server = serving(extension)
+    seen = [(await result_of(server, "search/next")).get("mostHits") for _ in range(5)]
+    assert seen == [3, 3, 3, None, 3]
+
+
+async def test_what_is_no_result_and_what_raises_is_the_authors_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    extension = Extension(NAME)
+
+    @extension.method("search/wrong")
+    async def wrong() -> Any:
+        return 3
+
+    @extension.method("search/broken")
+    async def broken() -> None:
+        raise OSError("secret")
+
+    server = serving(extension)
+    for method in ("search/wrong", "search/broken"):
+        error = await error_of(server, method)
+        assert (error["code"], error["message"]) == (-32603, "Internal error")
+    assert "must return an object" in caplog.text
+    assert "secret" in caplog.text
+
+
+async def test_a_plain_function_answers_too() -> None:
+    extension = Extension(NAME)
+
+    @extension.method("search/plain")
+    def plain() -> dict[str, int]:
+        return {"n": 1}
+
+    assert (await result_of(serving(extension), "search/plain"))["n"] == 1
+
+
+# What a client declares
+
+
+async def test_a_mutual_extension_refuses_clients_that_do_not_declare_it() -> None:
+    server = serving(search(mutual=True))
+    error = await error_of(server, "search/find", {"text": "a"})
+    assert (error["code"], error["data"]) == (-32021, {"requiredCapabilities": {"extensions": {NAME: {}}}})
+    answered = await ask(server, "search/find", {"text": "a", "most": 1}, **DECLARED)
+    assert answered["result"]["found"] == ["a"]
+
+
+async def test_a_function_sees_what_the_client_declares() -> None:
+    extension = Extension(NAME)
+
+    @extension.method("search/seen")
+    async def seen(ctx: ExtensionContext) -> dict[str, Any]:
+        return {"settings": ctx.client_settings, "method": ctx.request.method}
+
+    server = serving(extension)
+    declared = (await ask(server, "search/seen", **DECLARED))["result"]
+    assert (declared["settings"], declared["method"]) == ({"fuzzy": True}, "search/seen")
+    assert (await result_of(server, "search/seen"))["settings"] is None
+
+
+# Result types
+
+
+def receipts(**options: Any) -> Server:
+    """A server whose tools are answered with a receipt by an extension."""
+    extension = Extension(NAME, result_types=["receipt"], **options)
+
+    @extension.intercept(methods=["tools/call"])
+    async def hand_out(request: Request, call_next: CallNext) -> Outcome:
+        if request.name == "wrong":
+            return ExtensionResult({"number": 1}, result_type="bill")
+        return ExtensionResult({"number": 7, "_meta": {"com.example/x": 1}}, result_type="receipt")
+
+    server = serving(extension)
+
+    @server.tool
+    async def buy() -> str:
+        return "never"
+
+    @server.tool
+    async def wrong() -> str:
+        return "never"
+
+    return server
+
+
+async def test_a_result_of_an_own_type_goes_to_a_client_that_declares_the_extension() -> None:
+    answered = await ask(receipts(), "tools/call", {"name": "buy"}, **DECLARED)
+    result = answered["result"]
+    assert (result["resultType"], result["number"]) == ("receipt", 7)
+    assert set(result["_meta"]) == {"com.example/x", "io.modelcontextprotocol/serverInfo"}
+
+
+async def test_a_client_that_does_not_declare_it_gets_an_error_instead() -> None:
+    error = await error_of(receipts(), "tools/call", {"name": "buy"})
+    assert (error["code"], error["data"]) == (-32021, {"requiredCapabilities": {"extensions": {NAME: {}}}})
+
+
+async def test_a_type_that_the_extension_does_not_declare_never_leaves(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    answered = await ask(receipts(), "tools/call", {"name": "wrong"}, **DECLARED)
+    assert answered["error"]["code"] == -32603
+    assert "'bill', which is not one of its result_types" in caplog.text
+
+
+async def test_a_client_of_2025_gets_no_result_of_another_type() -> None:
+    async with Client(receipts(), mode="legacy", extensions=[ClientExtension(NAME)]) as client:
+        with pytest.raises(ServerError, match="'receipt' needs protocol version 2026-07-28"):
+            await client.call_tool("buy")
+
+
+# Notifications
+
+
+async def test_a_method_can_notify_before_its_result() -> None:
+    extension = Extension(NAME, sends=["notifications/search/hit"])
+
+    @extension.method("search/watch")
+    async def watch(ctx: ExtensionContext) -> None:
+        await ctx.notify("notifications/search/hit", {"text": "a"})
+
+    server = serving(extension)
+    heard: list[Any] = []
+    listening = ClientExtension(NAME)
+    listening.notification("notifications/search/hit")(heard.append)
+    for mode in ("modern", "legacy"):
+        async with Client(server, mode=mode, extensions=[listening]) as client:  # type: ignore[arg-type]
+            await client.request("search/watch")
+    assert heard == [{"text": "a"}] * 2
+
+
+async def test_only_declared_notifications_are_sent(caplog: pytest.LogCaptureFixture) -> None:
+    extension = Extension(NAME)
+
+    @extension.method("search/watch")
+    async def watch(ctx: ExtensionContext) -> None:
+        await ctx.notify("notifications/search/hit")
+
+    assert (await error_of(serving(extension), "search/watch"))["code"] == -32603
+    assert "must be one of the extension's `sends`" in caplog.text
+
+
+@pytest.mark.parametrize("mode", ["modern", "legacy"])
+@pytest.mark.parametrize("over", ["memory", "http"])
+async def test_a_notification_of_a_client_is_taken(mode: Any, over: str) -> None:
+    extension, taken = Extension(NAME), asyncio.Queue[str]()
+
+    @extension.notification("notifications/search/selected")
+    async def selected(text: str, ctx: ExtensionContext) -> None:
+        taken.put_nowait(f"{ctx.request.kind} {text}")
+
+    server = serving(extension)
+    async with served(server) as base, asyncio.timeout(PATIENCE):
+        target: Any = server if over == "memory" else base + "/mcp"
+        async with Client(target, mode=mode) as client:
+            await client.notify("notifications/search/selected", {"text": "a"})
+            assert await taken.get() == "notification a"
+
+
+async def test_a_notification_that_middleware_refuses_is_not_taken() -> None:
+    extension, taken = Extension(NAME), asyncio.Queue[str]()
+
+    @extension.notification("notifications/search/selected")
+    async def selected(text: str) -> None:
+        taken.put_nowait(text)
+
+    server = serving(extension)
+
+    @server.middleware
+    async def refuse(request: Request, call_next: CallNext) -> Outcome:
+        return Complete({}) if request.params.get("text") == "dropped" else await call_next(request)
+
+    async with served(server) as base, asyncio.timeout(PATIENCE):
+        for text in ("dropped", "kept"):
+            sent = notification("notifications/search/selected", {"text": text})
+            assert (await post(base, sent)).status_code == 202
+        assert await taken.get() == "kept"
+
+
+async def test_a_notification_that_fails_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    extension, ended = Extension(NAME), asyncio.Event()
+
+    @extension.notification("notifications/search/broken")
+    async def broken() -> None:
+        ended.set()
+        raise OSError("on purpose")
+
+    @extension.notification("notifications/search/typed")
+    async def typed(text: str) -> None:
+        raise AssertionError(text)
+
+    @extension.notification("notifications/search/telling")
+    async def telling(ctx: ExtensionContext) -> None:
+        await ctx.notify("notifications/search/broken")
+
+    async with Client(serving(extension)) as client, asyncio.timeout(PATIENCE):
+        await client.notify("notifications/search/typed", {"text": 3})
+        await client.notify("notifications/search/broken")
+        await ended.wait()
+        while "on purpose" not in caplog.text:
+            await asyncio.sleep(0)
+    assert "notifications/search/typed was not understood" in caplog.text
+
+
+# Interception
+
+
+async def test_interceptors_run_inside_the_servers_middleware_in_the_order_of_the_list() -> None:
+    order: list[str] = []
+
+    def noting(name: str) -> Any:
+        async def note(request: Request, call_next: CallNext) -> Outcome:
+            order.append(name)
+            return await call_next(request)
+
+        return note
+
+    first, second = Extension("com.example/first"), Extension("com.example/second")
+    first.intercept(noting("first"))
+    first.intercept(methods=["tools/list"])(noting("lists only"))
+    second.intercept(noting("second"))
+    server = serving(first, second)
+    server.middleware(noting("server"))
+    server.middleware(noting("server too"))
+    await result_of(server, "server/discover")
+    assert order == ["server", "server too", "first", "second"]
+    order.clear()
+    await ask(server, "tools/list")
+    assert order == []  # No tool is registered, so there is no such method.
+
+
+async def test_what_is_sent_can_be_changed() -> None:
+    extension = search()
+
+    @extension.outgoing
+    async def label(message: Outgoing, send: SendOn) -> None:
+        if message.is_response and message.method == "search/find":
+            message.body["result"]["labelled"] = True
+        await send(message)
+
+    assert (await result_of(serving(extension), "search/find", {"text": "a"}))["labelled"] is True
+
+
+# Lifespan and requirements
+
+
+async def test_lifespans_are_entered_after_the_servers_and_left_before_it() -> None:
+    order: list[str] = []
+
+    def lifespan(name: str) -> Any:
+        @asynccontextmanager
+        async def living(*_: object) -> AsyncGenerator[str, None]:
+            order.append(f"enter {name}")
+            yield name
+            order.append(f"leave {name}")
+
+        return living
+
+    extension = Extension(NAME, lifespan=lifespan("search"))
+
+    @extension.method("search/state")
+    async def state(ctx: ExtensionContext) -> dict[str, Any]:
+        return {"state": ctx.state}
+
+    other = Extension("com.example/other", lifespan=lifespan("other"))
+    server = serving(extension, other, lifespan=lifespan("server"))
+
+    @server.tool
+    async def server_state(ctx: Context) -> str:
+        return str(ctx.state)
+
+    async with Client(server) as client:
+        assert (await client.request("search/state"))["state"] == "search"
+        assert (await client.call_tool("server_state")).content[0].text == "server"  # type: ignore[union-attr]
+    assert order == [
+        "enter server",
+        "enter search",
+        "enter other",
+        "leave other",
+        "leave search",
+        "leave server",
+    ]
+
+
+@pytest.mark.parametrize("requires", [["resources"], ["com.example/index"]])
+async def test_a_server_does_not_start_without_what_an_extension_requires(requires: list[str]) -> None:
+    server = serving(search(requires=requires))
+    with pytest.raises(UsageError, match=f"{NAME!r} requires {requires[0]!r}"):
+        await server.endpoint.start()
+
+
+async def test_what_is_required_may_be_registered_later() -> None:
+    server = serving(search(requires=["resources", "com.example/index"]), Extension("com.example/index"))
+
+    @server.resource("a://b")
+    async def resource() -> str:
+        return "x"
+
+    assert (await result_of(server, "search/find", {"text": "a", "most": 1}))["found"] == ["a"]
+
+
+# Sessions of 2025
+
+
+async def test_clients_of_2025_have_it_unless_it_is_for_2026_only() -> None:
+    server = serving(search(settings={"fuzzy": True}))
+    async with Client(server, mode="legacy") as client:
+        assert client.server_extension(NAME) == {"fuzzy": True}
+        found = await client.request("search/find", {"text": "a", "most": 1})
+        assert found == {"found": ["a"]}
+    async with Client(serving(search(sessions=False)), mode="legacy") as client:
+        assert client.server_extension(NAME) is None
+        with pytest.raises(ServerError, match="Method not found"):
+            await client.request("search/find", {"text": "a"})
+
+
+async def test_fields_that_the_protocol_has_elsewhere_reach_a_client_of_2025_as_they_are() -> None:
+    extension = Extension(NAME)
+    result = {"content": [1], "messages": ["x"], "tools": [{"inputSchema": 3}], "structuredContent": 4}
+
+    @extension.method("search/odd")
+    async def odd() -> Any:
+        return result
+
+    async with Client(serving(extension), mode="legacy") as client:
+        assert await client.request("search/odd") == result
+
+
+# Bad input
+
+
+def test_an_identifier_must_have_a_prefix() -> None:
+    with pytest.raises(RegistrationError, match="'search' is not the identifier of an extension"):
+        Extension("search")
+
+
+def test_two_extensions_of_one_identifier_are_refused() -> None:
+    with pytest.raises(RegistrationError, match="is registered already"):
+        serving(search(), Extension(NAME))
+
+
+def test_two_extensions_with_one_method_are_refused() -> None:
+    other = Extension("com.example/other", sends=["search/find"])
+    with pytest.raises(
+        RegistrationError, match=f"'com.example/other': {NAME!r} has the method 'search/find'"
+    ):
+        serving(search(), other)
+
+
+def test_two_extensions_with_one_result_type_are_refused() -> None:
+    first = Extension(NAME, result_types=["receipt"])
+    with pytest.raises(RegistrationError, match="has the result type 'receipt' already"):
+        serving(first, Extension("com.example/other", result_types=["receipt"]))
+
+
+def test_a_method_of_the_protocol_is_refused() -> None:
+    with pytest.raises(RegistrationError, match="'tools/call' is a method of the protocol"):
+        Extension(NAME).method("tools/call")(lambda: None)
+
+
+def test_one_method_twice_in_an_extension_is_refused() -> None:
+    with pytest.raises(RegistrationError, match="has 'search/find' already"):
+        search().notification("search/find")(lambda: None)
+
+
+def test_tasks_are_taken_where_the_server_has_them() -> None:
+    with pytest.raises(RegistrationError, match=r"'io.modelcontextprotocol/tasks' is registered already"):
+        serving(Extension("io.modelcontextprotocol/tasks"), store=MemoryStore())
+    stealing = Extension(NAME, result_types=["task"])
+    with pytest.raises(
+        RegistrationError, match=r"'io.modelcontextprotocol/tasks' has the result type 'task'"
+    ):
+        serving(stealing, store=MemoryStore())
+
+
+def test_what_is_registered_after_the_server_took_it_is_refused() -> None:
+    extension = search()
+    serving(extension)
+    for register in (extension.method("search/late"), extension.notification("late"), extension.intercept):
+        with pytest.raises(RegistrationError, match="register everything before"):
+            register(lambda *_: None)  # type: ignore[arg-type,return-value]
+
+
+def test_one_extension_may_be_given_to_two_servers() -> None:
+    extension = search()
+    assert serving(extension).endpoint.methods == serving(extension).endpoint.methods
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"settings": {"a": object()}}, "settings must be a JSON object"),
+        ({"sends": "notifications/x"}, "sends is a list"),
+        ({"sends": ["notifications/progress"]}, "is a method of the protocol"),
+        ({"result_types": ["complete"]}, "is a result type of the protocol"),
+        ({"requires": "resources"}, "requires is a list"),
+    ],
+)
+def test_bad_options_are_refused(options: Any, problem: str) -> None:
+    with pytest.raises(RegistrationError, match=problem):
+        Extension(NAME, **options)
+
+
+def test_what_is_not_an_extension_is_refused() -> None:
+    with pytest.raises(RegistrationError, match="takes `Extension` objects"):
+        serving(ClientExtension(NAME))  # type: ignore[arg-type]
+
+
+def test_the_context_of_a_tool_is_not_that_of_a_method() -> None:
+    async def find(ctx: Context) -> None:
+        """Wrong."""
+
+    with pytest.raises(RegistrationError, match=r"`from ekiden.extensions import ExtensionContext`"):
+        Extension(NAME).method("search/find")(find)
+
+
+# Scopes
+
+
+async def test_a_method_may_need_scopes() -> None:
+    extension = Extension(NAME)
+
+    @extension.method("search/find", scopes=["search:read"])
+    async def find(ctx: ExtensionContext) -> dict[str, Any]:
+        return {"who": None if ctx.principal is None else ctx.principal.subject}
+
+    with pytest.raises(RegistrationError, match="has scopes, which need `Server"):
+        serving(extension)
+    alice, bob = Principal("alice", scopes=frozenset({"search:read"})), Principal("bob")
+    tokens = StaticTokens({"t1": alice, "t2": bob})
+    server = serving(extension, auth=Auth("http://127.0.0.1/mcp", verifier=tokens))
+    async with served(server) as base:
+        allowed = await post(base, request("search/find"), authorization="Bearer t1")
+        assert allowed.json()["result"]["who"] == "alice"
+        refused = await post(base, request("search/find"), authorization="Bearer t2")
+        assert refused.status_code == 403
