@@ -22,7 +22,7 @@ setup: $(VENV)/.ready ## Make the development environment
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade pip
-	$(BIN)/pip install --quiet --constraint constraints.txt --group dev --editable ".[auth,cli,postgres,prometheus]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --group dev --editable ".[auth,cli,postgres,prometheus,skills]"
 	@touch $@
 
 # The peers live in environments of their own: what they need must not leak into what we need.
@@ -132,7 +132,7 @@ test-newest: ## Run the fast tests on the newest Python that is here
 .cache/newest/.ready: pyproject.toml constraints.txt
 	$(NEWEST) -m venv --clear .cache/newest
 	.cache/newest/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade pip
-	.cache/newest/bin/pip install --quiet --constraint constraints.txt --group dev --editable ".[auth,cli,postgres,prometheus]"
+	.cache/newest/bin/pip install --quiet --constraint constraints.txt --group dev --editable ".[auth,cli,postgres,prometheus,skills]"
 	@touch $@
 
 # Peers, pages and benchmarks are left out: they look at the library from outside, and take most of the time.
@@ -212,7 +212,7 @@ sbom: pyproject.toml constraints.txt ## Write a bill of materials of a build to 
 	.cache/sbom/tool/bin/pip install --quiet --constraint constraints.txt --group sbom
 	.cache/sbom/tool/bin/pip wheel --quiet --no-deps --wheel-dir .cache/sbom/wheel .
 	.cache/sbom/installed/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-		"ekiden[auth,cli,postgres,prometheus] @ file://$$(ls $(CURDIR)/.cache/sbom/wheel/ekiden-*.whl)"
+		"ekiden[auth,cli,postgres,prometheus,skills] @ file://$$(ls $(CURDIR)/.cache/sbom/wheel/ekiden-*.whl)"
 	.cache/sbom/installed/bin/pip uninstall --quiet --yes --disable-pip-version-check setuptools pip
 	mkdir -p dist
 	.cache/sbom/tool/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \

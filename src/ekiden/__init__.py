@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         TooManyRounds,
         TooMuch,
         TransportError,
+        UnverifiedSkill,
         UsageError,
         WrongAnswer,
     )
@@ -134,6 +135,7 @@ __all__ = [
     "TooMuch",
     "ToolError",
     "TransportError",
+    "UnverifiedSkill",
     "UsageError",
     "VerifiedToken",
     "WrongAnswer",

@@ -28,6 +28,7 @@
     │   ├── HttpRefused          the server answered with an HTTP status that is not a success
     │   └── CallTimeout          the call took longer than the client allows: it was cancelled
     ├── InvalidResult            the server's result breaks the protocol or the tool's output schema
+    │   └── UnverifiedSkill      a file of a skill is not what the skill's entry says: it must not be used
     ├── CannotAnswer             the server asks for something that no callback of the client answers
     ├── TooManyRounds            the call has more rounds than the client allows
     ├── CallCancelled            the task that the call had become was cancelled
@@ -292,6 +293,17 @@ class CallTimeout(TransportError):
 
 class InvalidResult(EkidenError):
     """The server's result breaks the protocol, or the tool's own output schema."""
+
+
+class UnverifiedSkill(InvalidResult):
+    """A file of a skill is not what the skill's entry says: changed since, or tampered with.
+
+    `client.get_skill` gives the current entry. What a user has approved was the old one.
+    """
+
+    def __init__(self, uri: str, reason: str) -> None:
+        self.uri = uri
+        super().__init__(f"{uri} cannot be used: {reason}. Get the skill's entry again with `get_skill`")
 
 
 class CannotAnswer(EkidenError):

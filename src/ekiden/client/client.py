@@ -24,12 +24,12 @@ from ekiden.client.calls import (
     within,
 )
 from ekiden.client.connection import ServerConnection
-from ekiden.client.extensions.custom import CustomMessages
 from ekiden.client.extensions.enabled import EnabledExtensions
 from ekiden.client.extensions.extension import ClientExtension
 from ekiden.client.lists import read_list
 from ekiden.client.results import read_structured, typed
 from ekiden.client.sessions.session import ClientRequest, ClientSession
+from ekiden.client.skills.reading import SkillReader
 from ekiden.client.target import ClientLimits, LinkOptions, Target, is_command, is_url
 from ekiden.client.tasks.handle import TaskHandle, TaskSnapshot, read_handle
 from ekiden.client.tools import KnownTools
@@ -61,7 +61,7 @@ T = TypeVar("T")
 _TIME_IS_UP = (asyncio.CancelledError, TimeoutError, CallTimeout)
 
 
-class Client(ByHand, CustomMessages):
+class Client(ByHand, SkillReader):
     """A client of one server.
 
     `max_rounds` limits the interim results of a call, `timeout` the seconds of every method; both can be set
@@ -196,9 +196,9 @@ class Client(ByHand, CustomMessages):
         listed = await self._list("resources/templates/list", "resourceTemplates")
         return [typed(ResourceTemplate, template) for template in listed]
 
-    async def _list(self, method: str, field: str) -> list[Any]:
+    async def _list(self, method: str, field: str, params: JsonObject | None = None) -> list[Any]:
         async with within(self._timeout, method):
-            return await read_list(self._connection.request, method, field, self._limits)
+            return await read_list(self._connection.request, method, field, self._limits, params)
 
     async def _request(self, request: ClientRequest) -> JsonObject:
         async with within(self._timeout, request.method):
@@ -282,6 +282,10 @@ class Client(ByHand, CustomMessages):
         from mcp_types import ReadResourceResult
 
         return typed(ReadResourceResult, await self._drive(resource_call(uri), max_rounds, timeout))
+
+    async def _read_fresh(self, uri: str) -> ReadResourceResult:
+        self._connection.forget(uri)
+        return await self.read_resource(uri)
 
     async def _drive(
         self,

@@ -41,6 +41,9 @@ _SAFE: Final = frozenset(
         "prompts/list",
         "resources/list",
         "resources/templates/list",
+        "resources/directory/read",
+        "skills/get",
+        "skills/list",
         "tasks/get",
     }
 )
@@ -222,6 +225,10 @@ class ServerConnection:
                 await session.abandon()
                 self._session = await self._find_session(self._link)
             return self.session.era != session.era
+
+    def forget(self, uri: str) -> None:
+        """Read a resource from the server the next time, and not from the cache."""
+        self._cache.notified({"method": "notifications/resources/updated", "params": {"uri": uri}})
 
     def notified(self, message: JsonObject) -> None:
         """Take a notification, from whichever stream."""

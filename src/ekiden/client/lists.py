@@ -12,14 +12,19 @@ __all__ = ["read_list"]
 
 
 async def read_list(
-    request: Callable[[ClientRequest], Awaitable[JsonObject]], method: str, field: str, limits: ClientLimits
+    request: Callable[[ClientRequest], Awaitable[JsonObject]],
+    method: str,
+    field: str,
+    limits: ClientLimits,
+    params: JsonObject | None = None,
 ) -> list[Any]:
     """All items of a list, page by page."""
     items: list[Any] = []
     size = 0
     cursor: str | None = None
     for _ in range(limits.pages):
-        result = await request(ClientRequest(method, {} if cursor is None else {"cursor": cursor}))
+        page_params = {**(params or {}), **({} if cursor is None else {"cursor": cursor})}
+        result = await request(ClientRequest(method, page_params))
         page = result.get(field)
         if not is_array(page):
             raise InvalidResult(f"The server's {method} result has no list of {field}")

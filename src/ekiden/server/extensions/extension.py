@@ -156,7 +156,7 @@ class Extension:
         return living
 
     def attach(self, server: Authoring) -> None:
-        """Register more on a server that has this extension: for subclasses, such as tools and resources."""
+        """Register more on a server that has this extension, for subclasses: tools, resources."""
 
 
 def intercepting(extension: Extension, living: LivingExtension) -> list[Middleware]:

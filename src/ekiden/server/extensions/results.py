@@ -51,10 +51,13 @@ class _Raw:
 
 
 def outcome_of(value: object, request: Request) -> Outcome:
-    """What the function of a method returned, as an outcome: None is an empty result."""
-    if isinstance(value, ExtensionResult | Failed | Interim | Task):
+    """What the function of a method returned, as an outcome: None is an empty result.
+
+    A `Complete` is spelled as results of the protocol are: for clients of 2025 without the fields of 2026.
+    """
+    if isinstance(value, Complete | Failed | Interim | Task):
         return value
-    result = _fields(value.as_dict() if isinstance(value, Complete) else value)
+    result = _fields(value)
     if result is None:
         _log.error(
             "%s must return an object: a dict, a model, a struct or None, not %r", request.method, value

@@ -17,7 +17,7 @@ import msgspec
 from ekiden.errors import InvalidParams, RegistrationError, UsageError
 from ekiden.wire.json import JsonObject
 
-__all__ = ["CacheHint", "Catalog"]
+__all__ = ["CacheHint", "Catalog", "read_cursor", "write_cursor"]
 
 _MOST_SCOPE_SETS: Final = 64
 """Different sets of scopes whose pages are kept. Most servers see a handful."""
@@ -138,7 +138,7 @@ class Catalog(Generic[EntryT]):
         self, cursor: str | None, spell: Spell, entries: list[EntryT], pages: dict[int, bytes]
     ) -> bytes:
         positions = [self._order[entry.key] for entry in entries]
-        start = 0 if cursor is None else bisect_right(positions, _read_cursor(cursor, self._field))
+        start = 0 if cursor is None else bisect_right(positions, read_cursor(cursor, self._field))
         if (ready := pages.get(start)) is not None:
             return ready
         stop = len(positions) if self._page_size is None else start + self._page_size
@@ -149,7 +149,7 @@ class Catalog(Generic[EntryT]):
         if self.scopes:
             result["cacheScope"] = "private"  # What one caller sees is not for another.
         if stop < len(positions):
-            result["nextCursor"] = _write_cursor(positions[stop - 1], self._field)
+            result["nextCursor"] = write_cursor(positions[stop - 1], self._field)
         page = spell(result)
         # Only the pages that our own cursors lead to are kept: invented ones must not fill memory.
         if start == 0 or (self._page_size is not None and start % self._page_size == 0):
@@ -157,11 +157,13 @@ class Catalog(Generic[EntryT]):
         return page
 
 
-def _write_cursor(position: int, field: str) -> str:
+def write_cursor(position: int, field: str) -> str:
+    """The cursor of what follows an entry, by its position."""
     return base64.urlsafe_b64encode(f"{field}:{position}".encode()).decode()
 
 
-def _read_cursor(cursor: str, field: str) -> int:
+def read_cursor(cursor: str, field: str) -> int:
+    """The position after which a page begins."""
     try:
         name, _, position = base64.b64decode(cursor, b"-_", validate=True).decode("ascii").partition(":")
         if name == field and position.isdecimal() and len(position) < 16:
