@@ -21,7 +21,7 @@ from mcp_types import (
     TextContent,
 )
 
-from ekiden import Client
+from ekiden import Client, UnverifiedSkill
 
 SECONDS = 240
 """The suite starts all scenarios at once, so each may take long on a small machine."""
@@ -107,6 +107,26 @@ async def echo_schema(url: str) -> None:
         await client.call_tool("json_schema_echo", {"schema": schemas["json_schema_2020_12_tool"]})
 
 
+async def list_skills(url: str) -> None:
+    """See what there is, and read nothing of it."""
+    async with connect(url) as client:
+        await client.list_skills()
+
+
+async def refuse_skills(url: str) -> None:
+    """Load what was listed, and all its files. The server's skill is not what its entry says."""
+    async with connect(url) as client:
+        for skill in await client.list_skills():
+            try:
+                loaded = await client.load_skill(skill)
+                for path in loaded.files:
+                    await loaded.read(path)
+            except UnverifiedSkill as refusal:
+                print(f"Refused, as it must be: {refusal}")
+            else:
+                sys.exit("The skill was to be refused, but was not")
+
+
 async def authorize(url: str) -> None:
     """Everything behind authorization. The official package takes a second to import: only here."""
     import client_auth
@@ -140,10 +160,10 @@ SCENARIOS: dict[str, Callable[[str], Awaitable[None]]] = {
     "json-schema-ref-no-deref": list_tools,
     "json-schema-2020-12-preservation": echo_schema,
     "sep-2322-client-request-state": call_every_tool,
-    "sep-2640-client-no-prefetch": list_tools,
-    "sep-2640-client-verify-digest": list_tools,
-    "sep-2640-client-verify-size": list_tools,
-    "sep-2640-client-verify-frontmatter": list_tools,
+    "sep-2640-client-no-prefetch": list_skills,
+    "sep-2640-client-verify-digest": refuse_skills,
+    "sep-2640-client-verify-size": refuse_skills,
+    "sep-2640-client-verify-frontmatter": refuse_skills,
 }
 
 

@@ -42,6 +42,7 @@ SUITES = (
     Suite("server 2026-07-28", "server", "all", "2026-07-28"),
     Suite("server 2025-11-25", "server", "all", "2025-11-25"),
     Suite("server tasks", "server", "tasks", None),
+    Suite("server skills", "server", "skills", None),
     Suite("client 2026-07-28", "client", "all", "2026-07-28"),
     Suite("client 2025-11-25", "client", "all", "2025-11-25"),
     Suite("client extensions", "client", "extensions", None),
@@ -64,6 +65,9 @@ TASK_SCENARIOS = tuple(
         "mrtr-composition",
     )
 )
+SKILL_SCENARIOS = tuple(f"sep-2640-skills-{name}" for name in ("enumeration", "manifest", "directory"))
+OF_EXTENSIONS = {"tasks": TASK_SCENARIOS, "skills": SKILL_SCENARIOS}
+"""The scenarios of extensions by group: for servers, the suite has no name for all of one extension."""
 
 
 def main() -> int:
@@ -80,15 +84,17 @@ def main() -> int:
         if options.scenario:
             return int(not run_scenario(options.scenario, suites, url))
         verdicts = [
-            run_tasks(suite, url) if suite.group == "tasks" else run(suite, url, "--suite", suite.group)
+            run_extension(suite, url)
+            if suite.group in OF_EXTENSIONS
+            else run(suite, url, "--suite", suite.group)
             for suite in suites
         ]
     return int(not all(verdicts))
 
 
-def run_tasks(suite: Suite, url: str) -> bool:
-    """Run the scenarios of the tasks extension: for servers, the suite has no name for them all."""
-    for name in TASK_SCENARIOS:
+def run_extension(suite: Suite, url: str) -> bool:
+    """Run the scenarios of one extension."""
+    for name in OF_EXTENSIONS[suite.group]:
         call(suite.side, "--scenario", name, "-o", str(suite.output), "--url", url)
     return report(suite.title, suite.output)
 

@@ -23,7 +23,18 @@ from pydantic import BaseModel, Field
 from task_tools import add_task_tools
 
 from ekiden import Context, Server, TaskLimits, ToolError
+from ekiden.extensions import Skills
 from ekiden.stores.memory import MemoryStore
+
+skills = Skills(page_size=1)
+skills.add(
+    "acme/billing/refunds",
+    description="Refund an order",
+    instructions="# Refunds\n\nWrite to the customer as in `examples/email.md`.\n",
+    files={"examples/email.md": "Dear customer,\n", "scripts/total.py": "print(1)\n"},
+    license="MIT",
+)
+skills.add("git-workflow", description="How we branch", instructions="Branch first.\n")
 
 server = Server(
     "ekiden-conformance",
@@ -31,6 +42,7 @@ server = Server(
     instructions="Fixtures of the official suite.",
     store=MemoryStore(),
     tasks=TaskLimits(poll_seconds=0.1),
+    extensions=[skills],
 )
 
 
