@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from ekiden.server.context import Context
     from ekiden.server.legacy.keeper import SessionLimits
     from ekiden.server.middleware import CallNext, Middleware
+    from ekiden.server.operations.card import ServerCard
     from ekiden.server.operations.rate_limit import Rate, RateLimit
     from ekiden.server.operations.routes import HttpRequest, HttpResponse
     from ekiden.server.outgoing import Outgoing, OutgoingMiddleware, SendOn
@@ -118,6 +119,7 @@ __all__ = [
     "RoundLimits",
     "SendOn",
     "Server",
+    "ServerCard",
     "ServerError",
     "SessionLimits",
     "StaticTokens",
@@ -171,6 +173,7 @@ _HOMES = {
     "SendOn": "ekiden.server.outgoing",
     "Request": "ekiden.wire.modern",
     "Server": "ekiden.server.server",
+    "ServerCard": "ekiden.server.operations.card",
     "SessionLimits": "ekiden.server.legacy.keeper",
     "CancelledTask": "ekiden.server.registration.tools",
     "Task": "ekiden.rounds.outcome",

@@ -19,6 +19,7 @@ from ekiden.server.extensions.installing import install, offer
 from ekiden.server.extensions.lifespans import around_extensions
 from ekiden.server.legacy.sessions import SessionLimits, Sessions
 from ekiden.server.middleware import Middleware
+from ekiden.server.operations.card import ServerCard, install_card
 from ekiden.server.operations.pages import Paged, Pages
 from ekiden.server.outgoing import OutgoingMiddleware
 from ekiden.server.registration.catalog import CacheHint
@@ -75,7 +76,8 @@ class Server(Authoring, Paged):
     `cannot_ask` is for tools that ask what a client did not declare: `"error"` answers with error -32021,
     `"result"` with a result that tells the client's model in words. A tool may have its own. A result of more
     than `result_bytes` is not sent, nor kept for a task: an error says so instead. `extensions` add to the
-    protocol; what they intercept runs inside the middleware of the server, in the order of the list.
+    protocol; what they intercept runs inside the middleware of the server, in the order of the list. `card`
+    is served below the endpoint's path, at `/server-card`.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class Server(Authoring, Paged):
         cannot_ask: CannotAskMode = "error",
         tasks: TaskLimits | None = None,
         extensions: Sequence[Extension] = (),
+        card: ServerCard | None = None,
         result_bytes: int = MOST_RESULT_BYTES,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -115,6 +118,9 @@ class Server(Authoring, Paged):
         info = described({"name": name, "version": version}, **labels)
         registry = Registry(info, instructions, cache or {}, page_size, result_bytes)
         registry.speaks_draft = experimental_protocol_version is not None
+        known = (*versions.SUPPORTED, *versions.LEGACY)
+        own_url = None if auth is None else auth.resource
+        self._card = None if card is None else card.document(info, known, own_url)
         self._has_one_client = False
         self._pages = Pages()
         self._keys = ring = KeySource(keys, warn=lambda: not self._has_one_client)
@@ -243,7 +249,7 @@ class Server(Authoring, Paged):
         `allowed_origins` the web origins whose pages may, by default those of the hosts that are named.
         `trusted_proxies` are the addresses and networks of proxies whose `X-Forwarded-For` says where a
         request comes from; without any, a request comes from whoever has connected.
-        Beside it are `/healthz` and `/readyz`, unless `health` is False, and the pages of `route`.
+        Beside it are `/healthz` and `/readyz`, unless `health` is False, the pages of `route`, and the card.
         To mount it, see `running`; with `path=None` it answers at any path where it is mounted.
         """
         from ekiden.transports.server.asgi import HttpLimits, StreamableHTTP
@@ -258,6 +264,8 @@ class Server(Authoring, Paged):
             application.gate.doorkeeper = self._auth
             if (metadata := self._auth.metadata) is not None:
                 application.gate.routes.update(dict.fromkeys(metadata.paths(path), metadata.serve))
+        if self._card is not None:
+            install_card(application.gate, self._card, path)
         self._pages.install(application.gate, self.endpoint, self._store, health=health and path is not None)
         return application
 

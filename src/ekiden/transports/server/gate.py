@@ -86,6 +86,8 @@ class Gate:
         """What is served at other paths, to everybody."""
         self.probed: frozenset[str] = frozenset()
         """Routes that do not look at Host: a probe calls a process by its address. Origin is looked at."""
+        self.public: frozenset[str] = frozenset()
+        """Routes that pages of every origin may read: they answer with CORS headers of their own."""
         self.cors: Cors | None = None
         """Set if pages of other origins may call."""
 
@@ -99,7 +101,7 @@ class Gate:
         if not is_named and path.removeprefix(root) not in self.probed:
             return Refusal(421, "Host not allowed: add it to `allowed_hosts` to serve it")
         origin = headers.get(b"origin")
-        if origin is not None and not self._guard.allows_origin(origin):
+        if origin is not None and not self._guard.allows_origin(origin) and not self._is_public(path, root):
             return Refusal(403, "Origin not allowed: add it to `allowed_origins` to serve it")
         if not is_named:
             return ROUTED
@@ -115,6 +117,9 @@ class Gate:
         if content_type != b"application/json" and not _is_json(content_type):
             return Refusal(415, "Unsupported media type: send application/json")
         return None
+
+    def _is_public(self, path: str, root: str) -> bool:
+        return path.removeprefix(root) in self.public
 
     def _is_here(self, path: str, root: str) -> bool:
         if self._path is None:
@@ -142,7 +147,8 @@ class Gate:
 
     def route_of(self, incoming: Incoming, root: str) -> Route:
         """The route of a request that is `ROUTED`."""
-        if self.cors is not None and is_preflight(incoming.method, incoming.headers):
+        is_asked = self.cors is not None and is_preflight(incoming.method, incoming.headers)
+        if self.cors is not None and is_asked and not self._is_public(incoming.path, root):
             return self.cors.preflight
         route = self.routes.get(incoming.path.removeprefix(root))
         assert route is not None
