@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import ekiden
+from ekiden import extensions
 
 PUBLIC = [
     "Accepted",
@@ -57,6 +58,7 @@ PUBLIC = [
     "RoundLimits",
     "SendOn",
     "Server",
+    "ServerCard",
     "ServerError",
     "SessionLimits",
     "StaticTokens",
@@ -74,6 +76,7 @@ PUBLIC = [
     "TooMuch",
     "ToolError",
     "TransportError",
+    "UnverifiedSkill",
     "UsageError",
     "VerifiedToken",
     "WrongAnswer",
@@ -103,3 +106,18 @@ def test_the_version_is_the_one_that_was_built() -> None:
     assert ekiden.__version__ == importlib.metadata.version("ekiden")
     written = (Path(__file__).parent.parent / "pyproject.toml").read_text()
     assert tomllib.loads(written)["project"]["dynamic"] == ["version"], "it is written in one place"
+
+
+def test_the_public_names_of_extensions_are_these() -> None:
+    assert extensions.__all__ == [
+        "ClientExtension",
+        "ClientRequest",
+        "Extension",
+        "ExtensionContext",
+        "ExtensionResult",
+        "Interrupted",
+        "LoadedSkill",
+        "SkillEntry",
+        "SkillFile",
+        "Skills",
+    ]

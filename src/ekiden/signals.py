@@ -21,7 +21,8 @@ into a result, a log line or one of the errors of `ekiden.errors`.
     ├── EraChanged               client: the server may speak another protocol version than before
     ├── QuestionLeft             command line: the user left a question with Esc
     ├── ValueError
-    │   └── UnusableSchema       wire: no validator can be made of the schema
+    │   ├── UnusableSchema       wire: no validator can be made of the schema
+    │   └── FrontmatterError     wire: a text is not a `SKILL.md`
     └── OSError
         └── NotPrivate           stores: a folder belongs to somebody else
 """
@@ -132,3 +133,7 @@ class TooCostly(Exception):
 
 class UnusableSchema(ValueError):
     """No validator can be made of this schema; the text says why."""
+
+
+class FrontmatterError(ValueError):
+    """A text is not a `SKILL.md`; the text of this says why."""

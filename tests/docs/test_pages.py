@@ -10,10 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from mcp_types import ElicitRequestFormParams, ElicitResult
 
-from ekiden import Client, Context, Server
+from ekiden import Client, Context, Server, ServerError
 from ekiden.testing import CANCEL, DECLINE, CallFailed, ScriptedClient
 from scripts.ports import free_port
 from tests.inside.processes import interpreter
@@ -316,6 +317,49 @@ async def test_the_client_page_follows_signs_in_and_is_careful() -> None:
         assert following.result() == ["notifications/resources/updated"]
         assert await client.careful(f"{base}/mcp") == tools
         assert await client.signed_in(f"{base}/mcp") == tools
+
+
+async def test_the_shop_of_the_page_on_extensions_hands_out_receipts(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    import receipts
+
+    await receipts.main()
+    assert capsys.readouterr().out.splitlines() == [
+        "the shop says: {'currency': 'EUR'}",
+        "the shop has printed receipt 1",
+        "One tea.",
+        "printed: receipt 1",
+        "One cup.",
+        "printed: ",
+    ]
+    async with Client(receipts.server) as client, asyncio.timeout(10):
+        receipts.goods[5] = {}
+        await client.notify("notifications/receipts/lost", {"number": 5})
+        while 5 in receipts.goods:
+            await asyncio.sleep(0)
+        with pytest.raises(ServerError, match="There is no receipt 5"):
+            await client.request("receipts/redeem", {"number": 5})
+
+
+async def test_the_shop_of_the_page_on_skills_publishes_them_and_a_card(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    import skilled
+
+    await skilled.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(" - ")[0] for line in lines[:3]] == [
+        "skill://shop/refunds/SKILL.md",
+        "skill://shop/greeting/SKILL.md",
+        "skill://shop/today/SKILL.md",
+    ]
+    assert lines[3:5] == ["['SKILL.md', 'examples/email.md']", "Dear customer,"]
+    async with Client(skilled.server) as client:
+        assert "tea is half the price" in (await client.load_skill("skill://shop/today/SKILL.md")).text
+    async with served(skilled.server) as base, httpx2.AsyncClient(trust_env=False) as http:
+        card = (await http.get(f"{base}/mcp/server-card")).json()
+    assert card["remotes"][0]["url"] == "https://shop.example.com/mcp"
 
 
 def test_the_page_on_traces_shows_the_spans_that_its_example_prints() -> None:

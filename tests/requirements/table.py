@@ -5,7 +5,8 @@ used there; "states" marks what a page lays down without one. A row with `author
 library: it binds whoever writes a server, and `why` says so. Every other row has a test that bears
 `@requirement(id)`; `test_table.py` sees to it, in both directions.
 
-So are the demands of the tasks extension, SEP-2663, and there those of a client too.
+So are the demands of the extensions for tasks, SEP-2663, and skills, SEP-2640, and there those of a client
+too.
 
 Left out, for they have tables of their own: multi round-trip requests, elicitation, sampling, roots,
 the 2025 versions, and whatever else binds clients only.
@@ -16,11 +17,12 @@ from .rows_authorization import AUTHORIZATION
 from .rows_base import BASE
 from .rows_features import FEATURES
 from .rows_patterns import PATTERNS
+from .rows_skills import SKILLS
 from .rows_tasks import TASKS
 from .rows_transports import TRANSPORTS
 
 __all__ = ["TABLE", "Row"]
 
-ROWS = (*BASE, *TRANSPORTS, *AUTHORIZATION, *PATTERNS, *FEATURES, *TASKS)
+ROWS = (*BASE, *TRANSPORTS, *AUTHORIZATION, *PATTERNS, *FEATURES, *TASKS, *SKILLS)
 
 TABLE: dict[str, Row] = {row.id: row for row in ROWS}

@@ -19,6 +19,7 @@ from ekiden import (
     UsageError,
 )
 from ekiden.extensions import Extension, SkillEntry, Skills
+from tests.requirements.marks import requirement
 
 SKILL = "skill://pdf/SKILL.md"
 FORMS = "skill://pdf/references/FORMS.md"
@@ -74,6 +75,7 @@ pytestmark = pytest.mark.usefixtures("wrong_messages")
 """The servers here break the rules on purpose."""
 
 
+@requirement("SKILL-13")
 async def test_a_listed_skill_is_loaded_and_its_files_are_read_on_demand() -> None:
     host = Host()
     async with Client(host.server) as client:
@@ -87,12 +89,15 @@ async def test_a_listed_skill_is_loaded_and_its_files_are_read_on_demand() -> No
     assert host.reads == [SKILL, FORMS]
 
 
+@requirement("SKILL-18")
 async def test_a_uri_is_enough_to_load_a_skill() -> None:
     host = Host()
     async with Client(host.server) as client:
         assert (await client.load_skill(SKILL)).entry == await client.get_skill(SKILL)
 
 
+@requirement("SKILL-14")
+@requirement("SKILL-15")
 @pytest.mark.parametrize(
     ("served", "changes", "problem"),
     [
@@ -129,6 +134,7 @@ async def test_a_frontmatter_that_differs_from_the_entry_is_not_used(text: str) 
                 await client.load_skill(SKILL)
 
 
+@requirement("SKILL-16")
 async def test_a_file_that_differs_or_is_not_listed_is_not_used() -> None:
     host = Host(contents={FORMS: "formS", "skill://pdf/new.md": "new"})
     async with Client(host.server) as client:
@@ -212,6 +218,7 @@ BROKEN = {
 }
 
 
+@requirement("SKILL-17")
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN.keys())
 async def test_an_entry_that_breaks_a_rule_is_left_out(broken: Any, caplog: pytest.LogCaptureFixture) -> None:
     host = Host(broken, entry())
@@ -230,6 +237,7 @@ async def test_contents_that_do_not_answer_are_an_error(contents: Any) -> None:
             await client.load_skill(SKILL)
 
 
+@requirement("SKILL-12")
 async def test_nothing_is_asked_of_a_server_that_does_not_declare_skills() -> None:
     async with Client(Server("s")) as client:
         for using in (client.list_skills(), client.get_skill(SKILL), client.load_skill(SKILL)):

@@ -10,6 +10,7 @@ import pytest
 
 from ekiden import Auth, CacheHint, Client, Principal, RegistrationError, Server, StaticTokens, UsageError
 from ekiden.extensions import Skills
+from tests.requirements.marks import requirement
 from tests.serving import ask, error_of, post, request, result_of, served
 
 FILES = {
@@ -61,6 +62,7 @@ def one(name: str = "one", **options: Any) -> Skills:
 # What is declared
 
 
+@requirement("SKILL-01")
 async def test_the_extension_and_resources_are_declared(folder: Path) -> None:
     for skills in (Skills(folder), Skills()):
         declared = (await result_of(serving(skills), "server/discover"))["capabilities"]
@@ -71,6 +73,7 @@ async def test_the_extension_and_resources_are_declared(folder: Path) -> None:
 # From a folder
 
 
+@requirement("SKILL-04")
 async def test_every_directory_with_a_skill_file_is_a_skill(folder: Path) -> None:
     entries = await listed(serving(Skills(folder)))
     assert [entry["uri"] for entry in entries] == [f"{REFUNDS}/SKILL.md", "skill://git-workflow/SKILL.md"]
@@ -83,6 +86,7 @@ async def test_every_directory_with_a_skill_file_is_a_skill(folder: Path) -> Non
     }
 
 
+@requirement("SKILL-05")
 async def test_an_entry_lists_every_file_with_its_digest_and_size(folder: Path) -> None:
     (refunds, _) = await listed(serving(Skills(folder)))
     root = folder / "acme/billing/refunds"
@@ -127,6 +131,7 @@ async def test_media_types_fit_the_files(folder: Path) -> None:
     }
 
 
+@requirement("SKILL-03")
 async def test_a_skill_file_is_a_listed_resource_and_the_others_are_not(folder: Path) -> None:
     resources = (await result_of(serving(Skills(folder)), "resources/list"))["resources"]
     assert [(each["uri"], each["name"], each["description"], each["mimeType"]) for each in resources] == [
@@ -140,6 +145,7 @@ async def test_a_folder_may_be_a_skill_itself(folder: Path) -> None:
     assert entry["uri"] == "skill://team/git-workflow/SKILL.md"
 
 
+@requirement("SKILL-05")
 async def test_a_skill_within_a_skill_is_one_of_its_own_and_part_of_the_other(folder: Path) -> None:
     inner = folder / "git-workflow/rebase"
     inner.mkdir()
@@ -180,6 +186,7 @@ async def test_a_skill_can_be_written_in_code() -> None:
         assert (await loaded.read("a/b.txt"), await loaded.read("c.bin")) == (b"text", b"\xff\x00")
 
 
+@requirement("SKILL-06")
 async def test_a_generated_skill_is_made_anew_for_every_reader() -> None:
     skills, days = Skills(), iter(["Monday", "Tuesday"])
 
@@ -219,6 +226,7 @@ async def test_two_servers_may_have_the_same_skills() -> None:
 # The methods
 
 
+@requirement("SKILL-09")
 async def test_one_skill_is_got_by_its_uri(folder: Path) -> None:
     server = serving(Skills(folder, cache=CacheHint(ttl_ms=5000, scope="public")))
     result = (await ask(server, "skills/get", {"uri": f"{REFUNDS}/SKILL.md"}))["result"]
@@ -227,6 +235,7 @@ async def test_one_skill_is_got_by_its_uri(folder: Path) -> None:
     assert "nextCursor" not in result
 
 
+@requirement("SKILL-10")
 @pytest.mark.parametrize(
     ("method", "params"),
     [
@@ -249,6 +258,7 @@ async def test_what_is_not_served_is_an_invalid_parameter(folder: Path, method: 
     assert (await error_of(serving(Skills(folder)), method, params))["code"] == -32602
 
 
+@requirement("SKILL-08")
 async def test_a_list_has_pages_that_do_not_split_an_entry() -> None:
     skills = Skills(page_size=2)
     for number in range(5):
@@ -267,6 +277,7 @@ async def test_a_list_has_pages_that_do_not_split_an_entry() -> None:
         assert len(await client.list_skills()) == 5
 
 
+@requirement("SKILL-11")
 async def test_directories_list_what_is_directly_in_them(folder: Path) -> None:
     server = serving(Skills(folder, page_size=2))
 
@@ -333,6 +344,7 @@ def test_a_skill_file_that_breaks_the_rules_is_refused(folder: Path, text: Any, 
         Skills(folder)
 
 
+@requirement("SKILL-02")
 @pytest.mark.parametrize("name", ["Upper", "a--b", "-a", "a-", "a b", "a" * 65, "ä", "", "a.b", ".."])
 def test_names_follow_the_rules_of_agent_skills(name: str) -> None:
     with pytest.raises(RegistrationError):
@@ -358,6 +370,7 @@ def test_a_link_to_a_directory_above_does_not_lead_in_circles(folder: Path) -> N
     Skills(folder)
 
 
+@requirement("SKILL-07")
 def test_a_skill_that_hosts_need_not_take_is_refused(tmp_path: Path) -> None:
     many = {f"{number}.md": "x" for number in range(512)}
     with pytest.raises(RegistrationError, match="513 files, and hosts take at most 512"):

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ekiden.wire.extensions.frontmatter import FrontmatterError, read_skill_text, write_skill_text
+from ekiden.signals import FrontmatterError
+from ekiden.wire.extensions.frontmatter import read_skill_text, write_skill_text
 
 VALUES = {
     "1": 1,

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import unquote
 
 from ekiden.errors import InvalidResult, TooMuch, UnverifiedSkill
-from ekiden.wire.extensions.frontmatter import FrontmatterError, SkillText, read_skill_text
+from ekiden.signals import FrontmatterError
+from ekiden.wire.extensions.frontmatter import SkillText, read_skill_text
 from ekiden.wire.extensions.skills import MOST_BYTES, MOST_FILES, SkillEntry, SkillFile, digest_of
 from ekiden.wire.json import canonical
 

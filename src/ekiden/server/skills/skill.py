@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeAlias
 
 from ekiden.errors import RegistrationError
-from ekiden.wire.extensions.frontmatter import FrontmatterError, read_skill_text
+from ekiden.signals import FrontmatterError
+from ekiden.wire.extensions.frontmatter import read_skill_text
 from ekiden.wire.extensions.skills import (
     FILE_NAME,
     MOST_BYTES,

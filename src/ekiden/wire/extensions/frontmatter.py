@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from ekiden.errors import UsageError
+from ekiden.signals import FrontmatterError
 from ekiden.wire.json import ENCODE_ERRORS, JsonObject, decode, encode
 
 if TYPE_CHECKING:  # It is the extra `skills`; only who reads a frontmatter needs it.
     import yaml
 
-__all__ = ["FrontmatterError", "SkillText", "read_skill_text", "write_skill_text"]
+__all__ = ["SkillText", "read_skill_text", "write_skill_text"]
 
 _BLOCK: Final = re.compile(r"\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _UNPRINTABLE: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
@@ -38,10 +39,6 @@ _CORE_SCHEMA: Final = (
     ),
 )
 """What a plain text means in YAML 1.2, by its first characters."""
-
-
-class FrontmatterError(ValueError):
-    """The text is not a `SKILL.md`."""
 
 
 class SkillText(msgspec.Struct):
@@ -95,9 +92,10 @@ def _loader() -> "type[yaml.SafeLoader]":
             """`<<` is an ordinary key in YAML 1.2."""
 
     Loader.yaml_implicit_resolvers = {}
+    add_resolver: Any = Loader.add_implicit_resolver  # pyright: ignore[reportUnknownMemberType]  It has no types.
     for name, pattern, first in _CORE_SCHEMA:
         tag = f"tag:yaml.org,2002:{name}"
-        Loader.add_implicit_resolver(tag, re.compile(rf"(?:{pattern})\Z"), first)
+        add_resolver(tag, re.compile(rf"(?:{pattern})\Z"), first)
     Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
     Loader.add_constructor("tag:yaml.org,2002:float", _construct_float)
     return Loader
