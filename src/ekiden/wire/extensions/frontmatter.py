@@ -92,10 +92,10 @@ def _loader() -> "type[yaml.SafeLoader]":
             """`<<` is an ordinary key in YAML 1.2."""
 
     Loader.yaml_implicit_resolvers = {}
-    add_resolver: Any = Loader.add_implicit_resolver  # pyright: ignore[reportUnknownMemberType]  It has no types.
+    untyped: Any = Loader  # Its types are not complete.
     for name, pattern, first in _CORE_SCHEMA:
         tag = f"tag:yaml.org,2002:{name}"
-        add_resolver(tag, re.compile(rf"(?:{pattern})\Z"), first)
+        untyped.add_implicit_resolver(tag, re.compile(rf"(?:{pattern})\Z"), first)
     Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
     Loader.add_constructor("tag:yaml.org,2002:float", _construct_float)
     return Loader
