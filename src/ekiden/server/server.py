@@ -203,6 +203,11 @@ class Server(Authoring, Paged):
         self.endpoint.watch_outgoing(function)
         return function
 
+    @property
+    def extensions(self) -> tuple[str, ...]:
+        """The identifiers of the extensions that it declares as of now, that of tasks among them."""
+        return tuple(self._registry.extensions.capabilities())
+
     # Serving
 
     @property

@@ -239,6 +239,25 @@ async def test_a_lifespan_surrounds_the_connection() -> None:
     assert order == ["enter", "leave"]
 
 
+async def test_two_clients_with_one_extension_have_a_lifespan_each() -> None:
+    numbers = iter("12")
+
+    @asynccontextmanager
+    async def lifespan() -> AsyncGenerator[str, None]:
+        yield next(numbers)
+
+    extension = ClientExtension(NAME, lifespan=lifespan)
+
+    @extension.result("receipt")
+    async def finish(call: Interrupted) -> Any:
+        return {"content": [{"type": "text", "text": call.state}]}
+
+    server = shop()
+    async with Client(server, extensions=[extension]) as one, Client(server, extensions=[extension]) as two:
+        texts = [(await each.call_tool("buy", {"item": "tea"})).content[0] for each in (one, two)]
+    assert [text.text for text in texts] == ["1", "2"]  # type: ignore[union-attr]
+
+
 async def test_a_lifespan_is_left_if_the_client_cannot_connect() -> None:
     order: list[str] = []
 

@@ -59,6 +59,17 @@ async def test_settings_are_declared_under_the_identifier() -> None:
     assert declared == {NAME: {"fuzzy": True}, "com.example/plain": {}}
 
 
+def test_a_server_tells_which_extensions_it_has() -> None:
+    server = serving(search(), store=MemoryStore())
+    assert server.extensions == (NAME,)
+
+    @server.tool(task="optional")
+    async def long() -> str:
+        return "x"
+
+    assert server.extensions == ("io.modelcontextprotocol/tasks", NAME)
+
+
 async def test_without_extensions_none_are_declared() -> None:
     assert "extensions" not in (await result_of(Server("s"), "server/discover"))["capabilities"]
 
@@ -431,6 +442,23 @@ async def test_fields_that_the_protocol_has_elsewhere_reach_a_client_of_2025_as_
 
     async with Client(serving(extension), mode="legacy") as client:
         assert await client.request("search/odd") == result
+
+
+async def test_a_result_that_is_not_json_or_too_large_is_an_error_in_both_eras() -> None:
+    extension = Extension(NAME)
+    values: list[Any] = []
+
+    @extension.method("search/next")
+    async def next_value() -> Any:
+        return {"value": values[-1]}
+
+    server = serving(extension, result_bytes=1000)
+    for value, problem in ((object(), "cannot be sent as JSON"), ("x" * 2000, "too large")):
+        values.append(value)
+        for mode in ("modern", "legacy"):
+            async with Client(server, mode=mode) as client:  # type: ignore[arg-type]
+                with pytest.raises(ServerError, match=problem):
+                    await client.request("search/next")
 
 
 # Bad input

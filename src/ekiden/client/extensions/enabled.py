@@ -25,6 +25,8 @@ class EnabledExtensions:
         self._owners: dict[str, ClientExtension | None] = {EXTENSION: None, f"type {RESULT_TYPE}": None}
         """Who has an identifier, a result type or a notification; None for tasks, which are our own."""
         self._heard: dict[str, Heard] = {}
+        self._states: dict[str, object] = {}
+        """What the lifespans yielded, by identifier."""
         for extension in self._extensions:
             given: Any = extension
             if not isinstance(given, ClientExtension):
@@ -51,7 +53,7 @@ class EnabledExtensions:
         kind = str(call.result.get("resultType"))
         extension = self._owners[f"type {kind}"]
         assert extension is not None
-        call.state = extension.state
+        call.state = self._states.get(extension.identifier)
         result: Any = await extension.finishers[kind](call)
         if not isinstance(result, Mapping):
             own = extension.identifier
@@ -90,7 +92,8 @@ class EnabledExtensions:
         async with AsyncExitStack() as stack:
             for extension in self._extensions:
                 if extension.lifespan is not None:
-                    extension.state = await stack.enter_async_context(extension.lifespan())
+                    state = await stack.enter_async_context(extension.lifespan())
+                    self._states[extension.identifier] = state
             yield
 
 

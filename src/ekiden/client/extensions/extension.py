@@ -58,8 +58,6 @@ class ClientExtension:
             text = f"extension {identifier!r}: settings must be a JSON object: {error}"
             raise RegistrationError(text) from None
         self.lifespan = lifespan
-        self.state: Any = None
-        """What the lifespan yielded."""
         self.finishers: dict[str, Finish] = {}
         self.heard: dict[str, Heard] = {}
         self.interceptors: list[Intercept] = []

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from ekiden.errors import InvalidResult, TooMuch, UnverifiedSkill
 from ekiden.signals import FrontmatterError
 from ekiden.wire.extensions.frontmatter import SkillText, read_skill_text
-from ekiden.wire.extensions.skills import MOST_BYTES, MOST_FILES, SkillEntry, SkillFile, digest_of
+from ekiden.wire.extensions.skills import FILE_NAME, MOST_BYTES, MOST_FILES, SkillEntry, SkillFile, digest_of
 from ekiden.wire.json import canonical
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ async def load(entry: SkillEntry, read: Read) -> LoadedSkill:
     """Read the `SKILL.md` of a skill, and verify it: its size, its digest, and its frontmatter."""
     _check_limits(entry)
     skill = LoadedSkill(entry, read)
-    content = await skill.read("SKILL.md")
+    content = await skill.read(FILE_NAME)
     text = _read_text(entry.uri, content)
     if canonical(text.frontmatter) != canonical(entry.frontmatter):
         raise UnverifiedSkill(entry.uri, "its frontmatter is not that of the entry")

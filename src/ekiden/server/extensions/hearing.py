@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+from collections.abc import Awaitable
+from typing import Final
 
 from ekiden.errors import ProtocolError
 from ekiden.server.registration.extensions import Extensions
@@ -11,7 +13,7 @@ __all__ = ["Hearing"]
 
 _log = logging.getLogger(__name__)
 
-_MOST: int = 1000
+_MOST: Final = 1000
 """Notifications that are being taken at once. A client gets no answer to one, so more of them are dropped."""
 
 
@@ -34,9 +36,9 @@ class Hearing:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _taken(self, taking: object, method: str) -> None:
+    async def _taken(self, taking: Awaitable[None], method: str) -> None:
         try:
-            await taking  # type: ignore[misc]
+            await taking
         except ProtocolError as error:
             _log.warning("%s was not understood: %s", method, error)
         except Exception:

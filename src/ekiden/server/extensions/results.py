@@ -8,12 +8,12 @@ import msgspec
 from pydantic import BaseModel
 
 from ekiden.errors import InternalError, MissingCapability
-from ekiden.rounds.outcome import Complete, Dialect, Failed, Interim, Outcome, Task
+from ekiden.rounds.outcome import Complete, Dialect, Failed, Interim, Outcome, Task, too_large
 from ekiden.server.questions.content import dump
 from ekiden.server.registration.extensions import OfferedExtension
 from ekiden.wire import versions
 from ekiden.wire.extensions.names import declaring
-from ekiden.wire.json import JsonObject, encode
+from ekiden.wire.json import ENCODE_ERRORS, JsonObject, encode
 from ekiden.wire.jsonrpc import RequestId, result_response
 from ekiden.wire.modern import Modern, Request
 
@@ -32,22 +32,14 @@ class _InSession(Complete):
     """A result for a client of 2025, sent as it is: what its fields mean is the extension's business."""
 
     def render(self, dialect: Dialect, request_id: RequestId) -> bytes:
-        return Complete(result_response(request_id, encode(self.result))).render(_Raw(dialect), request_id)
-
-
-class _Raw:
-    """A dialect for responses that are spelled already: it checks their size, and spells errors."""
-
-    def __init__(self, dialect: Dialect) -> None:
-        self.most_bytes = dialect.most_bytes
-        self.error = dialect.error
-        self.input_required = dialect.input_required
-        self.task = dialect.task
-
-    def complete(self, request_id: RequestId, result: dict[str, Any] | bytes) -> bytes:
-        """The response that was spelled before."""
-        assert isinstance(result, bytes)
-        return result
+        try:
+            response = result_response(request_id, encode(self.result))
+        except ENCODE_ERRORS:
+            _log.exception("A result cannot be sent")
+            return dialect.error(request_id, InternalError("The result cannot be sent as JSON"))
+        if len(response) > dialect.most_bytes:
+            return dialect.error(request_id, too_large(len(response), dialect.most_bytes))
+        return response
 
 
 def outcome_of(value: object, request: Request) -> Outcome:

@@ -51,6 +51,8 @@ class Skills(Extension):
         self._needed = list(scopes)
         self._skills: dict[str, Skill] = {}
         self._positions: dict[str, int] = {}
+        """Where each stands in the list, by its URI. A position is not given twice."""
+        self._next = 0
         self._servers: list[Authoring] = []
         self._tree = Tree(())
         for method, answer in (
@@ -104,6 +106,7 @@ class Skills(Extension):
         skill = self._skills.pop(path, None)
         if skill is None:
             raise UsageError(f"there is no skill {path!r} to remove")
+        del self._positions[skill.uri]
         self._tree = Tree(self._skills.values())
         for server in self._servers:
             server.remove_resource(skill.uri)
@@ -114,8 +117,9 @@ class Skills(Extension):
         if any(skill.name == other.name for other in self._skills.values()):
             _log.warning("Two skills have the name %r: hosts must tell them apart by their paths", skill.name)
         self._skills[skill.path] = skill
-        self._positions[skill.uri] = max(self._positions.values(), default=-1) + 1
-        self._tree = Tree(self._skills.values())
+        self._positions[skill.uri] = self._next
+        self._next += 1
+        self._tree.add(skill)
         for server in self._servers:
             self._serve(server, skill)
 

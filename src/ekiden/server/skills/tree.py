@@ -20,9 +20,10 @@ class Tree:
         self.generated: dict[str, Skill] = {}
         """Skills whose `SKILL.md` is generated, by its URI."""
         for skill in skills:
-            self._add(skill)
+            self.add(skill)
 
-    def _add(self, skill: Skill) -> None:
+    def add(self, skill: Skill) -> None:
+        """Add the files of a skill, and the directories that they are in."""
         if skill.generate is not None:
             self.generated[skill.uri] = skill
             self._put(f"{skill.path}/{FILE_NAME}", None)
