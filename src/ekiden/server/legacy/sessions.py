@@ -65,6 +65,7 @@ class Sessions:
     ) -> None:
         self.endpoint = endpoint
         self.registry = registry
+        self._modern_only = _MODERN_ONLY | registry.extensions.modern_only()
         self.limits = limits
         self.stateless = stateless
         self.spoken = (*versions.LEGACY, versions.DRAFT) if draft else versions.LEGACY
@@ -100,9 +101,7 @@ class Sessions:
         if method in session_answers:
             is_watching = method.startswith("resources/")
             return not is_watching or (kept and "resources/read" in self.registry.methods)
-        if method not in self.registry.methods or method in _MODERN_ONLY:
-            return False
-        return self.registry.extensions.are_in_sessions(method)
+        return method in self.registry.methods and method not in self._modern_only
 
     def offers_tasks(self, method: str, version: str) -> bool:
         """Whether a `tasks/` method is answered in a session of that version."""
@@ -184,12 +183,9 @@ class Sessions:
 
     def _capabilities(self, keep: bool, version: str) -> JsonObject:
         """The capabilities to declare. Without a session the client cannot be notified of changes."""
-        declared = self.registry.capabilities()
+        declared = self.registry.capabilities(in_sessions=True)
         if not keep:
-            declared = {name: JsonObject() for name in declared}
-        declared.pop("extensions", None)
-        if extensions := self.registry.extensions.capabilities(in_sessions=True):
-            declared["extensions"] = extensions
+            declared = {name: declared[name] if name == "extensions" else {} for name in declared}
         if self.offers_tasks("tasks/get", version):
             declared["tasks"] = {"cancel": {}, "requests": {"tools": {"call": {}}}}
             if self.offers_tasks(tasks.LIST_METHOD, version):

@@ -128,10 +128,11 @@ class Extensions:
         """The methods that are offered as of now."""
         return [method for extension in self if extension.is_offered() for method in extension.methods]
 
-    def are_in_sessions(self, method: str) -> bool:
-        """Whether clients with a handshake may call a method, if an extension has it."""
-        owner = self._owners.get(f"method {method!r}")
-        return owner is None or self._offered[owner].in_sessions
+    def modern_only(self) -> frozenset[str]:
+        """The methods that clients with a handshake may not call."""
+        return frozenset(
+            method for extension in self if not extension.in_sessions for method in extension.methods
+        )
 
     def capabilities(self, *, in_sessions: bool = False) -> JsonObject:
         """What is declared as of now: settings by identifier."""

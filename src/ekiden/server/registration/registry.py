@@ -157,8 +157,8 @@ class Registry:
         readable = tuple(uri for uri in granted.resources if grants(principal, self.scopes_of(uri)))
         return Filter(granted.lists, readable)
 
-    def capabilities(self) -> JsonObject:
-        """The server's capabilities as of now."""
+    def capabilities(self, *, in_sessions: bool = False) -> JsonObject:
+        """The server's capabilities as of now, for clients of 2026 or for those with a handshake."""
         declared: JsonObject = {"logging": {}}
         if self.tools.declared:
             declared["tools"] = {"listChanged": True}
@@ -168,7 +168,7 @@ class Registry:
             declared["resources"] = {"listChanged": True, "subscribe": True}
         if self.completions:
             declared["completions"] = {}
-        if extensions := self.extensions.capabilities():
+        if extensions := self.extensions.capabilities(in_sessions=in_sessions):
             declared["extensions"] = extensions
         return declared
 
