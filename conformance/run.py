@@ -46,6 +46,7 @@ SUITES = (
     Suite("client 2026-07-28", "client", "all", "2026-07-28"),
     Suite("client 2025-11-25", "client", "all", "2025-11-25"),
     Suite("client extensions", "client", "extensions", None),
+    Suite("client skills", "client", "skills", None),
     Suite("client authorization of 2025-03-26", "client", "backcompat", None),
 )
 
@@ -66,8 +67,16 @@ TASK_SCENARIOS = tuple(
     )
 )
 SKILL_SCENARIOS = tuple(f"sep-2640-skills-{name}" for name in ("enumeration", "manifest", "directory"))
-OF_EXTENSIONS = {"tasks": TASK_SCENARIOS, "skills": SKILL_SCENARIOS}
-"""The scenarios of extensions by group: for servers, the suite has no name for all of one extension."""
+CLIENT_SKILL_SCENARIOS = tuple(
+    f"sep-2640-client-{name}"
+    for name in ("no-prefetch", "verify-digest", "verify-size", "verify-frontmatter")
+)
+BY_NAME = {
+    "server tasks": TASK_SCENARIOS,
+    "server skills": SKILL_SCENARIOS,
+    "client skills": CLIENT_SKILL_SCENARIOS,
+}
+"""The scenarios that are run one by one, by title: the suite has no name for all of one extension."""
 
 
 def main() -> int:
@@ -84,18 +93,16 @@ def main() -> int:
         if options.scenario:
             return int(not run_scenario(options.scenario, suites, url))
         verdicts = [
-            run_extension(suite, url)
-            if suite.group in OF_EXTENSIONS
-            else run(suite, url, "--suite", suite.group)
+            run_by_name(suite, url) if suite.title in BY_NAME else run(suite, url, "--suite", suite.group)
             for suite in suites
         ]
     return int(not all(verdicts))
 
 
-def run_extension(suite: Suite, url: str) -> bool:
-    """Run the scenarios of one extension."""
-    for name in OF_EXTENSIONS[suite.group]:
-        call(suite.side, "--scenario", name, "-o", str(suite.output), "--url", url)
+def run_by_name(suite: Suite, url: str) -> bool:
+    """Run the scenarios of one extension, one after the other."""
+    for name in BY_NAME[suite.title]:
+        call_suite(suite, url, "--scenario", name)
     return report(suite.title, suite.output)
 
 
@@ -115,6 +122,14 @@ def run_scenario(name: str, suites: list[Suite], url: str) -> bool:
 
 def run(suite: Suite, url: str, *chosen: str, quiet: bool = False) -> bool:
     """Run a suite and print its report, unless it had nothing to run and may be quiet about it."""
+    call_suite(suite, url, *chosen)
+    if quiet and not any(suite.output.rglob("checks.json")):
+        return False
+    return report(suite.title, suite.output)
+
+
+def call_suite(suite: Suite, url: str, *chosen: str) -> None:
+    """Call the suite for what was chosen, against our server or our client."""
     arguments = [suite.side, *chosen, "-o", str(suite.output)]
     if suite.version is not None:
         arguments += ["--spec-version", suite.version]
@@ -123,9 +138,6 @@ def run(suite: Suite, url: str, *chosen: str, quiet: bool = False) -> bool:
     else:
         client = f"{sys.executable} {ROOT / 'conformance/client.py'}"
         call(*arguments, "--command", client, "--timeout", str(CLIENT_SECONDS * 1000))
-    if quiet and not any(suite.output.rglob("checks.json")):
-        return False
-    return report(suite.title, suite.output)
 
 
 def call(*arguments: str) -> None:

@@ -185,7 +185,7 @@ class Sessions:
         """The capabilities to declare. Without a session the client cannot be notified of changes."""
         declared = self.registry.capabilities(in_sessions=True)
         if not keep:
-            declared = {name: declared[name] if name == "extensions" else {} for name in declared}
+            declared = {name: declared[name] if name == "extensions" else JsonObject() for name in declared}
         if self.offers_tasks("tasks/get", version):
             declared["tasks"] = {"cancel": {}, "requests": {"tools": {"call": {}}}}
             if self.offers_tasks(tasks.LIST_METHOD, version):
