@@ -7,7 +7,7 @@ is a JSON-RPC error. A mistake of the author is logged with its traceback; the c
 import asyncio
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from ekiden.errors import (
