@@ -101,7 +101,7 @@ class Dispatcher:
             return outcome
 
     async def call_tool(self, request: Request, stream: Stream) -> Outcome:
-        """Answer `tools/call`. For most tools, which need no round, this is the only layer before a transport."""
+        """Answer `tools/call`. Most tools need no round: this is all between them and a transport."""
         try:
             tool = self._registry.tools.get(request.name or "")
             if tool is None:
