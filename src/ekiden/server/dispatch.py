@@ -39,10 +39,10 @@ from ekiden.server.registration.tools import Tool
 from ekiden.server.rounds.call import Call
 from ekiden.server.rounds.rounds import Rounds
 from ekiden.server.subscriptions import Subscription, read_filter
-from ekiden.server.tasks.methods import TaskMethods
+from ekiden.server.tasks.methods import TaskMap
 from ekiden.signals import ArgumentsInvalid
 from ekiden.transports.server.port import Ready, Stream
-from ekiden.wire import versions
+from ekiden.wire import tasks, versions
 from ekiden.wire.headers import check_mirrored_params
 from ekiden.wire.json import JsonObject, extract
 from ekiden.wire.meta import SUBSCRIPTION_ID
@@ -58,6 +58,8 @@ _MOST_HELD: Final = 8 * 1024
 """Bytes of its request that a subscription holds."""
 _LATER: Final = frozenset({"requestState", "inputResponses"})
 """The parameters of rounds after the first."""
+
+_TASK_METHODS: Final = (*tasks.METHODS, *tasks.LEGACY_METHODS, tasks.LIST_METHOD, tasks.DRAFT_METHOD)
 
 Answer: TypeAlias = Callable[[Request, Stream], Awaitable[Outcome]]
 
@@ -83,11 +85,13 @@ class Dispatcher:
             "completion/complete": self._complete,
             "subscriptions/listen": self._listen,
             **session_answers,
-            **({} if (tasks := rounds.task_methods) is None else _task_methods(tasks)),
+            **dict.fromkeys(_TASK_METHODS, self._answer_task),
             **{method: _as_answer(ready) for method, ready in self.ready.items()},
         }
         self.state: object = None
         """What the lifespan yielded."""
+        self.tasks = TaskMap(rounds.task_methods)
+        """The tasks of this server, and of those behind it."""
 
     async def answer(self, request: Request, stream: Stream) -> Outcome:
         """Answer a request whose method is known. Raises only what `ends_more_than_a_call`."""
@@ -106,10 +110,15 @@ class Dispatcher:
             _log.exception("%s %s failed", request.method, printable(request.name or ""))
             return Failed(InternalError("Internal error"))
 
+    async def _answer_task(self, request: Request, stream: Stream) -> Outcome:
+        return await self.tasks.answer(request, stream)
+
     def _call_tool(self, request: Request, stream: Stream) -> Awaitable[Outcome]:
         tool = self._registry.tools.get(request.name or "")
         if tool is None:
             raise InvalidParams(f"Unknown tool: {request.name}")
+        if tool.elsewhere is not None:
+            return tool.elsewhere(request, stream)
         if tool.handler.scopes:
             require(request.principal, tool.handler.scopes)
         arguments = _arguments(request)
@@ -129,6 +138,8 @@ class Dispatcher:
         prompt = self._registry.prompts.get(request.name or "")
         if prompt is None:
             raise InvalidParams(f"Unknown prompt: {request.name}")
+        if prompt.elsewhere is not None:
+            return await prompt.elsewhere(request, stream)
         require(request.principal, prompt.handler.scopes)
         arguments = _arguments(request)
         bound = _bind(prompt.parameters, arguments, f"prompt {prompt.key!r}")
@@ -144,6 +155,8 @@ class Dispatcher:
         if found is None:
             raise ResourceNotFound(uri)
         resource, values = found
+        if resource.elsewhere is not None:
+            return await resource.elsewhere(request, stream)
         require(request.principal, resource.handler.scopes)
         try:
             bound = _bind(resource.parameters, values, f"resource {uri!r}")
@@ -212,6 +225,8 @@ class Dispatcher:
         if named is None:
             raise InvalidParams(f"Unknown prompt: {target}") if prompt else ResourceNotFound(target)
         require(request.principal, named.handler.scopes)
+        if named.completes is not None:
+            return await named.completes(request, stream)
         completer = self._registry.completions.get(reference, argument)
         if completer is None:
             return Complete({"completion": {"values": []}})
@@ -226,9 +241,9 @@ class Dispatcher:
             raise InvalidRequest("Invalid request: a subscription needs `Accept: text/event-stream`")
         wanted = read_filter(request.params)
         granted = self._registry.readable(self._registry.grant(wanted), request.principal)
-        tasks = None if not wanted.tasks else self._rounds.task_methods
-        if tasks is not None:
-            granted = msgspec.structs.replace(granted, tasks=await tasks.grant(request, wanted))
+        followed = await self.tasks.grant(request, wanted.tasks)
+        if followed:
+            granted = msgspec.structs.replace(granted, tasks=tuple(followed))
         tag = {SUBSCRIPTION_ID: request.id}
         hub = self._registry.hub
         await hub.ready()
@@ -237,8 +252,8 @@ class Dispatcher:
         _let_go(request)
         try:
             acknowledged = {"_meta": tag, "notifications": granted.acknowledged()}
-            if tasks is not None:
-                await tasks.follow(subscription, granted, stream, acknowledged)
+            if followed:
+                await self.tasks.follow(subscription, followed, request, stream, acknowledged)
                 return Complete({"_meta": tag})
             await stream.notify("notifications/subscriptions/acknowledged", acknowledged)
             async for change in subscription:
@@ -265,17 +280,6 @@ def _end_with_token(request: Request, subscription: Subscription) -> asyncio.Tim
     if request.http is None or (seconds := request.http.seconds_left) is None:
         return None
     return asyncio.get_running_loop().call_later(seconds, subscription.end)
-
-
-def _task_methods(tasks: TaskMethods) -> dict[str, Answer]:
-    return {
-        "tasks/get": tasks.get,
-        "tasks/update": tasks.update,
-        "tasks/cancel": tasks.cancel,
-        "tasks/result": tasks.result,
-        "tasks/list": tasks.list,
-        "tasks/input_response": tasks.update,
-    }
 
 
 def _as_answer(ready: Callable[[Request], Ready]) -> Answer:

@@ -17,6 +17,7 @@ from ekiden.server.auth.auth import Auth
 from ekiden.server.endpoint import ServerEndpoint
 from ekiden.server.legacy.sessions import SessionLimits, Sessions
 from ekiden.server.middleware import Middleware
+from ekiden.server.mounting.mounting import Mounting
 from ekiden.server.operations.pages import Paged, Pages
 from ekiden.server.outgoing import OutgoingMiddleware
 from ekiden.server.registration.catalog import CacheHint
@@ -51,7 +52,7 @@ if TYPE_CHECKING:  # The official models take 0.3 s to import; code that passes 
 __all__ = ["Server"]
 
 
-class Server(Authoring, Paged):
+class Server(Authoring, Mounting, Paged):
     """An MCP server.
 
     `lifespan` is a function from the server to an async context manager; what it yields is
@@ -127,6 +128,7 @@ class Server(Authoring, Paged):
         self._audience = audience or name
         if (bus := getattr(self._store, "bus", None)) is not None:
             registry.hub.connect(bus, self._audience)
+        Mounting.__init__(self)
         super().__init__(
             registry,
             has_store=self._store is not None,
@@ -192,21 +194,6 @@ class Server(Authoring, Paged):
         return function
 
     # Serving
-
-    @property
-    def has_tasks(self) -> bool:
-        """Whether any tool can become a task."""
-        return self._registry.has_tasks
-
-    def leave_tasks(self) -> None:
-        """Run no tasks in this process: calls still become tasks, and workers elsewhere run them."""
-        if self._rounds.tasks is not None:
-            self._rounds.tasks.limit(concurrency=0)
-
-    def stop_tasks_within(self, seconds: float) -> None:
-        """Set how long steps of tasks may take to end when the server stops. Call it before the start."""
-        if self._rounds.tasks is not None:
-            self._rounds.tasks.limit(grace_seconds=seconds)
 
     def share_changes(self, bus: Bus) -> None:
         """Tell other processes of changes over `bus`, unless the store has one. Call it before the start."""

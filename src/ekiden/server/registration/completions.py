@@ -40,9 +40,11 @@ class Completions:
 
     def __init__(self) -> None:
         self._completers: dict[tuple[Reference, str], Completer] = {}
+        self.elsewhere: list[Callable[[], bool]] = []
+        """Whether servers that are mounted have completions."""
 
     def __bool__(self) -> bool:
-        return bool(self._completers)
+        return bool(self._completers) or any(has_some() for has_some in self.elsewhere)
 
     def add(self, reference: Reference, argument: str, function: Callable[..., Any]) -> None:
         """Register a completer."""

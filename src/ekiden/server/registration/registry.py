@@ -1,6 +1,6 @@
 """Everything that a server offers, and what it says about itself."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ekiden.server.registration.catalog import CacheHint, Catalog
@@ -15,7 +15,10 @@ from ekiden.wire.jsonrpc import MOST_RESULT_BYTES
 from ekiden.wire.modern import Modern
 from ekiden.wire.principal import Principal, grants
 
-__all__ = ["Registry"]
+__all__ = ["UNAVAILABLE", "Registry"]
+
+UNAVAILABLE: Final = "ekiden/unavailable"
+"""The key of a list's `_meta` that names the servers behind this one which cannot be reached."""
 
 _METHODS: Final = (
     "completion/complete",
@@ -64,6 +67,14 @@ class Registry:
         self._discovery: bytes | None = None
         self.offered: frozenset[str] | None = None
         """The cached value of `methods`; None if it has to be computed again."""
+        self.followers: list[Callable[[], None]] = []
+        """Called after every change: by servers in which this one is mounted."""
+        self.unlisted: list[Resource] = []
+        """Resources that are in no list, looked at last."""
+        self.tasks_elsewhere: list[Callable[[], bool]] = []
+        """Whether servers that are mounted have tasks."""
+        self.unavailable: dict[str, str] = {}
+        """Servers behind this one that cannot be reached now, and why. Call `availability_changed`."""
         self.tools: Catalog[Tool] = self._catalog("Tool", "tools", "tools/list", "toolsListChanged")
         self.prompts: Catalog[Prompt] = self._catalog(
             "Prompt", "prompts", "prompts/list", "promptsListChanged"
@@ -79,7 +90,7 @@ class Registry:
         publish = self.hub.list_changed(change)
 
         def on_change() -> None:
-            self._discovery = self.offered = None
+            self.changed()
             publish()
 
         cache = self._cache.get(method, CacheHint())
@@ -94,12 +105,20 @@ class Registry:
         """Whether any tool can become a task."""
         return any(tool.handler.task != "never" for tool in self.tools)
 
+    @property
+    def has_tasks_of_2025(self) -> bool:
+        """Whether any tool, here or in a mounted server, can be called as a task of 2025-11-25."""
+        return any(tool.task_support() is not None for tool in self.tools)
+
+    @property
+    def serves_tasks(self) -> bool:
+        """Whether any tool, here or in a mounted server, can become a task."""
+        return self.has_tasks or any(has_some() for has_some in self.tasks_elsewhere)
+
     def task_support(self, name: str) -> str | None:
         """The tool's `taskSupport` of 2025-11-25; None if it cannot be called as a task."""
         tool = self.tools.get(name)
-        if tool is None or tool.handler.task == "never":
-            return None
-        return "required" if tool.handler.task == "required" else "optional"
+        return None if tool is None else tool.task_support()
 
     @property
     def methods(self) -> frozenset[str]:
@@ -114,7 +133,7 @@ class Registry:
         if feature == "tools":
             return self.tools.declared
         if feature == "tasks":
-            return self.has_tasks
+            return self.serves_tasks
         if feature == "prompts":
             return self.prompts.declared
         if feature == "resources":
@@ -131,7 +150,7 @@ class Registry:
         resource = self.resources.get(uri)
         if resource is not None:
             return resource, {}
-        for resource in self.templates:
+        for resource in (*self.templates, *self.unlisted):
             if resource.template is not None and (values := resource.template.match(uri)) is not None:
                 return resource, values
         return None
@@ -173,7 +192,7 @@ class Registry:
             declared["resources"] = {"listChanged": True, "subscribe": True}
         if self.completions:
             declared["completions"] = {}
-        if self.has_tasks:
+        if self.serves_tasks:
             declared["extensions"] = {tasks.EXTENSION: {}}
         return declared
 
@@ -190,9 +209,19 @@ class Registry:
             self._discovery = self.dialect.result(result)
         return self._discovery
 
-    def completions_changed(self) -> None:
-        """Forget what is cached: the first completer adds a capability."""
+    def changed(self) -> None:
+        """Forget what is cached, and tell the servers in which this one is mounted."""
         self._discovery = self.offered = None
+        for follow in tuple(self.followers):
+            follow()
+
+    def availability_changed(self) -> None:
+        """Say in the lists' `_meta` what is `unavailable` now."""
+        meta: JsonObject = {UNAVAILABLE: dict(self.unavailable)} if self.unavailable else {}
+        for catalog in (self.tools, self.prompts, self.resources, self.templates):
+            catalog.meta = meta
+            catalog.forget_pages()
+        self.changed()
 
 
 def unknown_cache_keys(cache: Mapping[str, CacheHint]) -> set[str]:

@@ -86,6 +86,17 @@ class Rounds:
         """Who sends a request, as far as clients are told apart: by principal, address or connection."""
         return self._sealer.principal_of(request) or request.address or request.session or ""
 
+    def principal_of(self, request: Request) -> str:
+        """The principal of a request; empty if the server does not distinguish them."""
+        return self._sealer.principal_of(request)
+
+    def adopt_principal(self, principal_of: Callable[[Request], str]) -> None:
+        """Distinguish principals as the server around this one does, unless it has its own way."""
+        if not self._sealer.tells_apart:
+            self._sealer.tell_apart(principal_of)
+            if self.tasks is not None:
+                self.tasks.tell_apart(principal_of)
+
     def offer_tasks(self, tasks: Tasks, registry: Registry) -> None:
         """Let calls become tasks, and answer the `tasks/` methods."""
         self.tasks = tasks

@@ -3,13 +3,17 @@
 Clients with a handshake call methods of the same names: these are passed on to `legacy`.
 """
 
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Protocol
+
 from ekiden.errors import InvalidParams, MissingCapability
 from ekiden.rounds.journal import fingerprint
-from ekiden.rounds.outcome import Complete, Outcome
+from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.server.registration.registry import Registry
-from ekiden.server.subscriptions import Change, Filter, Subscription
+from ekiden.server.subscriptions import Change, Subscription
 from ekiden.server.tasks.legacy import LegacyTasks
-from ekiden.server.tasks.tasks import Tasks
+from ekiden.server.tasks.tasks import Listener, Tasks
 from ekiden.tasks.store import Glance
 from ekiden.tasks.view import view
 from ekiden.transports.server.port import Stream
@@ -19,7 +23,14 @@ from ekiden.wire.modern import Request
 from ekiden.wire.principal import require
 from ekiden.wire.tasks import EXTENSION, NEEDED, NOTIFICATION, RELATED, as_dict
 
-__all__ = ["TaskMethods"]
+__all__ = ["TaskFeed", "TaskMap", "TaskMethods", "TaskSource", "UnknownTask"]
+
+
+class UnknownTask(InvalidParams):
+    """There is no such task, or it belongs to somebody else."""
+
+    def __init__(self) -> None:
+        super().__init__("Unknown task")
 
 
 class TaskMethods:
@@ -68,13 +79,28 @@ class TaskMethods:
         """`tasks/list`, for clients with a handshake that have a principal."""
         return await self.legacy.list(self._tasks.principal_of(request), request.params.get("cursor"))
 
+    async def answer(self, request: Request, stream: Stream) -> Outcome:
+        """Answer any of the methods."""
+        answers = {
+            "tasks/get": self.get,
+            "tasks/update": self.update,
+            "tasks/cancel": self.cancel,
+            "tasks/result": self.result,
+            "tasks/list": self.list,
+            "tasks/input_response": self.update,
+        }
+        try:
+            return await answers[request.method](request, stream)
+        except UnknownTask as error:
+            return Failed(error)
+
     async def _mine(self, request: Request) -> Glance:
         """The task that a request names, if it belongs to the request's principal."""
         if request.meta.protocol_version == versions.MODERN and not self._tasks.wanted_by(request):
             raise _no_tasks()
         seen = await self._tasks.visible(_task_id(request), self._tasks.principal_of(request))
         if seen is None:
-            raise InvalidParams("Unknown task")
+            raise UnknownTask()
         tool = self._registry.tools.get(seen.record.tool)
         if tool is not None:
             require(request.principal, tool.handler.scopes)
@@ -82,52 +108,105 @@ class TaskMethods:
 
     # Subscriptions
 
-    async def grant(self, request: Request, wanted: Filter) -> tuple[str, ...]:
-        """The tasks of a subscription that belong to the request's principal."""
-        if not wanted.tasks:
-            return ()
+    async def grant(self, request: Request, wanted: Sequence[str]) -> "Mapping[str, TaskFeed]":
+        """Those of these tasks that belong to the request's principal, and who has them."""
         if not self._tasks.wanted_by(request):
             raise _no_tasks()
         who = self._tasks.principal_of(request)
-        return tuple(
-            [task_id for task_id in wanted.tasks if await self._tasks.visible(task_id, who) is not None]
-        )
+        return {task_id: self for task_id in wanted if await self._tasks.visible(task_id, who) is not None}
+
+    async def watch(self, task_id: str, listener: Listener, request: Request) -> Callable[[], None]:
+        """Offer the changes of a task that was granted, until the returned function is called."""
+        self._tasks.add_listener(task_id, listener)
+        return lambda: self._tasks.remove_listener(task_id, listener)
+
+    async def news(self, task_id: str) -> JsonObject | None:
+        """The current state of a task; None if it is gone."""
+        record = await self._tasks.store.load(task_id)
+        return None if record is None else as_dict(view(record))
+
+
+class TaskFeed(Protocol):
+    """Tells how tasks change."""
+
+    async def watch(self, task_id: str, listener: Listener, request: Request) -> Callable[[], None]:
+        """Offer the changes of a task that was granted, until the returned function is called."""
+        ...
+
+    async def news(self, task_id: str) -> JsonObject | None:
+        """The current state of a task, as a notification has it; None if it is gone."""
+        ...
+
+
+class TaskSource(Protocol):
+    """The tasks of one server: this one, or one behind it."""
+
+    async def answer(self, request: Request, stream: Stream) -> Outcome:
+        """Answer a `tasks/` method; `Failed` with `UnknownTask` if the task is not one of these."""
+        ...
+
+    async def grant(self, request: Request, wanted: Sequence[str]) -> Mapping[str, TaskFeed]:
+        """Those of these tasks that the sender of a request may watch, and who tells of them."""
+        ...
+
+
+class TaskMap:
+    """The tasks of a server and of those behind it: which of them has which task."""
+
+    def __init__(self, own: TaskMethods | None) -> None:
+        self.sources: list[TaskSource] = [] if own is None else [own]
+
+    async def answer(self, request: Request, stream: Stream) -> Outcome:
+        """Answer a `tasks/` method: the first source that knows the task does."""
+        for source in self.sources:
+            outcome = await source.answer(request, stream)
+            if not (isinstance(outcome, Failed) and isinstance(outcome.error, UnknownTask)):
+                return outcome
+        return Failed(UnknownTask())
+
+    async def grant(self, request: Request, wanted: Sequence[str]) -> Mapping[str, TaskFeed]:
+        """The tasks of a subscription that the sender of the request may watch, and who has them."""
+        granted: dict[str, TaskFeed] = {}
+        for source in self.sources:
+            if left := [task_id for task_id in wanted if task_id not in granted]:
+                granted.update(await source.grant(request, left))
+        return {task_id: granted[task_id] for task_id in wanted if task_id in granted}
 
     async def follow(
-        self, subscription: Subscription, granted: Filter, stream: Stream, acknowledged: JsonObject
+        self,
+        subscription: Subscription,
+        granted: Mapping[str, TaskFeed],
+        request: Request,
+        stream: Stream,
+        acknowledged: JsonObject,
     ) -> None:
         """Acknowledge a subscription, send the current state of its tasks, then send every change."""
-        for task_id in granted.tasks:
-            self._tasks.add_listener(task_id, subscription)
-        tag = {"_meta": acknowledged["_meta"]}
-        sent: dict[str, str] = {}
-        try:
+        tag, sent = {"_meta": acknowledged["_meta"]}, dict[str, str]()
+        with ExitStack() as stack:
+            for task_id, source in granted.items():
+                stack.callback(await source.watch(task_id, subscription, request))
             await stream.notify("notifications/subscriptions/acknowledged", acknowledged)
-            for task_id in granted.tasks:
+            for task_id in granted:
                 subscription.offer(Change(NOTIFICATION, task_id))
             async for change in subscription:
                 if change.method != NOTIFICATION or change.uri is None:
                     await stream.notify(change.method, {**tag, **change.params()})
-                elif (params := await self._news(change.uri, sent)) is not None:
+                    continue
+                params = await granted[change.uri].news(change.uri)
+                if params is not None and _is_new(change.uri, params, sent):
                     await stream.notify(NOTIFICATION, {**tag, **params})
-        finally:
-            for task_id in granted.tasks:
-                self._tasks.remove_listener(task_id, subscription)
 
-    async def _news(self, task_id: str, sent: dict[str, str]) -> JsonObject | None:
-        """The current state of a task; None if it is gone, or equal to what was sent last.
 
-        Of what was sent a fingerprint is kept: results may be large, and there may be a thousand of them.
-        """
-        record = await self._tasks.store.load(task_id)
-        if record is None:
-            return None
-        params = as_dict(view(record))
-        mark = fingerprint(encode(params))
-        if mark == sent.get(task_id):
-            return None
-        sent[task_id] = mark
-        return params
+def _is_new(task_id: str, params: JsonObject, sent: dict[str, str]) -> bool:
+    """Whether a state differs from what was sent last.
+
+    Of what was sent a fingerprint is kept: results may be large, and there may be a thousand of them.
+    """
+    mark = fingerprint(encode(params))
+    if mark == sent.get(task_id):
+        return False
+    sent[task_id] = mark
+    return True
 
 
 def _no_tasks() -> MissingCapability:
