@@ -162,18 +162,22 @@ class ServerConnection:
         retried = "inputResponses" in request.params or "requestState" in request.params
         if not retried and (kept := self._cache.get(request.method, request.params)) is not None:
             return kept
+        result = await self.exchange(request)
+        if not retried and result.get("resultType", "complete") == "complete":
+            self._cache.put(request.method, request.params, result)
+        return result
+
+    async def exchange(self, request: ClientRequest) -> JsonObject:
+        """The result of a request from the server, which is not kept."""
         if request.hooks.notification is None:
             request.hooks.notification = self.notified
         result = await (self._send_traced(request) if is_tracing() else self._send(request))
         kind = result.get("resultType", "complete")
-        if kind == "complete":
-            if not retried:
-                self._cache.put(request.method, request.params, result)
-        elif kind == "task" and request.method == "tools/call":
+        if kind == "complete" or (kind == "task" and request.method == "tools/call"):
             return result
-        elif kind != "input_required":
+        if kind != "input_required":
             raise InvalidResult(f"The server sent a result of an unknown type: {str(kind)[:100]!r}")
-        elif request.method not in _OF_ROUNDS:
+        if request.method not in _OF_ROUNDS:
             raise InvalidResult(
                 f"The server must not answer {request.method} with an interim result, but did"
             )

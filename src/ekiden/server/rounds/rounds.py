@@ -330,7 +330,7 @@ class Rounds:
         for request in requests.values():
             if not declares(call.request.meta.capabilities, needed := capabilities_for(request)):
                 raise MissingCapability(needed, question=words_of(request))
-        state.answers = context.raw_responses() or None
+        state.answers = (context.raw_responses() or None) if ended.keeps_answers else None
         state.asked = {key: request["method"] for key, request in requests.items()}
         state.pauses = []
         state.manual = ended.request_state
