@@ -25,6 +25,7 @@ from ekiden.errors import HttpRefused, InvalidResult, TransportError, UsageError
 from ekiden.signals import EraChanged
 from ekiden.telemetry.calls import traced_request
 from ekiden.telemetry.context import is_tracing
+from ekiden.transports.client.channel import ChannelLink
 from ekiden.transports.client.link import Link
 from ekiden.wire.json import JsonObject
 
@@ -156,6 +157,11 @@ class ServerConnection:
         if self._session is None:
             raise UsageError("the client is not connected: use it in `async with Client(...) as client`")
         return self._session
+
+    @property
+    def shares_channel(self) -> bool:
+        """Whether all messages of the server come on one channel, where some do not name their request."""
+        return isinstance(self._link, ChannelLink)
 
     async def request(self, request: ClientRequest) -> JsonObject:
         """The result of a request: from the cache, or from the server."""

@@ -108,7 +108,7 @@ class ModernSession:
         request_id = next(self._ids)
         meta: Raw | JsonObject = self._spelled
         if request.hooks.progress is not None:
-            given = request.params.get("_meta") or {}
+            given: JsonObject = request.params.get("_meta") or {}
             meta = {**given, **self._meta, **request.says, PROGRESS_TOKEN: request_id}
         elif request.says or "_meta" in request.params:
             meta = {**(request.params.get("_meta") or {}), **self._meta, **request.says}
