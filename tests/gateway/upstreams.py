@@ -8,6 +8,19 @@ from ekiden import Accepted, Context, Server
 def shop(**options: Any) -> Server:
     """A server with one of everything. `ask` has two questions, one after the other."""
     server = Server("shop", version="7", instructions="Be kind.", **options)
+    _add_tools(server)
+    _add_others(server)
+    if "store" in options:
+
+        @server.tool(task="required")
+        async def audit(ctx: Context[Any]) -> str:
+            sure = await ctx.elicit("Audit?", bool)
+            return f"audited {sure.action}"
+
+    return server
+
+
+def _add_tools(server: Server) -> None:
 
     @server.tool(title="Add")
     def add(a: int, b: int) -> int:
@@ -38,6 +51,8 @@ def shop(**options: Any) -> Server:
         seen = {name: ctx.request.header(name) for name in ("authorization", "x-key", "x-other")}
         return f"{ctx.meta.client_info and ctx.meta.client_info['name']} {seen}"
 
+
+def _add_others(server: Server) -> None:
     @server.prompt
     async def greeting(name: str, ctx: Context[Any]) -> str:
         style = await ctx.elicit("Which style?", str)
@@ -54,12 +69,3 @@ def shop(**options: Any) -> Server:
     @server.completion(argument="name", prompt="greeting")
     def names(value: str) -> list[str]:
         return [value + "a", value + "b"]
-
-    if "store" in options:
-
-        @server.tool(task="required")
-        async def audit(ctx: Context[Any]) -> str:
-            sure = await ctx.elicit("Audit?", bool)
-            return f"audited {sure.action}"
-
-    return server

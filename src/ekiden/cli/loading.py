@@ -1,4 +1,4 @@
-"""Loads the server of a Python file."""
+"""Loads the server of a Python file, or the gateway of a file of `mcpServers`."""
 
 import contextlib
 import importlib
@@ -27,10 +27,17 @@ def split_spec(spec: str) -> tuple[Path, str | None]:
 
 
 def load_server(spec: str) -> "Server":
-    """The server of `FILE[:NAME]`: the one with that name, or else the only one in the file."""
+    """The server of `FILE[:NAME]`: the one with that name, or else the only one in the file.
+
+    A JSON file is one of `mcpServers`: its server is a gateway.
+    """
     path, name = split_spec(spec)
     if not path.is_file():
         raise UsageError(f"there is no file {path}")
+    if path.suffix == ".json":
+        from ekiden.gateway.gateway import gateway
+
+        return gateway(path)
     from ekiden.server.server import Server
 
     with _no_running(Server):

@@ -149,7 +149,7 @@ class Connector:
             await _close(connection)
             raise
         else:
-            self.connection = connection
+            self.connection, self._why = connection, ""
             self._on_change(None)
             _log.info("%s: connected to %s", upstream.name, upstream.address)
             return connection
@@ -166,8 +166,9 @@ class Connector:
             )
 
     def _lost(self, error: BaseException) -> None:
-        self._why = why_unavailable(error)
-        _log.warning("%s: %s is not available: %s", self.upstream.name, self.upstream.address, error)
+        before, self._why = self._why, why_unavailable(error)
+        level = logging.DEBUG if before == self._why else logging.WARNING  # It is tried again and again.
+        _log.log(level, "%s: %s is not available: %s", self.upstream.name, self.upstream.address, error)
         self._on_change(self._why)
 
     async def _until_lost(self, connection: ServerConnection) -> None:

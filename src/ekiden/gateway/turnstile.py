@@ -43,6 +43,8 @@ class Turnstile:
         self._running: set[_Passing] = set()
         self._unclaimed = 0
         """Questions of which nobody knows yet whose they are."""
+        self._given_up = 0
+        """How often all open questions were given up."""
         self._one_at_a_time = False
         self._waiting = 0
         self._changed = asyncio.Condition()
@@ -97,11 +99,16 @@ class Turnstile:
     async def _until_clear(self, key: str) -> None:
         """Wait until one call is left. If each that runs might be the one that asks, nobody can tell."""
         self._unclaimed += 1
+        if self._unclaimed >= len(self._running):
+            self._given_up += 1  # Every call that runs may wait for an answer: none of them would end.
+        given_up = self._given_up
         try:
             async with asyncio.timeout(_TELL_SECONDS), self._changed:
                 self._changed.notify_all()
                 await self._changed.wait_for(
-                    lambda: len(self._running) <= 1 or self._unclaimed >= len(self._running)
+                    lambda: len(self._running) <= 1
+                    or self._given_up != given_up
+                    or self._unclaimed >= len(self._running)
                 )
         except TimeoutError:
             pass
