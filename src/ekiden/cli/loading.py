@@ -35,7 +35,7 @@ def load_server(spec: str) -> "Server":
     if not path.is_file():
         raise UsageError(f"there is no file {path}")
     if path.suffix == ".json":
-        from ekiden.gateway.gateway import gateway
+        from ekiden.gateway.front import gateway
 
         return gateway(path)
     from ekiden.server.server import Server

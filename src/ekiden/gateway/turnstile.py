@@ -106,9 +106,11 @@ class Turnstile:
             async with asyncio.timeout(_TELL_SECONDS), self._changed:
                 self._changed.notify_all()
                 await self._changed.wait_for(
-                    lambda: len(self._running) <= 1
-                    or self._given_up != given_up
-                    or self._unclaimed >= len(self._running)
+                    lambda: (
+                        len(self._running) <= 1
+                        or self._given_up != given_up
+                        or self._unclaimed >= len(self._running)
+                    )
                 )
         except TimeoutError:
             pass

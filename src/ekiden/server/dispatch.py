@@ -116,6 +116,8 @@ class Dispatcher:
     def _call_tool(self, request: Request, stream: Stream) -> Awaitable[Outcome]:
         tool = self._registry.tools.get(request.name or "")
         if tool is None:
+            if (elsewhere := self._registry.find_elsewhere(request.name or "")) is not None:
+                return elsewhere(request, stream)
             raise InvalidParams(f"Unknown tool: {request.name}")
         if tool.elsewhere is not None:
             return tool.elsewhere(request, stream)
@@ -137,6 +139,8 @@ class Dispatcher:
     async def _get_prompt(self, request: Request, stream: Stream) -> Outcome:
         prompt = self._registry.prompts.get(request.name or "")
         if prompt is None:
+            if (elsewhere := self._registry.find_elsewhere(request.name or "")) is not None:
+                return await elsewhere(request, stream)
             raise InvalidParams(f"Unknown prompt: {request.name}")
         if prompt.elsewhere is not None:
             return await prompt.elsewhere(request, stream)

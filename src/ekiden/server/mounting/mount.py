@@ -9,6 +9,7 @@ import msgspec
 from ekiden.errors import ProtocolError, RegistrationError
 from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.server.endpoint import ServerEndpoint
+from ekiden.server.middleware import Run
 from ekiden.server.mounting.names import Prefix, with_uris
 from ekiden.server.registration.catalog import Catalog
 from ekiden.server.registration.resources import Resource
@@ -49,12 +50,19 @@ class Mount:
         outer.completions.elsewhere.append(lambda: bool(inner.completions))
         outer.tasks_elsewhere.append(lambda: inner.serves_tasks)
         outer.unlisted.append(UnlistedResources(self.prefix, self.answer))
+        outer.unknown.append(self._find)
         outer.hub.inner.append(inner.hub)
         outer.hub.on_watched.append(inner.hub.watched_changed)
         inner.hub.watched_outside.append(self._watched)
         inner.hub.outer.append(self._published)
         self._outer.take_in(self.inner, _Tasks(self))
         outer.changed()
+
+    def _find(self, name: str) -> Run | None:
+        """Who answers a call of an unknown name: this, if the inner server knows somebody who may."""
+        inner = self.prefix.inner_name(name)
+        is_prefixed = self.prefix.name(inner) == name
+        return self.answer if is_prefixed and self.inner.registry.find_elsewhere(inner) is not None else None
 
     # Lists
 

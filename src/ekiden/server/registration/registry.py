@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from ekiden.server.middleware import Run
 from ekiden.server.registration.catalog import CacheHint, Catalog
 from ekiden.server.registration.completions import Completions
 from ekiden.server.registration.prompts import Prompt
@@ -71,6 +72,8 @@ class Registry:
         """Called after every change: by servers in which this one is mounted."""
         self.unlisted: list[Resource] = []
         """Resources that are in no list, looked at last."""
+        self.unknown: list[Callable[[str], Run | None]] = []
+        """Who may answer calls of tools and prompts that are not registered."""
         self.tasks_elsewhere: list[Callable[[], bool]] = []
         """Whether servers that are mounted have tasks."""
         self.unavailable: dict[str, str] = {}
@@ -208,6 +211,18 @@ class Registry:
                 result["instructions"] = self.instructions
             self._discovery = self.dialect.result(result)
         return self._discovery
+
+    def declare_all(self) -> None:
+        """Declare tools, prompts and resources before there are any: they are yet to be found out."""
+        for catalog in (self.tools, self.prompts, self.resources, self.templates):
+            catalog.declared = True
+
+    def find_elsewhere(self, name: str) -> Run | None:
+        """Who may answer a call of a tool or prompt that is not registered; None if nobody."""
+        for find in self.unknown:
+            if (answer := find(name)) is not None:
+                return answer
+        return None
 
     def changed(self) -> None:
         """Forget what is cached, and tell the servers in which this one is mounted."""

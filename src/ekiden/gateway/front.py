@@ -9,7 +9,7 @@ from typing import Any
 from ekiden.client.target import ClientLimits
 from ekiden.errors import UsageError
 from ekiden.gateway.config import read_config
-from ekiden.gateway.proxy import Proxy
+from ekiden.gateway.proxies import Proxy
 from ekiden.gateway.upstream import Upstream
 from ekiden.server.server import Server
 
@@ -47,4 +47,5 @@ def gateway(
     server = Server(name, lifespan=lifespan, **options)
     for each in proxies:
         server.mount(each, prefix=each.name)
+    server.endpoint.registry.declare_all()
     return server

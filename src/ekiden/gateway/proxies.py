@@ -29,6 +29,7 @@ from ekiden.gateway.task_ids import TaskIds
 from ekiden.gateway.tasks import SealedTasks
 from ekiden.gateway.upstream import Upstream
 from ekiden.rounds.outcome import Complete, Outcome
+from ekiden.server.middleware import Run
 from ekiden.server.registration.catalog import Catalog
 from ekiden.server.sealing.tokens import RoundLimits
 from ekiden.server.server import Server
@@ -105,6 +106,8 @@ class Proxy(Server):
         registry = self._registry
         registry.completions.elsewhere.append(lambda: "completions" in self._capabilities)
         registry.tasks_elsewhere.append(lambda: with_extension(self._capabilities))
+        registry.declare_all()
+        registry.unknown.append(self._find)
         registry.hub.on_watched.append(lambda: self._rewatch.set())
         self.endpoint.task_map.sources.append(SealedTasks(self.connector, forwarder, ids))
 
@@ -131,6 +134,14 @@ class Proxy(Server):
             if why is not None:
                 unavailable[self.name] = why
             self._registry.availability_changed()
+
+    def _find(self, name: str) -> Run | None:
+        """Who answers a call of an unknown name: if the upstream was not reached, it may have that."""
+        return self._after_connecting if self.connector.connection is None else None
+
+    async def _after_connecting(self, request: Request, stream: Stream) -> Outcome:
+        await self.connector.reach()
+        return await self.endpoint.answer(request, stream)
 
     # What is listed
 
