@@ -2,54 +2,19 @@
 
 import asyncio
 import gc
-import logging
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Literal
+from contextlib import AsyncExitStack
+from typing import Any
 
 import httpx2
 import pytest
-from mcp_types import ElicitRequestFormParams, ElicitResult
-from starlette.applications import Starlette
-from starlette.requests import Request as StarletteRequest
-from starlette.responses import JSONResponse
-from starlette.routing import Route
 
-from ekiden import Client, Context, PendingCall, Server, ServerError, TaskHandle, UsageError
+from ekiden import Client, PendingCall, Server, ServerError, TaskHandle, UsageError
 from ekiden.client.sessions.session import ClientRequest
-from ekiden.gateway import Upstream, connector, gateway, proxies, proxy
+from ekiden.gateway import Upstream, gateway, proxies, proxy
 from ekiden.wire.modern import Request
-from scripts.ports import free_port
+from tests.gateway.in_front import ERAS, KEYS, Era, elicit, in_front, listed, text, until
 from tests.gateway.upstreams import shop
-from tests.serving import PATIENCE, served, soon
-
-Era = Literal["modern", "legacy"]
-ERAS: tuple[Era, ...] = ("modern", "legacy")
-KEYS = [bytes(range(32))]
-
-
-async def _elicit(params: ElicitRequestFormParams) -> ElicitResult:
-    kind = params.requested_schema["properties"]["value"]["type"]
-    return ElicitResult(action="accept", content={"value": True if kind == "boolean" else "Ada"})
-
-
-def _text(result: Any) -> str:
-    return str(result.content[0].text)
-
-
-@asynccontextmanager
-async def _in_front(*upstreams: Upstream, **options: Any) -> AsyncGenerator[Server, None]:
-    """A running gateway."""
-    server = gateway(upstreams, keys=KEYS, **options)
-    async with server.running():
-        yield server
-
-
-async def _until(condition: Any) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not condition():
-            await asyncio.sleep(0.005)
-
+from tests.serving import served, soon
 
 # Both eras, on both sides
 
@@ -59,19 +24,19 @@ async def _until(condition: Any) -> None:
 async def test_an_upstream_of_ours_answers_as_if_it_were_called_itself(era: Era, client_era: Era) -> None:
     async with served(shop(keys=KEYS, store="memory:")) as base, AsyncExitStack() as stack:
         upstream = Upstream(name="shop", target=f"{base}/mcp", mode=era)
-        server = await stack.enter_async_context(_in_front(upstream))
+        server = await stack.enter_async_context(in_front(upstream))
         log, steps = list[Any](), list[Any]()
         client = await stack.enter_async_context(
-            Client(server, mode=client_era, elicit=_elicit, on_log=log.append)
+            Client(server, mode=client_era, elicit=elicit, on_log=log.append)
         )
         tools = {tool.name: tool for tool in await client.list_tools()}
         assert (tools["shop_add"].title, tools["shop_add"].description) == ("Add", "Add two numbers.")
         told = [
-            _text(await client.call_tool("shop_add", {"a": 1, "b": 2})),
-            _text(await client.call_tool("shop_ask")),
-            _text(await client.call_tool("shop_noisy", progress=lambda *step: steps.append(step))),
-            _text(await client.call_tool("shop_broken")),
-            _text(await client.call_tool("shop_add", {"a": "x", "b": 2})),
+            text(await client.call_tool("shop_add", {"a": 1, "b": 2})),
+            text(await client.call_tool("shop_ask")),
+            text(await client.call_tool("shop_noisy", progress=lambda *step: steps.append(step))),
+            text(await client.call_tool("shop_broken")),
+            text(await client.call_tool("shop_add", {"a": "x", "b": 2})),
         ]
         assert told[:4] == ["3", "Ada accept", "done", "Tool 'broken' failed"]
         assert told[4].startswith("Invalid arguments for tool 'add'")
@@ -89,29 +54,31 @@ async def test_an_upstream_of_ours_answers_as_if_it_were_called_itself(era: Era,
         values = (await client.complete(argument="name", value="x", prompt="shop_greeting")).values
         assert values == ["xa", "xb"]
         if era == "legacy" or client_era == "modern":
-            assert _text(await client.call_tool("shop_audit")) == "audited accept"
+            assert text(await client.call_tool("shop_audit")) == "audited accept"
 
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_client_that_cannot_be_asked_is_not_and_the_upstream_decides(era: Era) -> None:
-    async with _in_front(Upstream(name="shop", target=shop(keys=KEYS), mode=era)) as server:
-        async with Client(server) as client:
-            try:
-                told = _text(await client.call_tool("shop_ask"))
-            except ServerError as error:
-                told = str(error)
-            assert "elicitation" in told
-            assert _text(await client.call_tool("shop_add", {"a": 1, "b": 2})) == "3"
+    async with (
+        in_front(Upstream(name="shop", target=shop(keys=KEYS), mode=era)) as server,
+        Client(server) as client,
+    ):
+        try:
+            told = text(await client.call_tool("shop_ask"))
+        except ServerError as error:
+            told = str(error)
+        assert "elicitation" in told
+        assert text(await client.call_tool("shop_add", {"a": 1, "b": 2})) == "3"
 
 
 async def test_a_proxy_alone_is_a_server() -> None:
-    async with Client(proxy(shop(), name="shop"), elicit=_elicit) as client:
+    async with Client(proxy(shop(), name="shop"), elicit=elicit) as client:
         assert (await client.discover()).instructions == "Be kind."
-        assert _text(await client.call_tool("ask")) == "Ada accept"
+        assert text(await client.call_tool("ask")) == "Ada accept"
         outer = Server("outer", keys=KEYS)
         outer.mount(proxy(shop(), name="shop"), prefix="s")
-        async with Client(outer, elicit=_elicit) as mounted:
-            assert _text(await mounted.call_tool("s_ask")) == "Ada accept"
+        async with Client(outer, elicit=elicit) as mounted:
+            assert text(await mounted.call_tool("s_ask")) == "Ada accept"
 
 
 # Nothing is held
@@ -120,19 +87,19 @@ async def test_a_proxy_alone_is_a_server() -> None:
 async def test_nothing_stays_in_the_gateway_between_the_rounds_of_a_call() -> None:
     async with (
         served(shop(keys=KEYS)) as base,
-        _in_front(Upstream(name="shop", target=f"{base}/mcp")) as server,
+        in_front(Upstream(name="shop", target=f"{base}/mcp")) as server,
+        Client(server, elicit=elicit) as client,
     ):
-        async with Client(server, elicit=_elicit) as client:
-            first = await client.start_tool("shop_ask")
-            assert isinstance(first, PendingCall)
-            gc.collect()
-            before = len(gc.get_objects())
-            pending = [await client.start_tool("shop_ask") for _ in range(50)]
-            states = {call.state for call in pending if isinstance(call, PendingCall)}
-            assert len(states) == 50
-            pending.clear()
-            gc.collect()
-            assert len(gc.get_objects()) - before < 50  # Not one object for each open call.
+        first = await client.start_tool("shop_ask")
+        assert isinstance(first, PendingCall)
+        gc.collect()
+        before = len(gc.get_objects())
+        pending = [await client.start_tool("shop_ask") for _ in range(50)]
+        states = {call.state for call in pending if isinstance(call, PendingCall)}
+        assert len(states) == 50
+        pending.clear()
+        gc.collect()
+        assert len(gc.get_objects()) - before < 50  # Not one object for each open call.
 
 
 async def test_another_gateway_with_the_same_keys_goes_on_and_one_with_others_does_not() -> None:
@@ -140,9 +107,9 @@ async def test_another_gateway_with_the_same_keys_goes_on_and_one_with_others_do
         upstream = Upstream(name="shop", target=f"{base}/mcp")
         strange = gateway([upstream], keys=[bytes(32)])
         async with (
-            Client(gateway([upstream], keys=KEYS), elicit=_elicit) as one,
-            Client(gateway([upstream], keys=KEYS), elicit=_elicit) as other,
-            Client(strange, elicit=_elicit) as stranger,
+            Client(gateway([upstream], keys=KEYS), elicit=elicit) as one,
+            Client(gateway([upstream], keys=KEYS), elicit=elicit) as other,
+            Client(strange, elicit=elicit) as stranger,
         ):
             pending = await one.start_tool("shop_ask")
             assert isinstance(pending, PendingCall)
@@ -155,7 +122,7 @@ async def test_a_state_is_good_for_one_caller_and_one_call() -> None:
     who = ["ada"]
     async with served(shop(keys=KEYS)) as base:
         server = gateway([Upstream(name="shop", target=f"{base}/mcp")], keys=KEYS, principal=lambda _: who[0])
-        async with Client(server, elicit=_elicit) as client:
+        async with Client(server, elicit=elicit) as client:
             pending = await client.start_tool("shop_ask")
             assert isinstance(pending, PendingCall)
             who[0] = "bob"
@@ -172,10 +139,13 @@ async def test_a_state_that_is_too_large_to_carry_is_an_error_that_names_the_ups
 
     huge = shop(keys=KEYS)
     huge.middleware(answer)
-    async with served(huge) as base, _in_front(Upstream(name="shop", target=f"{base}/mcp")) as server:
-        async with Client(server, elicit=_elicit) as client:
-            with pytest.raises(ServerError, match="behind 'shop' is not available: it does not keep to the"):
-                await client.call_tool("shop_ask")
+    async with (
+        served(huge) as base,
+        in_front(Upstream(name="shop", target=f"{base}/mcp")) as server,
+        Client(server, elicit=elicit) as client,
+    ):
+        with pytest.raises(ServerError, match="behind 'shop' is not available: it does not keep to the"):
+            await client.call_tool("shop_ask")
 
 
 # Tasks
@@ -185,7 +155,7 @@ async def test_a_task_belongs_to_who_made_it_and_is_notified() -> None:
     who = ["ada"]
     async with served(shop(keys=KEYS, store="memory:")) as base:
         server = gateway([Upstream(name="shop", target=f"{base}/mcp")], keys=KEYS, principal=lambda _: who[0])
-        async with Client(server, elicit=_elicit) as client:
+        async with Client(server, elicit=elicit) as client:
             handle = await client.start_tool("shop_audit")
             assert isinstance(handle, TaskHandle)
             notified: list[Any] = []
@@ -194,10 +164,10 @@ async def test_a_task_belongs_to_who_made_it_and_is_notified() -> None:
             listening = asyncio.create_task(
                 client._connection.exchange(ClientRequest("subscriptions/listen", wanted))
             )
-            await _until(lambda: any(m["method"] == "notifications/tasks" for m in notified))
+            await until(lambda: any(m["method"] == "notifications/tasks" for m in notified))
             status = await handle.status()
             await handle.answer({key: {"action": "decline"} for key in status.input_requests})
-            await _until(lambda: notified[-1]["params"].get("status") == "completed")
+            await until(lambda: notified[-1]["params"].get("status") == "completed")
             ended = notified[-1]["params"]
             assert ended["taskId"] == handle.id
             assert ended["result"]["content"][0]["text"] == "audited decline"
@@ -236,9 +206,7 @@ async def test_no_credential_goes_to_another_upstream() -> None:
                 httpx2.AsyncClient(headers={"Authorization": "Bearer mine", "X-Other": "o", "X-Key": "c"})
             )
             client = await stack.enter_async_context(Client(f"{base}/mcp", http_client=http))
-            seen = [
-                _seen(_text(await client.call_tool(f"{name}_whoami"))) for name in ("one", "two", "three")
-            ]
+            seen = [_seen(text(await client.call_tool(f"{name}_whoami"))) for name in ("one", "two", "three")]
         assert seen == [
             {"authorization": "Bearer one", "x-key": "1", "x-other": None},
             {"authorization": None, "x-key": None, "x-other": None},
@@ -251,13 +219,9 @@ async def test_headers_are_not_forwarded_into_a_session_that_all_clients_share(
 ) -> None:
     async with served(shop()) as base:
         upstream = Upstream(name="s", target=f"{base}/mcp", mode="legacy", forward_headers=("Authorization",))
-        async with _in_front(upstream) as server, Client(server) as client:
-            assert (await _list(client))["_meta"]["ekiden/unavailable"] == {"s": "it cannot be used"}
+        async with in_front(upstream) as server, Client(server) as client:
+            assert (await listed(client))["_meta"]["ekiden/unavailable"] == {"s": "it cannot be used"}
         assert "none of their headers can be sent on; leave forwardHeaders out" in caplog.text
-
-
-async def _list(client: Client) -> dict[str, Any]:
-    return await client._connection.exchange(ClientRequest("tools/list", {}))
 
 
 # Changes
@@ -268,12 +232,12 @@ async def test_changes_of_lists_and_resources_pass(era: Era) -> None:
     upstream = shop(keys=KEYS)
     async with served(upstream) as base, AsyncExitStack() as stack:
         server = await stack.enter_async_context(
-            _in_front(Upstream(name="shop", target=f"{base}/mcp", mode=era))
+            in_front(Upstream(name="shop", target=f"{base}/mcp", mode=era))
         )
         client = await stack.enter_async_context(Client(server))
         stream = client.listen(tools=True, uris=("shop+config://app",))
         reading = asyncio.create_task(anext(stream))
-        await _until(lambda: "config://app" in upstream.endpoint.registry.hub.watched())
+        await until(lambda: "config://app" in upstream.endpoint.registry.hub.watched())
         upstream.resource_updated("config://app")
         change = await soon(reading)
         assert (change["method"], change["params"]["uri"]) == (
@@ -282,19 +246,19 @@ async def test_changes_of_lists_and_resources_pass(era: Era) -> None:
         )
         upstream.add_tool(lambda: "late", name="late")
         assert (await soon(anext(stream)))["method"] == "notifications/tools/list_changed"
-        assert _text(await client.call_tool("shop_late")) == "late"
+        assert text(await client.call_tool("shop_late")) == "late"
         await stream.aclose()
-        await _until(lambda: "config://app" not in upstream.endpoint.registry.hub.watched())
+        await until(lambda: "config://app" not in upstream.endpoint.registry.hub.watched())
 
 
 async def test_lists_are_read_again_although_no_change_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proxies, "_REFRESH_SECONDS", 0.05)
     upstream = shop()
-    async with _in_front(Upstream(name="shop", target=upstream)) as server, Client(server) as client:
+    async with in_front(Upstream(name="shop", target=upstream)) as server, Client(server) as client:
         upstream.endpoint.registry.hub.drain()
         upstream.add_tool(lambda: "late", name="late")
-        await _until(lambda: server.endpoint.registry.tools.get("shop_late") is not None)
-        assert _text(await client.call_tool("shop_late")) == "late"
+        await until(lambda: server.endpoint.registry.tools.get("shop_late") is not None)
+        assert text(await client.call_tool("shop_late")) == "late"
 
 
 async def test_a_name_that_two_upstreams_have_is_left_out_and_logged(
@@ -305,142 +269,9 @@ async def test_a_name_that_two_upstreams_have_is_left_out_and_logged(
         server.add_tool(lambda: name, name=tool)
         return Upstream(name=name, target=server)
 
-    async with _in_front(one("a", "b_c"), one("a_b", "c")) as server, Client(server) as client:
+    async with in_front(one("a", "b_c"), one("a_b", "c")) as server, Client(server) as client:
         assert [tool.name for tool in await client.list_tools()] == ["a_b_c"]
     assert "Tool 'a_b_c' is registered already" in caplog.text
-
-
-# Upstreams that are down
-
-
-async def test_an_upstream_that_never_starts_is_named_and_the_others_work(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.WARNING)
-    down = Upstream(name="down", target=["/nowhere/server"])
-    silent = Upstream(name="silent", target=["sleep", "60"], start_timeout=0.2)
-    async with _in_front(down, silent, Upstream(name="shop", target=shop())) as server:
-        async with Client(server) as client:
-            told = await _list(client)
-            assert told["_meta"]["ekiden/unavailable"] == {
-                "down": "it cannot be reached",
-                "silent": "it did not answer in time",
-            }
-            assert _text(await client.call_tool("shop_add", {"a": 1, "b": 2})) == "3"
-    assert "down: /nowhere/server is not available: Cannot start" in caplog.text
-
-
-async def test_an_upstream_that_comes_back_is_used_by_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connector, "_FIRST_PAUSE", 60.0)
-    monkeypatch.setattr(connector, "_SOON", 0.0)
-    port = free_port()
-    upstream = Upstream(name="shop", target=f"http://127.0.0.1:{port}/mcp")
-    async with _in_front(upstream) as server, Client(server) as client:
-        assert (await _list(client))["tools"] == []
-        with pytest.raises(ServerError, match="behind 'shop' is not available: it cannot be reached"):
-            await client.call_tool("shop_add", {"a": 1, "b": 2})
-        async with served(shop(keys=KEYS), port=port):
-            assert _text(await client.call_tool("shop_add", {"a": 1, "b": 2})) == "3"
-            assert "ekiden/unavailable" not in (await _list(client))["_meta"]
-            with pytest.raises(ServerError, match="Unknown tool: shop_nothing"):
-                await client.call_tool("shop_nothing")
-
-
-# Upstreams that do harm
-
-
-@pytest.mark.parametrize(
-    "requests",
-    [
-        {"a": {"method": "tools/call", "params": {}}},
-        {"a": "what?"},
-        {str(number): {"method": "roots/list"} for number in range(101)},
-        {},
-    ],
-)
-async def test_odd_questions_of_an_upstream_end_the_call_clearly(requests: dict[str, Any]) -> None:
-    interim: dict[str, Any] = {"resultType": "input_required", "inputRequests": requests}
-    results = {
-        "server/discover": {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}},
-        "tools/list": {"tools": [{"name": "odd", "inputSchema": {"type": "object"}}, {"name": 3}, "what?"]},
-        "tools/call": interim,
-    }
-
-    async def odd(request: StarletteRequest) -> JSONResponse:
-        message = await request.json()
-        result = {"resultType": "complete", **results.get(message["method"], {})}
-        return JSONResponse({"jsonrpc": "2.0", "id": message["id"], "result": result})
-
-    application = Starlette(routes=[Route("/mcp", odd, methods=["POST"])])
-    async with AsyncExitStack() as stack:
-        base = await stack.enter_async_context(served(application))
-        server = await stack.enter_async_context(_in_front(Upstream(name="s", target=f"{base}/mcp")))
-        client = await stack.enter_async_context(Client(server, elicit=_elicit, roots=["file:///a"]))
-        assert [tool.name for tool in await client.list_tools()] == ["s_odd"]
-        with pytest.raises(ServerError, match="does not keep to the protocol"):
-            await client.call_tool("s_odd")
-
-
-async def test_a_call_that_takes_too_long_ends_and_is_cancelled_upstream() -> None:
-    upstream, cancelled = Server("slow"), asyncio.Event()
-
-    @upstream.tool
-    async def hangs() -> str:
-        try:
-            await asyncio.sleep(60)
-        finally:
-            cancelled.set()
-        return ""
-
-    for era in ERAS:
-        cancelled.clear()
-        async with _in_front(Upstream(name="s", target=upstream, mode=era, timeout=0.1)) as server:
-            async with Client(server) as client:
-                with pytest.raises(ServerError, match="behind 's' is not available: it did not answer in"):
-                    await client.call_tool("s_hangs")
-                await soon(cancelled.wait())
-
-
-async def test_a_client_that_leaves_cancels_the_call_upstream() -> None:
-    upstream, running, cancelled = Server("slow"), asyncio.Event(), asyncio.Event()
-
-    @upstream.tool
-    async def hangs() -> str:
-        running.set()
-        try:
-            await asyncio.sleep(60)
-        finally:
-            cancelled.set()
-        return ""
-
-    for era in ERAS:
-        async with (
-            _in_front(Upstream(name="s", target=upstream, mode=era)) as server,
-            Client(server) as client,
-        ):
-            running.clear()
-            cancelled.clear()
-            calling = asyncio.create_task(client.call_tool("s_hangs"))
-            await soon(running.wait())
-            calling.cancel()
-            await soon(cancelled.wait())
-
-
-async def test_a_parked_call_that_is_not_answered_ends_at_the_upstream() -> None:
-    upstream, ended = Server("shop"), asyncio.Event()
-
-    @upstream.tool
-    async def ask(ctx: Context[Any]) -> str:
-        try:
-            return (await ctx.elicit("?", bool)).action
-        finally:
-            ended.set()
-
-    async with _in_front(Upstream(name="shop", target=upstream, mode="legacy")) as server:
-        async with Client(server, elicit=_elicit) as client:
-            assert isinstance(await client.start_tool("shop_ask"), PendingCall)
-            assert not ended.is_set()
-    await soon(ended.wait())
 
 
 def test_a_gateway_has_a_lifespan_of_its_own() -> None:

@@ -80,10 +80,10 @@ class Connector:
         self._while_open = while_open
         self._on_change = on_change
         """Called with why the upstream is unavailable, or None."""
-        self._begin()
+        self.begin()
 
-    def _begin(self) -> None:
-        """Begin anew, perhaps in another event loop."""
+    def begin(self) -> None:
+        """Begin anew, perhaps in another event loop. Call it before `run`."""
         self.connection: ServerConnection | None = None
         self.turnstile = Turnstile(self.upstream.name)
         self._why = "it was not connected to yet"
@@ -93,7 +93,6 @@ class Connector:
 
     async def run(self) -> None:
         """Keep the upstream connected, until cancelled."""
-        self._begin()
         pause = _FIRST_PAUSE
         while True:
             connection = await self._open()

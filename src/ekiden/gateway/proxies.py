@@ -115,6 +115,7 @@ class Proxy(Server):
     async def _connected(self) -> AsyncGenerator[None, None]:
         """Keep the upstream connected while the server runs."""
         self._stale, self._rewatch = asyncio.Event(), asyncio.Event()
+        self.connector.begin()
         running = asyncio.create_task(self.connector.run())
         try:
             if self._wait_seconds:
