@@ -33,7 +33,7 @@ _MOST_HELD: Final = 0.1
 """KiB that the process may grow by for each question that is open, by chance: it holds nothing for them."""
 _OPEN: Final = 4000
 """Questions that are left open."""
-_ASKS: Final = {"elicitation": {"form": {}}}
+_ASKS: Final[dict[str, Any]] = {"elicitation": {"form": {}}}
 _START_SECONDS: Final = 60.0
 
 
