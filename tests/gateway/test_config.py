@@ -37,7 +37,7 @@ def test_servers_of_both_kinds_are_read_with_their_variables(tmp_path: Path) -> 
         },
     )
     assert read_config(file, {"TOKEN": "t0p", "HOST": "billing.example"}) == [
-        Upstream(name="files", target=["npx", "-y", "files"], env={"A": "t0p"}, cwd="/x"),
+        Upstream(name="files", target=["npx", "-y", "files"], env={"A": "t0p"}, cwd="/x", start_timeout=300),
         Upstream(
             name="billing",
             target="https://billing.example/mcp",

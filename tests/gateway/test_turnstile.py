@@ -71,6 +71,14 @@ async def test_a_server_that_asks_gets_one_call_at_a_time() -> None:
     await soon(asyncio.gather(*(call(name) for name in "abc")))
 
 
+async def test_a_question_outside_of_every_call_does_not_slow_the_calls_down() -> None:
+    gate = Turnstile("t")
+    with pytest.raises(CannotAnswer):
+        await soon(gate.ask("1", {}))
+    async with gate.call(_answers("a"), _ignore), asyncio.timeout(5), gate.call(_answers("b"), _ignore):
+        assert not gate.is_alone
+
+
 async def test_a_log_message_goes_only_to_a_call_that_runs_alone() -> None:
     gate, heard = Turnstile("t"), list[Any]()
     async with gate.call(_answers("a"), heard.append):

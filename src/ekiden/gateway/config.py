@@ -31,6 +31,8 @@ _KINDS: Final = {
 }
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_DOWNLOAD_SECONDS: Final = 300.0
+"""How long a command may take to answer: the first run of `npx` or `uvx` downloads the server."""
 _MOST_BYTES: Final = 4 * 1024 * 1024
 """A file of servers is written by hand; a larger one is something else."""
 
@@ -137,6 +139,7 @@ class _Reader:
             target=[command, *args],
             env=self._texts(name, "env", fields.get("env", {})),
             cwd=None if cwd is None else self._text(name, "cwd", cwd),
+            start_timeout=_DOWNLOAD_SECONDS,
         )
 
     def _of_http(self, fields: JsonObject, common: dict[str, Any]) -> Upstream:

@@ -40,6 +40,7 @@ from ekiden.server.mounting.mount import unsigned
 from ekiden.server.questions.input_required import InputRequired, capabilities_for
 from ekiden.wire.json import JsonObject, is_object
 from ekiden.wire.modern import Request
+from ekiden.wire.tasks import RELATED
 
 __all__ = ["Forwarder"]
 
@@ -157,7 +158,7 @@ class Forwarder:
         client = TaskClient(request, Answerer(), _not_used, self._limits, connection.watchers)
         try:
             handle = LegacyTaskHandle(client, read_legacy_snapshot(task).task_id, sent.name)
-            return await handle.drive(None)
+            return _without_task(await handle.drive(None))
         except (CallCancelled, InvalidResult) as error:
             raise unavailable(self._name, why_unavailable(error)) from error
 
@@ -233,6 +234,13 @@ def _heard(connection: ServerConnection, relay: Relay) -> Callable[[JsonObject],
             connection.notified(message)  # On a shared channel, the turnstile knows whose message it is.
 
     return heard
+
+
+def _without_task(result: JsonObject) -> JsonObject:
+    """A result without the task that it belongs to, of which the client knows nothing."""
+    if not is_object(meta := result.get("_meta")):
+        return result
+    return {**result, "_meta": {name: value for name, value in meta.items() if name != RELATED}}
 
 
 def _not_used(_: str | None, __: JsonObject) -> Any:

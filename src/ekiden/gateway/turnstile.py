@@ -90,7 +90,8 @@ class Turnstile:
 
     async def ask(self, key: str, question: JsonObject) -> JsonObject | LeftOut:
         """The answer to a question of the channel, from the call that it belongs to."""
-        self._one_at_a_time = True
+        if self._running:  # What a server asks outside of every call says nothing about its calls.
+            self._one_at_a_time = True
         if not self.is_alone:
             await self._until_clear(key)
         (passing,) = self._running
