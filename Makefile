@@ -40,7 +40,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 # A host with ekiden inside it. The official SDK is in the development environment already.
 .peers/in-fastmcp/.ready: pyproject.toml constraints.txt peers/constraints.txt
 	$(PYTHON) -m venv .peers/in-fastmcp
-	.peers/in-fastmcp/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --constraint peers/constraints.txt --editable ".[fastmcp]"
+	.peers/in-fastmcp/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --constraint peers/constraints.txt --editable ".[cli,fastmcp]"
 	@touch $@
 
 # The first generation of the official SDK: its last version, and those of June and March 2025.
@@ -202,7 +202,7 @@ NEWER_ENVIRONMENTS := $(if $(NEWER),.peers/ekiden-3.13/.ready .peers/mcp-3.13/.r
 	.peers/mcp-3.13/bin/pip install --quiet --disable-pip-version-check --constraint peers/constraints.txt mcp uvloop httptools
 	@touch $@
 
-bench: $(VENV)/.ready $(NEWER_ENVIRONMENTS) .peers/mcp/.ready .peers/fastmcp/.ready .peers/fastmcp-tasks/.ready .peers/dbos/.ready ## Measure against the ceiling and the peers
+bench: $(VENV)/.ready $(NEWER_ENVIRONMENTS) .peers/mcp/.ready .peers/fastmcp/.ready .peers/in-fastmcp/.ready .peers/fastmcp-tasks/.ready .peers/dbos/.ready ## Measure against the ceiling and the peers
 	$(BIN)/python -m bench.run
 
 # The tool has an environment of its own, and so has what it describes: the wheel with its extras, and nothing else.

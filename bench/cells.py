@@ -56,9 +56,13 @@ class Cell:
     """The least multiple of the official server; None leaves the peers out."""
     python: str = ""
     """Where it is measured on another Python, to be reported: the floors are for that of the benchmark."""
+    carries: Setup | None = None
+    """A server of another SDK, which `ekiden run` serves."""
 
     @property
     def subject(self) -> Setup:
+        if self.carries is not None:
+            return self.carries
         return Setup("ekiden", (*_tools(self.tools), *self.options), self.python)
 
     @property
@@ -171,6 +175,22 @@ _CELLS: Final = (
     Cell("C+asgi", "C, mounted", _answer, _greets, options=_MOUNTED, floor=0.40),
     Cell("D+asgi", "D, mounted", _always(Call("tools/list")), _lists_fifty, 50, options=_MOUNTED, floor=0.80),
     Cell("E+asgi", "E, mounted", _always(DISCOVER), _discovers, options=_MOUNTED, floor=0.80),
+    *(
+        Cell(
+            f"{key}/{sdk}",
+            f"{title}, an unmodified {sdk} server by `ekiden run`",
+            prepare,
+            check,
+            baseline=Setup(f"their-{sdk}"),
+            floor=floor,
+            carries=Setup(f"carried-{sdk}", (f"bench/apps/their_{sdk}.py",)),
+        )
+        for sdk in ("mcp", "fastmcp")
+        for key, title, prepare, check, floor in (
+            ("A", "`tools/call`", _GREET, _greets, 5.0),
+            ("B", "first round that asks", _always(_CONFIRM), _asks, None),
+        )
+    ),
 )
 
 NEWER: Final = "3.13"

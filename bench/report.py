@@ -42,11 +42,13 @@ def verdicts(figures: Figures) -> list[Verdict]:
 def _judge_cell(result: CellResult) -> Iterator[Verdict]:
     cell = result.cell
     of_baseline = result.ratios(cell.reference)
-    to = "the ceiling" if cell.baseline is None else "our own A"
+    to = "of the ceiling" if cell.baseline is None else "of our own A"
+    if cell.carries is not None:
+        to = f"times its own rate ({cell.reference.contestant})"
     is_judged = cell.floor is not None and not cell.python
     floor = f"at least {cell.floor:.2f}" if is_judged else ""
     holds = median(of_baseline) >= (cell.floor or 0) if is_judged else None
-    yield Verdict(f"{cell.key} {cell.title}", f"{spread(of_baseline)} of {to}", floor, holds)
+    yield Verdict(f"{cell.key} {cell.title}", f"{spread(of_baseline)} {to}", floor, holds)
     for peer in cell.peers:
         times = result.ratios(peer)
         wanted = cell.times_mcp if peer.contestant == "mcp" and not cell.python else None

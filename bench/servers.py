@@ -49,6 +49,9 @@ class Contestant:
 
 _SERVING: Final = ("uvicorn", "uvloop", "httptools")
 
+_IN_FASTMCP: Final = ".peers/in-fastmcp/bin/python"
+"""An environment with both FastMCP and ekiden."""
+
 CONTESTANTS: Final = {
     "bare": Contestant("bench.apps.bare_app", "", ("msgspec", *_SERVING), "ekiden"),
     "ekiden": Contestant("bench.apps.ekiden_app", "", ("ekiden", "msgspec", "pydantic", *_SERVING), "ekiden"),
@@ -63,6 +66,12 @@ CONTESTANTS: Final = {
     "mcp": Contestant("bench.apps.mcp_app", ".peers/mcp/bin/python", ("mcp", "pydantic", *_SERVING), "mcp"),
     "fastmcp": Contestant(
         "bench.apps.fastmcp_app", ".peers/fastmcp/bin/python", ("fastmcp", "mcp", "pydantic", *_SERVING)
+    ),
+    "their-mcp": Contestant("bench.apps.their_mcp", "", ("mcp", "pydantic", *_SERVING)),
+    "carried-mcp": Contestant("bench.apps.carried_app", "", ("ekiden", "mcp", "pydantic", *_SERVING)),
+    "their-fastmcp": Contestant("bench.apps.their_fastmcp", _IN_FASTMCP, ("fastmcp", "mcp", *_SERVING)),
+    "carried-fastmcp": Contestant(
+        "bench.apps.carried_app", _IN_FASTMCP, ("ekiden", "fastmcp", "mcp", *_SERVING)
     ),
 }
 

@@ -46,6 +46,8 @@ def test_a_server_serves_https_by_itself(tmp_path: Path) -> None:
             eventually(lambda: _listens(port), "it listens")
             response = post(f"https://127.0.0.1:{port}/mcp", cert)
             assert response.json()["error"]["code"] == -32601, "it has no tools"
+            with socket.create_connection(("127.0.0.1", port), timeout=20) as silent:
+                assert silent.recv(1) == b"", "who begins no handshake is not waited for"
         finally:
             process.terminate()
 

@@ -80,12 +80,17 @@ YES = {"action": "accept", "content": {"ok": True}}
 def test_the_public_names_are_these_and_no_others() -> None:
     assert ekiden.engine.__all__ == [
         "AskingStream",
+        "Carrier",
         "Engine",
         "HostStream",
         "Keys",
         "Kind",
+        "Matcher",
+        "ResumeMode",
         "Stream",
         "TokenSealer",
+        "answers_by_hand",
+        "ask",
         "has_lasting_keys",
         "principal_of",
     ]

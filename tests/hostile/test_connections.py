@@ -147,14 +147,14 @@ async def test_a_body_in_tiny_pieces_takes_no_more_memory_than_its_bytes() -> No
     head = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n"
     head += "".join(f"{name}: {value}\r\n" for name, value in headers_for(request("tools/list")).items())
     connection.data_received(head.encode() + b"\r\n" + b"2\r\n[]\r\n" * 10_000)
-    assert len(pieces) == 10_000
+    assert len(pieces) >= 10_000  # What comes at once may be read in several pieces.
     assert max(pieces) == 0
 
 
 # Half-closed connections
 
 
-@pytest.mark.parametrize("requests", [1, 5])
+@pytest.mark.parametrize("requests", [1, 5, 200])
 async def test_a_client_that_closes_its_side_gets_all_answers(requests: int) -> None:
     data = _post(call("greet", {"name": "Ada"})) * requests
     async with served(_server()) as base:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import sys
 from typing import Any
 
 import psutil
@@ -11,9 +12,10 @@ import pytest
 from ekiden import HttpLimits, Server
 from ekiden.errors import InternalError, InvalidParams
 from ekiden.server.subscriptions import Filter, Hub, read_filter
+from ekiden.transports.server.budget import weight_of
 from ekiden.wire.handshake import read_hello
 from ekiden.wire.json import encode, extract
-from tests.serving import RawClient, headers_for, post_raw, raw_client, request, served, soon, spawned
+from tests.serving import RawClient, call, headers_for, post_raw, raw_client, request, served, soon, spawned
 
 _RUN = """
 import sys
@@ -304,12 +306,12 @@ async def test_large_calls_of_2025_that_are_left_alone_share_the_same_room() -> 
 
     old = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
     hello = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": _hello({}, {"name": "c"})}
-    async with served(server, limits=HttpLimits(bodies=1_000_000)) as base:
+    async with served(server, limits=HttpLimits(bodies=100_000)) as base:
         opened = await post_raw(base, json.dumps(hello).encode(), old)
         old["mcp-session-id"] = opened.headers["mcp-session-id"]
 
         def large(number: int) -> bytes:
-            params = {"name": "wait", "arguments": {"text": "x" * 300_000}}
+            params = {"name": "wait", "arguments": {"text": "x" * 30_000}}
             return json.dumps(
                 {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
             ).encode()
@@ -329,3 +331,83 @@ async def test_large_calls_of_2025_that_are_left_alone_share_the_same_room() -> 
         async with asyncio.timeout(10):
             while (await post_raw(base, large(4), old)).status_code != 200:
                 await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(("filler", "few"), [("x", 3), ("\xe9", 1), ("\u65e5", 1), ("\U0001f600", 0)])
+@pytest.mark.parametrize("mounted", [False, True], ids=["own", "mounted"])
+async def test_large_calls_of_2026_share_the_same_room_as_long_as_they_run(
+    mounted: bool, filler: str, few: int
+) -> None:
+    server, go = Server("s", version="1"), asyncio.Event()
+    begun: asyncio.Queue[None] = asyncio.Queue()
+
+    @server.tool
+    async def wait(text: str) -> str:
+        """Wait until it is let go."""
+        begun.put_nowait(None)
+        await go.wait()
+        return text[:1]
+
+    message = call("wait", {"text": "x" * 300_000 + filler})
+    body = json.dumps(message, ensure_ascii=filler == "\xe9").encode()
+    limits = HttpLimits(bodies=1_200_000)
+    async with served(server, mounted=mounted, limits=limits) as base:
+        waiting = [asyncio.create_task(post_raw(base, body, headers_for(message))) for _ in range(few)]
+        for _ in waiting:
+            await soon(begun.get())
+        refused = await post_raw(base, body, headers_for(message))
+        small = await post_raw(
+            base, json.dumps(request("tools/list")).encode(), headers_for(request("tools/list"))
+        )
+        go.set()
+        answers = [await soon(each) for each in waiting]
+        again = [await post_raw(base, body, headers_for(message)) for _ in range(few)]
+    assert (refused.status_code, refused.headers.get("retry-after")) == (503, "5")
+    assert small.status_code == 200
+    assert [answer.status_code for answer in (*answers, *again)] == [200] * 2 * few
+
+
+def test_a_body_weighs_what_its_texts_may_take_in_memory() -> None:
+    for text in ("x", "\xe9", "\u0142", "\u65e5", "\U0001f600"):
+        for escaped in (False, True):
+            body = json.dumps(["x" * 100_000 + text], ensure_ascii=escaped).encode()
+            (read,) = json.loads(body)
+            taken = sys.getsizeof(read) + (0 if read.isascii() else len(read.encode()))
+            assert taken * 0.95 < weight_of(body) < taken * 3
+
+
+async def test_calls_of_2025_that_are_left_alone_are_bounded_in_number() -> None:
+    server, go = Server("s", version="1"), asyncio.Event()
+    begun: asyncio.Queue[None] = asyncio.Queue()
+
+    @server.tool
+    async def wait() -> str:
+        """Wait until it is let go."""
+        begun.put_nowait(None)
+        await go.wait()
+        return "done"
+
+    old = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+    hello = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": _hello({}, {"name": "c"})}
+    params = {"name": "wait", "arguments": {}}
+    message = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+    async with served(server, limits=HttpLimits(running_2025=3)) as base:
+        sessions: list[dict[str, str]] = []
+        for _ in range(4):
+            opened = await post_raw(base, json.dumps(hello).encode(), old)
+            sessions.append(old | {"mcp-session-id": opened.headers["mcp-session-id"]})
+        for session in sessions[:3]:
+            async with raw_client(base) as client:
+                await client.send_head(session | {"content-length": str(len(message))})
+                client.writer.write(message)
+                await client.writer.drain()
+                await soon(begun.get())
+        refused = await post_raw(base, message, sessions[3])
+        cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+        cancelled = await post_raw(base, json.dumps(cancel).encode(), sessions[0])
+        last = asyncio.create_task(post_raw(base, message, sessions[3]))
+        await soon(begun.get())
+        go.set()
+        assert (await soon(last)).status_code == 200
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "10")
+    assert cancelled.status_code == 202

@@ -7,8 +7,9 @@ from urllib.parse import quote
 
 import httpx2
 import pytest
+from pydantic import BaseModel, field_validator
 
-from ekiden import Auth, Context, Principal, Server, StaticTokens, VerifiedToken
+from ekiden import Auth, Context, Principal, Request, Server, StaticTokens, VerifiedToken
 from tests.eras.old_client import OldClient
 from tests.eras.old_client import request as old_request
 from tests.serving import call, post, post_raw, request, served
@@ -39,6 +40,46 @@ def careless() -> Server:
 
     server.route("/app", app=failing)
     return server
+
+
+async def test_methods_and_answers_of_a_client_stay_on_their_line(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "ekiden")
+    server = Server("log")
+
+    class Size(BaseModel):
+        size: str
+
+        @field_validator("size")
+        @classmethod
+        def is_known(cls, value: str) -> str:
+            raise ValueError(f"there is no size {value}")
+
+    @server.middleware
+    async def fails(request: Request, call_next: Any) -> Any:
+        return 1 / 0 if request.method == FORGED else await call_next(request)
+
+    @server.tool
+    async def order(ctx: Context) -> str:
+        return str(await ctx.elicit("Which size?", Size))
+
+    able = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
+    async with served(server) as base, httpx2.AsyncClient(trust_env=False) as http:
+        old = OldClient(base, http)
+        await old.open()
+        notice = {"jsonrpc": "2.0", "method": FORGED}
+        await http.post(base + "/mcp", json=notice, headers=old.headers)
+        asked = (await post(base, call("order", **able))).json()["result"]
+        answers = {key: {"action": "accept", "content": {"size": FORGED}} for key in asked["inputRequests"]}
+        again = request(
+            "tools/call",
+            {"name": "order", "requestState": asked["requestState"], "inputResponses": answers},
+            **able,
+        )
+        assert (await post(base, again)).json()["result"]["resultType"] == "input_required"
+    said = [record.getMessage() for record in caplog.records if record.name.startswith("ekiden")]
+    assert any("A middleware raised" in line for line in said)
+    assert any("is asked for again" in line for line in said)
+    assert [line for line in said if not line.isprintable()] == []
 
 
 @BOTH

@@ -6,7 +6,8 @@ import httpx2
 import pytest
 
 from ekiden import Rate, RateLimit, Request, Server, UsageError
-from ekiden.server.operations.rate_limit import _Buckets, _network
+from ekiden.server.operations.rate_limit import _Buckets
+from ekiden.transports.server.proxies import network_of
 from tests.eras.old_client import call as old_call
 from tests.eras.old_client import hello, old_client, raw_client
 from tests.serving import PATIENCE, call, exchange, headers_for, post, served
@@ -115,9 +116,10 @@ def test_as_many_buckets_are_kept_as_there_are_keys_and_the_oldest_goes_first() 
 
 
 def test_one_network_of_ipv6_is_one_client() -> None:
-    assert _network("2001:db8:1:2::1") == _network("2001:db8:1:2:ffff::9") != _network("2001:db8:1:3::1")
-    assert _network("::ffff:192.0.2.1") == _network("192.0.2.1") == "192.0.2.1"
-    assert _network("not an address:") == "not an address:"
+    own = network_of("2001:db8:1:2::1")
+    assert own == network_of("2001:db8:1:2:ffff::9") != network_of("2001:db8:1:3::1")
+    assert network_of("::ffff:192.0.2.1") == network_of("192.0.2.1") == "192.0.2.1"
+    assert network_of("not an address:") == "not an address:"
 
 
 async def test_a_flood_costs_no_handler_a_run() -> None:

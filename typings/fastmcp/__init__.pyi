@@ -1,6 +1,7 @@
 """What ekiden.integrations uses of FastMCP, which is not installed where types are checked."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar, overload
 
 from fastmcp.server.extensions import ServerExtension
@@ -10,6 +11,16 @@ from mcp.server.lowlevel import Server
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+class Context:
+    lifespan_context: dict[str, Any]
+    _task_input_responses: Any
+    _task_request_state: str | None
+
+    def __init__(self, fastmcp: FastMCP) -> None: ...
+    async def __aenter__(self) -> Context: ...
+    async def __aexit__(self, *error: object) -> None: ...
+    def __getattr__(self, name: str) -> Any: ...
+
 class FastMCP:
     name: str
     version: str | None
@@ -17,7 +28,28 @@ class FastMCP:
     _lifespan_result: object
     _local_provider: LocalProvider
     _mcp_server: Server[Any]
+    _additional_http_routes: list[Any]
+    _completion_handler: Callable[..., Any] | None
+    _list_page_size: int | None
+    _mask_error_details: bool
+    _resource_security: Any
+    _shared_context_snapshot: dict[Any, Any] | None
+    auth: object | None
+    experimental_capabilities: dict[str, Any]
+    middleware: list[Any]
+    providers: Sequence[Any]
 
+    def _lifespan_manager(self) -> AbstractAsyncContextManager[None]: ...
+    async def list_tools(self) -> Sequence[Any]: ...
+    async def list_prompts(self) -> Sequence[Any]: ...
+    async def list_resources(self) -> Sequence[Any]: ...
+    async def list_resource_templates(self) -> Sequence[Any]: ...
+    def completion(self, function: F) -> F: ...
+    def resource(self, uri: str, **options: Any) -> Callable[[F], F]: ...
+    @overload
+    def prompt(self, function: F, **options: Any) -> F: ...
+    @overload
+    def prompt(self, name: str | None = None, **options: Any) -> Callable[[F], F]: ...
     def __init__(self, name: str | None = None, **options: Any) -> None: ...
     def add_extension(self, extension: ServerExtension) -> None: ...
     def add_provider(self, provider: Provider, *, namespace: str = "") -> None: ...

@@ -7,7 +7,18 @@ import typer
 
 from ekiden.cli.calling.commands import call, prompt, read, tasks
 from ekiden.cli.gateway import gateway
-from ekiden.cli.options import Env, Era, Header, Json, KeysFile, LogLevel, MetricsPort, Target, Timeout
+from ekiden.cli.options import (
+    Env,
+    Era,
+    Header,
+    Json,
+    KeysFile,
+    LogLevel,
+    MetricsPort,
+    Resume,
+    Target,
+    Timeout,
+)
 
 if TYPE_CHECKING:
     from ekiden.cli.targets import TargetOptions
@@ -96,14 +107,25 @@ def run(
         int | None, typer.Option(help="The same, of one IP address.", min=1)
     ] = None,
     metrics_port: MetricsPort = None,
+    resume: Annotated[
+        Resume, typer.Option(help="FastMCP, MCPServer: run a handler anew in every round, or let it wait.")
+    ] = "replay",
+    strict: Annotated[
+        bool, typer.Option("--strict", help="FastMCP, MCPServer: refuse what cannot be carried whole.")
+    ] = False,
+    without_auth: Annotated[
+        bool, typer.Option("--without-auth", help="FastMCP, MCPServer: serve it without its auth provider.")
+    ] = False,
 ) -> None:
-    """Serve the server of a Python file."""
+    """Serve the server of a Python file: a Server, a FastMCP or an MCPServer."""
+    from ekiden.cli.loading import Carrying
     from ekiden.cli.run import RunOptions
     from ekiden.cli.run import run as run_server
     from ekiden.cli.serving.job import Job
 
     job = Job(
         spec=server,
+        carrying=Carrying(resume, strict, without_auth),
         path=path,
         allow_hosts=allow_host or [],
         allow_origins=allow_origin or [],

@@ -8,14 +8,26 @@ import traceback
 from collections.abc import Generator
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
 
 from ekiden.errors import UsageError
 
 if TYPE_CHECKING:
     from ekiden.server.server import Server
 
-__all__ = ["load_server", "split_spec", "trace_of"]
+__all__ = ["Carrying", "load_server", "split_spec", "start_lines", "trace_of"]
+
+
+class Carrying(msgspec.Struct, frozen=True):
+    """How a server of another SDK is carried."""
+
+    resume: Literal["replay", "parked"] = "replay"
+    strict: bool = False
+    """Whether it is refused if something of it cannot be carried."""
+    without_auth: bool = False
+    """Whether it may be served without its auth provider."""
 
 
 def split_spec(spec: str) -> tuple[Path, str | None]:
@@ -26,9 +38,10 @@ def split_spec(spec: str) -> tuple[Path, str | None]:
     return Path(spec), None
 
 
-def load_server(spec: str) -> "Server":
+def load_server(spec: str, carrying: Carrying | None = None) -> "Server":
     """The server of `FILE[:NAME]`: the one with that name, or else the only one in the file.
 
+    It may be a FastMCP or an `MCPServer`: then it is the ekiden server that carries it.
     A JSON file is one of `mcpServers`: its server is a gateway.
     """
     path, name = split_spec(spec)
@@ -40,43 +53,93 @@ def load_server(spec: str) -> "Server":
         return gateway(path)
     from ekiden.server.server import Server
 
-    with _no_running(Server):
+    with contextlib.ExitStack() as guards:
+        for kind in (Server, *_foreign_kinds(path)):
+            guards.enter_context(_no_running(kind))
         module = _import(path)
     found: dict[int, str] = {}
     for key, value in vars(module).items():
-        if isinstance(value, Server):
+        if isinstance(value, Server) or _is_foreign(value):
             found.setdefault(id(value), key)  # One server may have several names.
     names = list(found.values())
     if name is not None:
         named: Any = getattr(module, name, None)
-        if isinstance(named, Server):
-            return named
+        if id(named) in found:
+            return _as_ours(named, path, carrying)
         raise UsageError(f"{path} has no Server named {name!r}; it has {_listed(names)}")
     if len(names) != 1:
         hint = f"; choose one: {path}:{names[0]}" if names else ""
         raise UsageError(f"{path} has {_listed(names)}{hint}")
-    server: Server = getattr(module, names[0])
-    return server
+    return _as_ours(getattr(module, names[0]), path, carrying)
+
+
+def _is_foreign(thing: object) -> bool:
+    """Whether this is a server of another SDK. Most files have none, and import nothing for it."""
+    if not ("mcp" in sys.modules or "fastmcp" in sys.modules):
+        return False
+    from ekiden.integrations.carried import is_foreign
+
+    return is_foreign(thing)
+
+
+def _as_ours(server: Any, path: Path, carrying: Carrying | None) -> "Server":
+    from ekiden.server.server import Server
+
+    if isinstance(server, Server):
+        if carrying is not None and carrying != Carrying():
+            raise UsageError(
+                f"{path} has a Server of ekiden: --resume, --strict and --without-auth are for servers of "
+                "other SDKs; write @server.tool(resume=...) for single tools"
+            )
+        return server
+    from ekiden.integrations.carried import carry
+
+    how = carrying or Carrying()
+    return carry(server, resume=how.resume, strict=how.strict, without_auth=how.without_auth)
+
+
+def start_lines(server: "Server") -> list[str]:
+    """What the user must know at the start of a server of another SDK, one line for each."""
+    lines = [f"not carried: {line}" for line in getattr(server, "left_behind", ())]
+    if getattr(server, "runs_anew", False):
+        lines.append(
+            "a handler that asks a client of 2026-07-28 runs anew after each answer; "
+            "with --resume parked it waits instead"
+        )
+    return lines
+
+
+def _foreign_kinds(path: Path) -> list[Any]:
+    """The classes of other SDKs whose servers a file may have; imported only if the file names them."""
+    kinds: list[Any] = []
+    text = path.read_text(errors="replace")
+    for module, name in (("fastmcp", "FastMCP"), ("mcp.server.mcpserver", "MCPServer")):
+        if f"{name}(" in text:
+            with contextlib.suppress(
+                ImportError, AttributeError
+            ):  # The file itself will say what is missing.
+                kinds.append(getattr(importlib.import_module(module), name))
+    return kinds
 
 
 @contextlib.contextmanager
-def _no_running(kind: "type[Server]") -> Generator[None, None, None]:
+def _no_running(kind: Any) -> Generator[None, None, None]:
     """Refuse `server.run()` while a file is loaded: it would serve before this command does."""
 
     def refuse(*_: object, **__: object) -> None:
         raise UsageError("it calls server.run() when it is loaded; put that under if __name__ == '__main__':")
 
     run = kind.run
-    kind.run = refuse  # type: ignore[method-assign]
+    kind.run = refuse
     try:
         yield
     finally:
-        kind.run = run  # type: ignore[method-assign]
+        kind.run = run
 
 
 def _listed(names: list[str]) -> str:
     if not names:
-        return "no Server object"
+        return "no Server object, and no FastMCP or MCPServer"
     return f"{len(names)} server{'s' if len(names) > 1 else ''} ({', '.join(names)})"
 
 

@@ -16,6 +16,7 @@ __all__ = [
     "LogLevel",
     "MaxRounds",
     "MetricsPort",
+    "Resume",
     "Root",
     "SaveTo",
     "Target",
@@ -47,6 +48,7 @@ MetricsPort = Annotated[
     typer.Option(help="Serve metrics to Prometheus at this port of localhost.", min=1, max=65535),
 ]
 LogLevel = Literal["debug", "info", "warning", "error", "critical"]
+Resume = Literal["replay", "parked"]
 
 # Of the commands that may be asked something
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from ekiden.cli.keys import check_keys, provide_key, use_keys_file
-from ekiden.cli.loading import load_server
+from ekiden.cli.loading import load_server, start_lines
 from ekiden.cli.serving.job import Job, serve, set_up_logging
 from ekiden.cli.terminal.screen import say
 from ekiden.errors import UsageError
@@ -49,7 +49,7 @@ def run(options: RunOptions) -> None:
         os.environ["EKIDEN_STORE"] = options.store
     set_up_logging(options.job.log_level)
     if options.stdio:
-        return _serve_stdio(load_server(options.job.spec), options.job.grace)
+        return _serve_stdio(_loaded(options.job), options.job.grace)
     with contextlib.ExitStack() as stack:
         listeners = listen(options.host, options.port, options.workers)
         for listener in listeners:
@@ -57,12 +57,25 @@ def run(options: RunOptions) -> None:
         _warn_of_hosts(options)
         if options.workers > 1 or options.reload:
             return _serve_with_workers(options, listeners)
-        server = load_server(options.job.spec)
+        server = _loaded(options.job)
         served = f"{server.name} is served at {_url(options, listeners[0])}"
         return serve(server, options.job, listeners[0], lambda: say(served))
 
 
+def _loaded(job: Job) -> "Server":
+    """The server of the file; what could not be carried of it is said at once."""
+    server = load_server(job.spec, job.carrying)
+    for line in start_lines(server):
+        say(line)
+    return server
+
+
 def _check(options: RunOptions) -> None:
+    if options.workers > 1 and options.job.carrying.resume == "parked":
+        raise UsageError(
+            "--resume parked keeps a call in the process that began it: leave --workers out, or have calls "
+            "begun anew in every round with --resume replay"
+        )
     if options.stdio and (options.workers > 1 or options.reload):
         raise UsageError("--stdio serves one client in one process: leave --workers and --reload out")
     _check_http(options)
@@ -141,14 +154,16 @@ def _serve_stdio(server: "Server", grace: float) -> None:
 
 
 def _serve_with_workers(options: RunOptions, listeners: list[socket.socket]) -> None:
-    from ekiden.cli.serving.supervisor import Supervisor
+    from ekiden.cli.serving.supervisor import Report, Supervisor
 
     made_key = provide_key()
     url = _url(options, listeners[0])
 
-    def on_ready(name: str) -> None:
+    def on_ready(report: Report) -> None:
+        for line in report.lines:
+            say(line)
         workers = f"{options.workers} workers" if options.workers > 1 else "one worker"
-        say(f"{name} is served at {url} by {workers} of process {os.getpid()}")
+        say(f"{report.name} is served at {url} by {workers} of process {os.getpid()}")
         if made_key:
             say("no keys are set: calls that are open when this ends are lost; see `ekiden keys new`")
 

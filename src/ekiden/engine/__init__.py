@@ -13,11 +13,14 @@
   questions. `Stream` and `AskingStream` are the protocols that it implements.
 - `principal_of` goes into `Server(principal=...)`: it is what `engine.request` was told.
 - `TokenSealer` can take the place of keys: `Server(keys=...)`.
+- `Carrier` registers handlers that another server has defined, and `ask` and `answers_by_hand` answer for
+  their own context.
 
 This surface is stable: `ekiden.integrations` uses nothing deeper. Knows: the server. Refuses to know: whose
 server it is in.
 """
 
+from ekiden.engine.carrying import Carrier, Matcher, ResumeMode, answers_by_hand, ask
 from ekiden.engine.engine import Engine, Kind
 from ekiden.engine.requests import principal_of
 from ekiden.engine.streams import AskingStream, HostStream, Stream
@@ -26,12 +29,17 @@ from ekiden.server.sealing.keys import TokenSealer, has_lasting_keys
 
 __all__ = [
     "AskingStream",
+    "Carrier",
     "Engine",
     "HostStream",
     "Keys",
     "Kind",
+    "Matcher",
+    "ResumeMode",
     "Stream",
     "TokenSealer",
+    "answers_by_hand",
+    "ask",
     "has_lasting_keys",
     "principal_of",
 ]

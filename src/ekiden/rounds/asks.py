@@ -17,6 +17,7 @@ from ekiden.private_struct import PrivateStruct
 from ekiden.rounds.journal import UNKNOWN_BRANCH, Entry, Journal, fingerprint, framed
 from ekiden.signals import MalformedAnswer, UnfitAnswer
 from ekiden.wire.json import canonical
+from ekiden.wire.printable import printable
 
 __all__ = ["UNANSWERED", "Ask", "Questions", "RoundQuestions", "declares", "is_method", "malformed"]
 
@@ -148,7 +149,8 @@ class RoundQuestions(PrivateStruct, gc=False):
         if isinstance(problem, MalformedAnswer):
             return malformed(key, problem)
         self._unfit |= {key}
-        _log.info("%s: the answer to %r is asked for again: %s", self.handler, key, problem)
+        why = printable(str(problem))  # It may quote the answer.
+        _log.info("%s: the answer to %r is asked for again: %s", self.handler, key, why)
         return None
 
     def put(self, ask: Ask, key: str, branch: int) -> str:

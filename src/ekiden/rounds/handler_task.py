@@ -26,7 +26,6 @@ from contextvars import Context
 from threading import get_ident
 from typing import Any, Final, Literal, NoReturn, TypeAlias
 
-from ekiden.private_struct import PrivateStruct
 from ekiden.rounds.outcome import Suspended
 from ekiden.rounds.turns import Turns
 
@@ -78,33 +77,41 @@ SETTLED: Final[frozenset[Phase]] = frozenset({"resting", "ended", "left"})
 """The handler rests, has ended or was left behind: the leg need not wait for it."""
 
 
-class HandlerTask(PrivateStruct):
+class HandlerTask:
     """Starts a handler, brings it to rest, and ends it."""
 
-    title: str
-    """The handler in words, for logs and errors."""
-    unwind_seconds: float = 5.0
-    """How long a handler that is cancelled may take to end."""
-    phase: Phase = "new"
-    ending: Suspended | BaseException | None = None
-    """Why the leg ends, unless the handler has returned or raised."""
-    alone: bool = False
-    """Whether the handler is in its first stretch and has started no other task."""
-    task: asyncio.Task[Any] | None = None
-    """None before it begins, and once the leg is concluded."""
-    loop: asyncio.AbstractEventLoop = None  # type: ignore[assignment]  # Set when it starts.
-    thread: int = 0
-    began: float = 0.0
+    # Not a struct: to set a field of one costs five times as much, and a leg sets most of these.
+    __slots__ = (
+        *("_factory", "_late", "_refused", "_settled", "alone", "began", "beside", "ending", "loop", "phase"),
+        *("task", "thread", "title", "turns", "unwind_seconds"),
+    )
+
+    loop: asyncio.AbstractEventLoop
+    thread: int
+    began: float
     """The loop's time when the handler began."""
-    turns: Turns | None = None
-    """What the handler and its branches wait for. None as long as nothing had to wait."""
-    beside: set[asyncio.Task[None]] | None = None
-    """What runs beside the handler and must end before its leg: steps, above all. None before the first."""
-    _settled: asyncio.Future[None] | None = None
-    _late: asyncio.TimerHandle | None = None
-    _factory: Callable[..., Any] | None = None
-    """The loop's own task factory, during the first stretch."""
-    _refused: int = 0
+
+    def __init__(self, title: str, unwind_seconds: float = 5.0) -> None:
+        self.title = title
+        """The handler in words, for logs and errors."""
+        self.unwind_seconds = unwind_seconds
+        """How long a handler that is cancelled may take to end."""
+        self.phase: Phase = "new"
+        self.ending: Suspended | BaseException | None = None
+        """Why the leg ends, unless the handler has returned or raised."""
+        self.alone = False
+        """Whether the handler is in its first stretch and has started no other task."""
+        self.task: asyncio.Task[Any] | None = None
+        """None before it begins, and once the leg is concluded."""
+        self.turns: Turns | None = None
+        """What the handler and its branches wait for. None as long as nothing had to wait."""
+        self.beside: set[asyncio.Task[None]] | None = None
+        """What runs beside the handler and must end before its leg: steps, above all. None before one."""
+        self._settled: asyncio.Future[None] | None = None
+        self._late: asyncio.TimerHandle | None = None
+        self._factory: Callable[..., Any] | None = None
+        """The loop's own task factory, during the first stretch."""
+        self._refused = 0
 
     # Beginning
 
@@ -167,11 +174,11 @@ class HandlerTask(PrivateStruct):
             self.end()
             self._unwind()
 
-    def suspend_here(self, ending: Suspended | BaseException) -> NoReturn:
-        """The same, in an effect of a handler that is alone: it unwinds from there."""
+    def suspend_here(self, ending: Suspended | BaseException) -> asyncio.CancelledError:
+        """The same, in an effect of a handler that is alone: it unwinds from there if this is raised."""
         self.ending = ending
         self.phase = MOVES["end"][self.phase]
-        raise asyncio.CancelledError
+        return asyncio.CancelledError()
 
     def fail(self, error: BaseException) -> None:
         """End the leg with an error that the handler cannot catch. The first error counts."""
@@ -227,7 +234,8 @@ class HandlerTask(PrivateStruct):
         """Let go of what refers back to the leg, so that nothing of it is left to the garbage collector."""
         if self.turns is not None:
             self.turns.leave_branches()
-        self.task = self.turns = self.ending = None
+            self.turns = None
+        self.task = self.ending = None
 
     async def refuse(self) -> NoReturn:
         """Refuse an effect of a leg that is over. If it catches even this, too often, it is blocked."""

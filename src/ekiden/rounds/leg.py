@@ -172,7 +172,7 @@ class Leg(PrivateStruct):
                 if not declares(replay.questions.capabilities, ask.needs):
                     task.fail_here(MissingCapability(ask.needs, question=ask.words))
                 # There are no siblings to wait for: suspend now, instead of after the idle passes.
-                task.suspend_here(replay.suspension({name[2:]: ask}, []))
+                raise task.suspend_here(replay.suspension({name[2:]: ask}, []))
             return value
         return await replay.turn(name, ask.digest, partial(self.begin_ask, ask, name))
 
@@ -221,7 +221,8 @@ class Leg(PrivateStruct):
         name = replay.name("s:", key, f"{step.name}-{step.digest}")
         entry = replay.journal.find(name)
         if entry is None:
-            self._account_for(step, name)
+            if replay.journal.backlog:
+                self._account_for(step, name)
             step.prepare()
             begin = partial(self._begin_step, step, name, copy_context())
             entry = await replay.turn(name, step.digest, begin, None, step)
@@ -246,11 +247,10 @@ class Leg(PrivateStruct):
     def _account_for(self, step: Step, name: str) -> None:
         """Refuse a new step at once where it stands for another one of its own branch."""
         replay = self.replay
-        if replay.journal.backlog:
-            old = replay.journal.missing_step_of(replay.branch_of(name))
-            if old is not None:
-                now = f"it is about to do step {name[2:]!r} ({step.about})"
-                replay.task.fail_here(replay.vanished(old, now))
+        old = replay.journal.missing_step_of(replay.branch_of(name))
+        if old is not None:
+            now = f"it is about to do step {name[2:]!r} ({step.about})"
+            replay.task.fail_here(replay.vanished(old, now))
 
     def _begin_step(self, step: Step, name: str, context: Context, branch: int) -> None:
         self.replay.steps().begin(step, name, context, branch)
@@ -298,7 +298,7 @@ class Leg(PrivateStruct):
 
     async def _pause(self, name: str) -> None:
         if not await self._passed(name, partial(self._begin_pause, name)):
-            self.replay.task.suspend_here(self.replay.suspension({}, [name]))
+            raise self.replay.task.suspend_here(self.replay.suspension({}, [name]))
 
     def _begin_pause(self, name: str, branch: int) -> None:
         replay, passed = self.replay, Entry("pause", "", None, branch)

@@ -89,10 +89,12 @@ class Steps(PrivateStruct, kw_only=True):
             known = await self.memory.recall()
             if not known.keys() <= self.journal.entries.keys():
                 task.fail(Restart(known))
-            if task.phase not in OVER and any(e.kind != "answer" for e in self.journal.unsaved.values()):
+            unsaved = self.journal.unsaved
+            if unsaved and task.phase not in OVER and any(e.kind != "answer" for e in unsaved.values()):
                 waited = True
                 await self.save()  # What led here, draws above all: a new owner comes to the same step.
-        if unwinding := {each.unwound for each in self._running.values() if each.unwound is not None}:
+        running = self._running.values()
+        if running and (unwinding := {each.unwound for each in running if each.unwound is not None}):
             waited = True
             await asyncio.wait(unwinding)
         if waited and self.memory is not None and task.phase not in OVER:
@@ -169,10 +171,11 @@ class Steps(PrivateStruct, kw_only=True):
     async def _ended(self, step: Step, name: str) -> Entry | None:
         """How a step ended; None if it is tried again later. To cancel its task ends only its function."""
         try:
-            entry = await (step.perform() if self.pauses is None else self._attempt(step, name))
+            waits_here = self.pauses is None or step.retry is None
+            entry = await (step.perform() if waits_here else self._attempt(step, name))
         except asyncio.CancelledError as error:
             entry = step.failure(error)  # Unless it was cut.
-        task = current_task()
+        task = self._running[name].task
         while task.cancelling():
             task.uncancel()
             with contextlib.suppress(asyncio.CancelledError):  # One that has not come yet comes now.
@@ -206,8 +209,7 @@ class Steps(PrivateStruct, kw_only=True):
     # Trying again, in a task: the time is in its row
 
     async def _attempt(self, step: Step, name: str) -> Entry | None:
-        if step.retry is None:
-            return await step.perform()
+        assert step.retry is not None
         entry, again = await step.attempt()
         known = self.journal.entries.get(_tries(name))
         failures = 1 if known is None else known.value[0] + 1

@@ -50,9 +50,9 @@ class Replay(PrivateStruct):
     memory: RoundMemory | None = None
     fresh: bool = True
     """Whether the handler is beyond what earlier legs did. Before that, its progress is not reported."""
-    on_fresh: Callable[[str, float], None] | None = None
-    """Called with the handler, and after how many seconds it was beyond that."""
     parked: bool = False
+    rerun_seconds: float | None = None
+    """How long the handler took to come to what is new; None if it has not, or all was new from the start."""
     is_durable: bool = False
     """Whether this is the leg of a task: it waits for answers that may come while it runs, its sleeps are
     times in the row, and a checkpoint is a commit."""
@@ -164,9 +164,11 @@ class Replay(PrivateStruct):
         finally:
             # Let go of what refers back to us, so that nothing of a leg is left to the garbage collector.
             self.task.forget()
-            self.waiting = self._steps = None
             self._counts.clear()
-            self.afterwards = ()
+            if self.waiting is not None:
+                self.waiting = self._steps = None
+            if self.afterwards:
+                self.afterwards = ()
             del error, ending, task
 
     # Waiting and recording
@@ -272,8 +274,7 @@ class Replay(PrivateStruct):
         """The handler is beyond what earlier legs did."""
         if not self.fresh:
             self.fresh = True
-            if self.on_fresh is not None:
-                self.on_fresh(self.task.title, self.task.loop.time() - self.task.began)
+            self.rerun_seconds = self.task.loop.time() - self.task.began
 
     def _not_cut(self, name: str) -> None:
         """An effect that was cut in an earlier round is not cut in this one."""

@@ -113,8 +113,10 @@ class Turns(PrivateStruct):
     """How many cancellations a replay has kept from each task, and the arguments of the last one."""
 
     def __post_init__(self) -> None:
-        self.caught_up = not self._journal.backlog
-        self._cuts = [name for name in self._journal.backlog if self._is_to_be_cut(name)]
+        backlog = self._journal.backlog
+        self.caught_up = not backlog
+        if backlog:
+            self._cuts = [name for name in backlog if self._is_to_be_cut(name)]
 
     def wait(self, name: str, branch: int, begin: Callable[[int], None] | None, value: Any = None) -> Waiter:
         """Wait for an effect: one that the journal knows, with its value, or a new one, with its `begin`."""

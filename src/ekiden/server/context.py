@@ -9,14 +9,14 @@ ends the round or is sent at once. The handler's code is the same for all interp
 import inspect
 import random
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias, overload
 
 from typing_extensions import TypeVar
 
 from ekiden.errors import UsageError
-from ekiden.rounds.asks import declares, is_method
+from ekiden.rounds.asks import Ask, declares, is_method
 from ekiden.rounds.interpreter import Interpreter
 from ekiden.rounds.pushing import Push
 from ekiden.server.questions import questions
@@ -143,25 +143,33 @@ class Context(StepEffects, Generic[StateT]):
 
     # Asking
 
+    # These are not `async def`: where a question ends the round, every coroutine around it has to be unwound.
+
     @overload
-    async def elicit(self, message: str, schema: type[T], *, key: str | None = None) -> Answer[T]: ...
+    def elicit(
+        self, message: str, schema: type[T], *, key: str | None = None
+    ) -> Coroutine[Any, Any, Answer[T]]: ...
     @overload
-    async def elicit(self, message: str, schema: object, *, key: str | None = None) -> Answer[Any]: ...
-    async def elicit(self, message: str, schema: object, *, key: str | None = None) -> Answer[Any]:
+    def elicit(
+        self, message: str, schema: object, *, key: str | None = None
+    ) -> Coroutine[Any, Any, Answer[Any]]: ...
+    def elicit(
+        self, message: str, schema: object, *, key: str | None = None
+    ) -> Coroutine[Any, Any, Answer[Any]]:
         """Show the user a form, and wait for the answer.
 
         `schema` is a pydantic model of simple fields, or one simple type: `bool`, `str`, `int`,
         `float`, a `Literal`, an `Enum`, a list of choices; or a JSON Schema of the restricted kind.
         """
-        answer: Answer[Any] = await self._leg.ask(form_for(schema).ask(message), key)
-        return answer
+        return self._leg.ask(form_for(schema).ask(message), key)
 
-    async def elicit_url(self, message: str, url: str, *, key: str | None = None) -> Answer[None]:
+    def elicit_url(
+        self, message: str, url: str, *, key: str | None = None
+    ) -> Coroutine[Any, Any, Answer[None]]:
         """Ask the user to open a page. `Accepted` means that the user agreed, not that the page is done."""
-        answer: Answer[None] = await self._leg.ask(questions.url(message, url), key)
-        return answer
+        return self._leg.ask(questions.url(message, url), key)
 
-    async def sample(
+    def sample(
         self,
         messages: "str | Sequence[SamplingMessage | str]",
         *,
@@ -175,7 +183,7 @@ class Context(StepEffects, Generic[StateT]):
         tool_choice: "ToolChoice | None" = None,
         metadata: Mapping[str, Any] | None = None,
         key: str | None = None,
-    ) -> "CreateMessageResultWithTools":
+    ) -> "Coroutine[Any, Any, CreateMessageResultWithTools]":
         """Ask the client's model for a message. A `str` in `messages` is a message of the user."""
         ask = questions.sampling(
             messages,
@@ -189,13 +197,15 @@ class Context(StepEffects, Generic[StateT]):
             toolChoice=tool_choice,
             metadata=metadata,
         )
-        result: CreateMessageResultWithTools = await self._leg.ask(ask, key)
-        return result
+        return self._leg.ask(ask, key)
 
-    async def list_roots(self, *, key: str | None = None) -> "list[Root]":
+    def list_roots(self, *, key: str | None = None) -> "Coroutine[Any, Any, list[Root]]":
         """Ask the client which directories and files the server may work on."""
-        roots: list[Root] = await self._leg.ask(questions.ROOTS, key)
-        return roots
+        return self._leg.ask(questions.ROOTS, key)
+
+    async def put(self, ask: Ask) -> Any:
+        """Put a question that is made already: for handlers of another server."""
+        return await self._leg.ask(ask, None)
 
     async def ask(self, request: Mapping[str, Any], *, key: str | None = None) -> JsonObject:
         """Ask what `request` says in the words of the protocol: a `method` and its `params`.
@@ -269,6 +279,11 @@ class Context(StepEffects, Generic[StateT]):
     def request_state(self) -> str | None:
         """The state that this handler gave with its last `InputRequired`, as it was written."""
         self._leg.use("manual")
+        return self._carried.manual
+
+    @property
+    def manual_state(self) -> str | None:
+        """The same state, for handlers of another server: to look at it commits the handler to nothing."""
         return self._carried.manual
 
     def raw_responses(self) -> dict[str, Any]:
@@ -345,6 +360,10 @@ class Context(StepEffects, Generic[StateT]):
             hang_up()
 
 
+_QUESTIONS: Final = frozenset({"elicit", "elicit_url", "sample", "list_roots"})
+"""The effects that ask: they return what is to be awaited."""
+
+
 class _ContextInThread(Context[StateT]):
     """Says what to write instead where a plain `def` uses an effect that only `async def` can await."""
 
@@ -352,7 +371,7 @@ class _ContextInThread(Context[StateT]):
 
     def __getattribute__(self, name: str) -> Any:
         value: Any = super().__getattribute__(name)
-        if inspect.iscoroutinefunction(value):
+        if name in _QUESTIONS or inspect.iscoroutinefunction(value):
             raise UsageError(
                 f"ctx.{name}() must be awaited, which a plain `def` cannot: write the handler as `async def` "
                 f"and `await ctx.{name}(...)` in it"

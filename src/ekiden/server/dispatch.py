@@ -26,6 +26,7 @@ from ekiden.rounds.asks import declares
 from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.server.cancellation import ends_more_than_a_call
 from ekiden.server.legacy.sessions import session_answers
+from ekiden.server.middleware import Run
 from ekiden.server.questions.input_required import InputRequired
 from ekiden.server.registration.catalog import Catalog
 from ekiden.server.registration.completions import completion_result, read_reference
@@ -35,6 +36,7 @@ from ekiden.server.registration.results import (
     tool_error,
 )
 from ekiden.server.registration.signatures import HintedParameters
+from ekiden.server.registration.templates import LONGEST_READ
 from ekiden.server.registration.tools import Tool
 from ekiden.server.rounds.call import Call
 from ekiden.server.rounds.rounds import Rounds
@@ -70,7 +72,7 @@ class Dispatcher:
     def __init__(self, registry: Registry, rounds: Rounds) -> None:
         self._registry = registry
         self._rounds = rounds
-        self.ready: dict[str, Callable[[Request], Ready]] = {
+        self.ready: dict[str, Callable[[Request, Stream], Ready]] = {
             "server/discover": self._discover,
             "tools/list": self._lister(registry.tools),
             "prompts/list": self._lister(registry.prompts),
@@ -79,7 +81,6 @@ class Dispatcher:
         }
         """The methods that never wait: their answers are kept as bytes."""
         self._answers: dict[str, Answer] = {
-            "tools/call": self._call_tool,
             "prompts/get": self._get_prompt,
             "resources/read": self._read_resource,
             "completion/complete": self._complete,
@@ -93,48 +94,76 @@ class Dispatcher:
         self.tasks = TaskMap(rounds.task_methods)
         """The tasks of this server, and of those behind it."""
 
-    async def answer(self, request: Request, stream: Stream) -> Outcome:
+    def answer(self, request: Request, stream: Stream) -> Coroutine[Any, Any, Outcome]:
         """Answer a request whose method is known. Raises only what `ends_more_than_a_call`."""
+        if request.method == "tools/call":
+            return self.call_tool(request, stream)
+        return self._answer(request, stream)
+
+    async def _answer(self, request: Request, stream: Stream) -> Outcome:
         try:
             return await self._answers[request.method](request, stream)
-        except ProtocolError as error:
+        except BaseException as error:
+            outcome = self._failed(request, error)
+            if outcome is None:
+                raise
+            return outcome
+
+    async def call_tool(self, request: Request, stream: Stream) -> Outcome:
+        """Answer `tools/call`. Most tools need no round: between them and a transport is no other layer."""
+        try:
+            tool = self._registry.tools.get(request.name or "")
+            if tool is None or tool.elsewhere is not None:
+                return await self._elsewhere(request, tool)(request, stream)
+            handler = tool.handler
+            if handler.scopes:
+                require(request.principal, handler.scopes)
+            arguments = request.params.get("arguments", {})
+            if arguments.__class__ is not dict:
+                raise _no_arguments()
+            if tool.mirrored:
+                _check_mirrored(request, tool, arguments)
+            try:
+                bound = tool.bind(arguments)
+            except ArgumentsInvalid as problem:
+                return tool_error(f"Invalid arguments for tool {tool.key!r}: {problem}")
+            if handler.is_direct and _LATER.isdisjoint(request.params):
+                try:
+                    return Complete(tool.result(await handler.call(**bound)))
+                except BaseException as error:
+                    return _direct(tool.failed(error), tool.title)
+            call = Call(request, stream, self.state, handler, arguments, bound, tool.bind, tool.title, tool)
+            return await self._round(call)
+        except BaseException as error:
+            outcome = self._failed(request, error)
+            if outcome is None:
+                raise
+            return outcome
+
+    def _elsewhere(self, request: Request, tool: Tool | None) -> Run:
+        """Who answers a call of a tool that this server does not run itself."""
+        if tool is not None and tool.elsewhere is not None:
+            return tool.elsewhere
+        if (elsewhere := self._registry.find_elsewhere(request.name or "")) is None:
+            raise InvalidParams(f"Unknown tool: {request.name}")
+        return elsewhere
+
+    def _failed(self, request: Request, error: BaseException) -> Outcome | None:
+        """The outcome of a request that ended with an exception; None if that `ends_more_than_a_call`."""
+        if isinstance(error, ProtocolError):
             is_tool = request.method == "tools/call"
             tool = self._registry.tools.get(request.name or "") if is_tool else None
             return Failed(error) if tool is None else tool.refused(error)
-        except StoreUnavailable as error:
+        if isinstance(error, StoreUnavailable):
             _log.error("%s %s: %s", request.method, printable(request.name or ""), error)
             return Failed(InternalError("The server's store is not available right now: try again later"))
-        except BaseException as error:
-            if ends_more_than_a_call(error):
-                raise
-            _log.exception("%s %s failed", request.method, printable(request.name or ""))
-            return Failed(InternalError("Internal error"))
+        if ends_more_than_a_call(error):
+            return None
+        _log.error("%s %s failed", request.method, printable(request.name or ""), exc_info=error)
+        return Failed(InternalError("Internal error"))
 
     async def _answer_task(self, request: Request, stream: Stream) -> Outcome:
         return await self.tasks.answer(request, stream)
-
-    def _call_tool(self, request: Request, stream: Stream) -> Awaitable[Outcome]:
-        tool = self._registry.tools.get(request.name or "")
-        if tool is None:
-            if (elsewhere := self._registry.find_elsewhere(request.name or "")) is not None:
-                return elsewhere(request, stream)
-            raise InvalidParams(f"Unknown tool: {request.name}")
-        if tool.elsewhere is not None:
-            return tool.elsewhere(request, stream)
-        if tool.handler.scopes:
-            require(request.principal, tool.handler.scopes)
-        arguments = _arguments(request)
-        if tool.mirrored and request.headers is not None and request.meta.protocol_version == versions.MODERN:
-            check_mirrored_params(request.headers, tool.mirrored, arguments)
-        try:
-            bound = tool.bind(arguments)
-        except ArgumentsInvalid as problem:
-            return _known(tool_error(f"Invalid arguments for tool {tool.key!r}: {problem}"))
-        if tool.handler.is_direct and _LATER.isdisjoint(request.params):
-            return _call_directly(tool, bound)
-        return self._round(
-            Call(request, stream, self.state, tool.handler, arguments, bound, tool.bind, tool.title, tool)
-        )
 
     async def _get_prompt(self, request: Request, stream: Stream) -> Outcome:
         prompt = self._registry.prompts.get(request.name or "")
@@ -155,6 +184,8 @@ class Dispatcher:
 
     async def _read_resource(self, request: Request, stream: Stream) -> Outcome:
         uri = request.name or ""
+        if len(uri) > LONGEST_READ:
+            raise InvalidParams(f"Invalid params: `uri` has more than {LONGEST_READ} characters")
         found = self._registry.find_resource(uri)
         if found is None:
             raise ResourceNotFound(uri)
@@ -202,8 +233,8 @@ class Dispatcher:
             return await self._rounds.pushed.run(call)
         return await self._rounds.run(call)
 
-    def _lister(self, catalog: Catalog[Any]) -> Callable[[Request], Ready]:
-        def list_page(request: Request) -> Ready:
+    def _lister(self, catalog: Catalog[Any]) -> Callable[[Request, Stream], Ready]:
+        def list_page(request: Request, stream: Stream) -> Ready:
             cursor = request.params.get("cursor")
             if cursor is not None and type(cursor) is not str:
                 return Failed(InvalidParams("Invalid params: `cursor` must be a string"))
@@ -218,7 +249,7 @@ class Dispatcher:
 
         return list_page
 
-    def _discover(self, request: Request) -> Ready:
+    def _discover(self, request: Request, stream: Stream) -> Ready:
         return Complete(self._registry.discovery())
 
     async def _complete(self, request: Request, stream: Stream) -> Outcome:
@@ -286,20 +317,12 @@ def _end_with_token(request: Request, subscription: Subscription) -> asyncio.Tim
     return asyncio.get_running_loop().call_later(seconds, subscription.end)
 
 
-def _as_answer(ready: Callable[[Request], Ready]) -> Answer:
-    return lambda request, stream: _known(ready(request))
+def _as_answer(ready: Callable[[Request, Stream], Ready]) -> Answer:
+    return lambda request, stream: _known(ready(request, stream))
 
 
 async def _known(outcome: Outcome) -> Outcome:
     return outcome
-
-
-async def _call_directly(tool: Tool, bound: dict[str, Any]) -> Outcome:
-    """Call a tool that needs only its arguments."""
-    try:
-        return Complete(tool.result(await tool.handler.call(**bound)))
-    except BaseException as error:
-        return _direct(tool.failed(error), tool.title)
 
 
 def _direct(ended: Outcome | InputRequired, title: str) -> Outcome:
@@ -308,11 +331,21 @@ def _direct(ended: Outcome | InputRequired, title: str) -> Outcome:
     return ended
 
 
+def _check_mirrored(request: Request, tool: Tool, arguments: JsonObject) -> None:
+    """Refuse a call whose headers differ from its arguments; other versions have no such headers."""
+    if request.headers is not None and request.meta.protocol_version == versions.MODERN:
+        check_mirrored_params(request.headers, tool.mirrored, arguments)
+
+
 def _arguments(request: Request) -> JsonObject:
     arguments: Any = request.params.get("arguments", {})
     if arguments.__class__ is not dict:
-        raise InvalidParams("Invalid params: `arguments` must be an object")
+        raise _no_arguments()
     return arguments
+
+
+def _no_arguments() -> InvalidParams:
+    return InvalidParams("Invalid params: `arguments` must be an object")
 
 
 def _bind(parameters: HintedParameters, arguments: dict[str, Any], what: str) -> dict[str, Any]:

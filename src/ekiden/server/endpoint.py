@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
@@ -47,6 +47,8 @@ class ServerEndpoint:
         release: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._registry = registry
+        self.methods: Container[str] = registry.methods
+        """The methods that are answered."""
         self._rounds = rounds
         self._dispatcher = Dispatcher(registry, rounds)
         self._enter = lifespan
@@ -65,8 +67,8 @@ class ServerEndpoint:
         self._wrapped: list[Middleware] = []
         self.outlet = Outlet()
         """Whoever sees what is sent."""
-        self._run: Run = self._dispatcher.answer
         self._auth: Auth | None = None
+        self._compose()
         self.local: Principal | None = None
         """Who sends what comes over stdio and in memory."""
         self.sessions = sessions(self)
@@ -113,11 +115,6 @@ class ServerEndpoint:
             yield None if self._enter is None else await stack.enter_async_context(self._enter())
 
     @property
-    def methods(self) -> frozenset[str]:
-        """The methods that are answered."""
-        return self._registry.offered or self._registry.methods
-
-    @property
     def dialect(self) -> Modern:
         """How answers are encoded."""
         return self._registry.dialect
@@ -136,11 +133,18 @@ class ServerEndpoint:
         self._compose()
 
     def _compose(self) -> None:
-        self._run = self._dispatcher.answer
+        dispatcher = self._dispatcher
+        self._run: Run = dispatcher.answer
+        self._begins: dict[str, Callable[[Request, Stream], Ready | Coroutine[Any, Any, Outcome]]] = {}
+        """What answers a method, where there is a shorter way than `_run`."""
         if self._wrapped:
             self._run = gated(self._wrapped, self._run)
+        else:
+            self._begins.update(dispatcher.ready)
         if self._auth is not None:
             self._run = _challenging(self._run, self._auth)
+        elif not self._wrapped:
+            self._begins["tools/call"] = dispatcher.call_tool
 
     def watch_outgoing(self, function: OutgoingMiddleware) -> None:
         """Add a function that sees what is sent."""
@@ -191,9 +195,7 @@ class ServerEndpoint:
             return self._unusual(request, stream)
         if "opentelemetry" in sys.modules and is_observed():
             return self._traced(request, stream)
-        if self._wrapped or (ready := self._dispatcher.ready.get(request.method)) is None:
-            return self._run(request, stream)
-        return ready(request)
+        return self._begins.get(request.method, self._run)(request, stream)
 
     async def answer(self, request: Request, stream: Stream) -> Outcome:
         """Answer one request."""

@@ -10,6 +10,7 @@ from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome, Task
 from ekiden.server.cancellation import ends_more_than_a_call
 from ekiden.transports.server.port import Stream
 from ekiden.wire.modern import Request
+from ekiden.wire.printable import printable
 
 __all__ = ["CallNext", "Middleware", "Run", "around"]
 
@@ -42,13 +43,13 @@ def _around(middleware: Middleware, inner: Run) -> Run:
         except (Exception, asyncio.CancelledError, SystemExit) as error:
             if ends_more_than_a_call(error):
                 raise
-            _log.exception("A middleware raised on %s", method)
+            _log.exception("A middleware raised on %s", printable(method))
             return Failed(InternalError("Internal error"))
         if not isinstance(outcome, _OUTCOMES):  # Without a response the client would wait for ever.
             _log.error(
                 "Middleware %r must return an outcome, such as that of `call_next`; on %s it returned %r",
                 getattr(middleware, "__qualname__", middleware),
-                method,
+                printable(method),
                 outcome,
             )
             return Failed(InternalError("Internal error"))

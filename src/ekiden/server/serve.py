@@ -1,10 +1,11 @@
 """Running a server by itself: uvicorn with uvloop, our own HTTP/1.1, and a shutdown that drains."""
 
 import asyncio
+import contextlib
 import gc
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Final
 
 import uvicorn
@@ -28,6 +29,10 @@ _MOST_NAMED: Final = 5
 """Calls that the line names; of others only the number is given."""
 
 
+_HANDSHAKE_SECONDS: Final = 5.0
+"""How long a TLS handshake may take. Until it is done a connection counts for no cap, and no limit of ours
+ends it; by default it has a minute."""
+
 _YOUNG: Final = 10_000
 """How many new objects set off the garbage collector. The 700 of Python 3.11 are what a dozen rounds hold
 while their handlers begin: it would look at them over and over, and find nothing."""
@@ -49,7 +54,8 @@ class _Draining(uvicorn.Server):
         self._relay = relay
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        with _short_handshakes(asyncio.get_running_loop()):
+            await super().startup(sockets)
         if self.started and self._relay is not None:
             self.servers.append(await self._relay.listen(self._connection))
         if self.started and self._on_ready is not None:
@@ -86,6 +92,22 @@ class _Draining(uvicorn.Server):
                 "s" if len(running) > 1 else "",
                 named,
             )
+
+
+@contextlib.contextmanager
+def _short_handshakes(loop: Any) -> Generator[None, None, None]:
+    """Limit the time of TLS handshakes on what is listened to meanwhile. uvicorn has no option for that."""
+    create = loop.create_server
+
+    def create_server(*arguments: Any, **options: Any) -> Any:
+        limit = {} if options.get("ssl") is None else {"ssl_handshake_timeout": _HANDSHAKE_SECONDS}
+        return create(*arguments, **options, **limit)
+
+    loop.create_server = create_server
+    try:
+        yield
+    finally:
+        del loop.create_server
 
 
 async def serve_http(

@@ -72,8 +72,8 @@ class Leases:
 
     def is_sure(self, asked: Asked) -> bool:
         """Whether a lease that was asked for then has certainly not run out. Any thread may ask."""
-        now = self.asked()
-        return max(now.loop - asked.loop, now.wall - asked.wall) < self._seconds * _SURE_PART
+        seconds = max(self._loop.time() - asked.loop, self._clock() - asked.wall)
+        return seconds < self._seconds * _SURE_PART
 
     async def keep_renewing(self) -> None:
         """Renew all of them, again and again; more often after a failure."""

@@ -15,6 +15,7 @@ from ekiden.rounds.journal import Journal
 from ekiden.signals import MalformedAnswer, UnfitAnswer
 from ekiden.tasks.moves import Suspension
 from ekiden.tasks.record import Question
+from ekiden.wire.printable import printable
 
 __all__ = ["TaskQuestions"]
 
@@ -59,7 +60,8 @@ class TaskQuestions(PrivateStruct, kw_only=True):
 
     def misfits(self, key: str, problem: MalformedAnswer | UnfitAnswer) -> Exception | None:
         """It is asked for again, whatever is wrong with it: the client has had its reply already."""
-        _log.info("%s: the answer to %r is asked for again: %s", self.handler, key, problem)
+        why = printable(str(problem))  # It may quote the answer.
+        _log.info("%s: the answer to %r is asked for again: %s", self.handler, key, why)
         return None
 
     def put(self, ask: Ask, key: str, branch: int) -> str:

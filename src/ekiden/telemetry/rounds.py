@@ -24,7 +24,7 @@ def call_ended(request: Request, rounds_before: int, outcome: Outcome) -> None:
 
 def count_reasks(request: Request, asks: Collection[str], asked: Collection[str]) -> None:
     """Count the questions of a round that were asked before, and came back with an answer."""
-    if asked and is_metered():
+    if is_metered():
         answered = request.params.get("inputResponses", ())
         again = sum(key in asked and key in answered for key in asks)
         if again:

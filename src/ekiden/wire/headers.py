@@ -83,8 +83,6 @@ def check_name(headers: Headers, name: str) -> None:
     value = headers.get(NAME)
     if value is None:
         raise HeaderMismatch("Header mismatch: the Mcp-Name header is required")
-    if value == name.encode() and name.isascii() and name.isidentifier():
-        return  # Most names are so plain that they cannot mean anything else in a header.
     if (decoded := _decode("Mcp-Name", value)) != name:
         raise _differs("Mcp-Name", decoded, name)
 

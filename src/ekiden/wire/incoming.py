@@ -40,6 +40,8 @@ class Incoming(msgspec.Struct, gc=False):
     """All headers as they were sent, if one was sent twice; else None."""
     address: str | None = None
     """The client's IP address, as far as it is known."""
+    most_values: int = MAX_VALUES
+    """Values that the JSON in its body may have."""
     query: bytes = b""
     """What follows the `?`. Our own connections set it only if somebody looks at it."""
     asgi: MutableMapping[str, Any] | None = None
@@ -50,12 +52,8 @@ class Incoming(msgspec.Struct, gc=False):
     """How long its access token is valid: so long a stream of it may last. None if it does not expire."""
     admission: Awaitable[Refusal | None] | None = None
     """Tells how a `PENDING` request is refused; None if it is not."""
-    most_values: int = MAX_VALUES
-    """Values that the JSON in its body may have."""
-    _value: Any = None
-    _broken: str | None = ""
-    """Why the body cannot be read: empty if that was not tried, None if it can. Not the exception itself: its
-    traceback holds this object, and no collector would find the circle."""
+    _value: Any = msgspec.UNSET
+    """What was read: the JSON, or an `_Unreadable`."""
 
     def let_go(self, message: JsonObject) -> None:
         """Hold only `message` of the body from now on, for the log: the answer may take long."""
@@ -63,12 +61,19 @@ class Incoming(msgspec.Struct, gc=False):
 
     def value(self) -> Any:
         """The JSON in its body, or `ParseError`. It is read once, however often this is called."""
-        if self._broken == "":
+        value = self._value
+        if value is msgspec.UNSET:
             try:
-                self._value = decode(self.body, self.most_values)
-                self._broken = None
+                value = decode(self.body, self.most_values)
             except ParseError as error:
-                self._broken = error.message
-        if self._broken is not None:
-            raise ParseError(self._broken)
-        return self._value
+                value = _Unreadable(error.message)
+            self._value = value
+        if value.__class__ is _Unreadable:
+            raise ParseError(value.reason)
+        return value
+
+
+class _Unreadable(NamedTuple):
+    """Why a body cannot be read. Not the exception itself: its traceback would hold the request."""
+
+    reason: str

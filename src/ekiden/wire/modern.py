@@ -19,7 +19,17 @@ from ekiden.errors import (
     UnsupportedVersion,
 )
 from ekiden.wire import tasks, versions
-from ekiden.wire.headers import METHOD, NAME, VERSION, Headers, check_method, check_name, check_version
+from ekiden.wire.headers import (
+    METHOD,
+    MODERN,
+    NAME,
+    VERSION,
+    Headers,
+    check_method,
+    check_name,
+    check_version,
+    reject_duplicates,
+)
 from ekiden.wire.incoming import Incoming
 from ekiden.wire.json import Raw, encode
 from ekiden.wire.jsonrpc import MOST_RESULT_BYTES, Message, RequestId, error_response, result_response
@@ -120,34 +130,64 @@ class Request(msgspec.Struct, gc=False):
         return None if value is None else value.strip(b" \t").decode("latin-1")
 
 
-def accept(message: Message, headers: Headers | None, methods: Container[str]) -> Request:
+def accept(
+    message: Message, headers: Headers | None, methods: Container[str], incoming: Incoming | None = None
+) -> Request:
     """The request in `message`, or the `ProtocolError` that 2026-07-28 wants for it.
 
-    `message.id` must not be None. `headers` is None on transports without a header layer.
+    `message.id` must not be None. `headers` and `incoming` are None on transports without a header layer.
     """
     method, params = message.method, message.params
     if headers is None:
         if method == "initialize":
             raise MethodNotFound(_not_found(method))
-    elif VERSION not in headers:
-        check_version(headers, None)
+    else:
+        if incoming is not None and incoming.repeating is not None:
+            reject_duplicates(incoming.repeating)
+        if VERSION not in headers:
+            check_version(headers, None)
     meta = read_meta(params)
-    version = meta.protocol_version
     # A header that equals the body byte for byte is in order; any other is looked at closely.
-    if headers is not None and headers[VERSION] != version.encode():
-        check_version(headers, version)
-    if version not in versions.SUPPORTED:
-        raise UnsupportedVersion(version, versions.SUPPORTED)
+    if meta.protocol_version != versions.MODERN or (headers is not None and headers[VERSION] != MODERN):
+        _check_version(headers, meta.protocol_version)
     if headers is not None and headers.get(METHOD) != method.encode():
         check_method(headers, method)
     if method not in methods:
         raise MethodNotFound(_not_found(method))
+    name: Any = None
+    if (key := _NAMED_BY.get(method)) is not None:
+        name = params.get(key)
+        # Most names are so plain that they cannot mean anything else in a header.
+        if not (
+            type(name) is str
+            and headers is not None
+            and headers.get(NAME) == name.encode()
+            and name.isascii()
+            and name.isidentifier()
+        ):
+            name = _checked_name(method, params, headers)
+    assert message.id is not None
+    principal = None if incoming is None else incoming.principal
+    return Request(
+        message.id, method, params, meta, name, headers, None, None, "request", principal, incoming
+    )
+
+
+def _checked_name(method: str, params: dict[str, Any], headers: Headers | None) -> str | None:
+    """What a request addresses; a header that names it must say the same."""
     name = target_of(method, params)
     # Clients in use leave `Mcp-Name` out of the methods of tasks; see decision 16.
     if name is not None and headers is not None and (NAME in headers or method not in tasks.METHODS):
         check_name(headers, name)
-    assert message.id is not None
-    return Request(message.id, method, params, meta, name, headers)
+    return name
+
+
+def _check_version(headers: Headers | None, version: str) -> None:
+    """The header names the version of the body, which is one that we speak."""
+    if headers is not None:
+        check_version(headers, version)
+    if version not in versions.SUPPORTED:
+        raise UnsupportedVersion(version, versions.SUPPORTED)
 
 
 def target_of(method: str, params: dict[str, Any]) -> str | None:
@@ -167,6 +207,11 @@ def _not_found(method: str) -> str:
     return text
 
 
+_ID: Final = b'{"jsonrpc":"2.0","id":'
+_COMPLETE: Final = b'{"resultType":"complete",'
+_RESULT: Final = b',"result":' + _COMPLETE
+
+
 class Modern:
     """Spells results and errors for 2026-07-28."""
 
@@ -177,22 +222,25 @@ class Modern:
     def __init__(self, server_info: dict[str, Any]) -> None:
         self._server_info = server_info
         self._meta = Raw(encode({SERVER_INFO: server_info}))
-        self._signature = encode({"_meta": self._meta})[1:]
-        self._complete = b'{"resultType":"complete",'
+        self._signature = b"," + encode({"_meta": self._meta})[1:]
 
     def result(self, result: dict[str, Any]) -> bytes:
         """A complete result as bytes: tagged, and signed with who we are."""
         meta = result.get("_meta")
         if meta is None and result:
-            return self._complete + encode(result)[1:-1] + b"," + self._signature
+            return b"".join((_COMPLETE, encode(result)[1:-1], self._signature))
         return encode(
             {"resultType": "complete", **result, "_meta": {SERVER_INFO: self._server_info, **(meta or {})}}
         )
 
     def complete(self, request_id: RequestId, result: dict[str, Any] | bytes) -> bytes:
         """The response for a result; bytes are a result that `result` made before."""
-        spelled = result if isinstance(result, bytes) else self.result(result)
-        return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (encode(request_id), spelled)
+        if isinstance(result, bytes):
+            return result_response(request_id, result)
+        if "_meta" in result or not result:
+            return result_response(request_id, self.result(result))
+        spelled = (_ID, encode(request_id), _RESULT, encode(result)[1:-1], self._signature, b"}")
+        return b"".join(spelled)
 
     def input_required(self, request_id: RequestId, requests: Mapping[str, Any], state: str | None) -> bytes:
         """The response for an interim result: at least one of questions and state."""
@@ -206,11 +254,11 @@ class Modern:
 
     def detailed_task(self, task: tasks.TaskView) -> bytes:
         """The result of `tasks/get`."""
-        return self._complete + encode(task)[1:-1] + b"," + self._signature
+        return b"".join((_COMPLETE, encode(task)[1:-1], self._signature))
 
     def task(self, request_id: RequestId, task: tasks.TaskView) -> bytes:
         """The response for a request that has become a task."""
-        spelled = b'{"resultType":"task",' + encode(task)[1:-1] + b"," + self._signature
+        spelled = b'{"resultType":"task",' + encode(task)[1:-1] + self._signature
         return result_response(request_id, spelled)
 
     def error(self, request_id: RequestId | None, error: ProtocolError) -> bytes:

@@ -12,10 +12,11 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from ekiden import Auth, Context, Principal, Server, StaticTokens, UsageError, VerifiedToken
+from ekiden.server.auth import verifying
 from ekiden.signals import VerifierUnavailable
 from tests.identity_provider import IdentityProvider
 from tests.requirements.marks import requirement
-from tests.serving import call, headers_for, post, post_raw, request, served, soon
+from tests.serving import PATIENCE, call, headers_for, post, post_raw, request, served, soon
 
 RESOURCE = "http://localhost/mcp"
 METADATA = "http://localhost/.well-known/oauth-protected-resource/mcp"
@@ -225,8 +226,11 @@ async def test_a_verifier_that_cannot_say_is_not_taken_for_a_no(caplog: pytest.L
     assert "no network" not in answers[0].text
 
 
+@pytest.mark.parametrize("addresses", [1, 2, 10])
 @pytest.mark.parametrize("mounted", [False, True], ids=["own", "mounted"])
-async def test_invented_tokens_of_one_address_do_not_keep_others_out(mounted: bool) -> None:
+async def test_invented_tokens_of_some_addresses_do_not_keep_others_out(
+    mounted: bool, addresses: int
+) -> None:
     may_end = asyncio.Event()
 
     class Slow:
@@ -235,23 +239,54 @@ async def test_invented_tokens_of_one_address_do_not_keep_others_out(mounted: bo
                 await may_end.wait()
             return None
 
-    elsewhere = httpx2.AsyncHTTPTransport(local_address="127.0.0.2")
+    async def sent(base: str, token: str, address: int) -> httpx2.Response:
+        elsewhere = httpx2.AsyncHTTPTransport(local_address=f"127.0.0.{address}")
+        async with httpx2.AsyncClient(transport=elsewhere, trust_env=False, timeout=PATIENCE) as http:
+            headers = {**headers_for(call("me")), "authorization": f"Bearer {token}"}
+            return await http.post(base + "/mcp", json=call("me"), headers=headers)
+
     verifiers = [Slow(), StaticTokens({"t": Principal("bob")})]
     server = whoami(Auth(RESOURCE, verifier=verifiers))
-    async with (
-        served(server, mounted=mounted) as base,
-        httpx2.AsyncClient(transport=elsewhere, trust_env=False) as http,
-    ):
-        flood = [asyncio.create_task(called(base, f"invented{number}")) for number in range(70)]
-        first = [await soon(each) for each in itertools.islice(asyncio.as_completed(flood), 6)]
-        headers = {**headers_for(call("me")), "authorization": "Bearer t"}
-        other = await http.post(base + "/mcp", json=call("me"), headers=headers)
+    async with served(server, mounted=mounted) as base:
+        flood = [
+            asyncio.create_task(sent(base, f"invented{number}", 2 + number % addresses))
+            for number in range(35 * addresses if addresses < 3 else 70)
+        ]
+        first = [await soon(each) for each in itertools.islice(asyncio.as_completed(flood), 3)]
+        other = await sent(base, "t", 100)
         may_end.set()
         last = [await soon(each) for each in flood]
         later = await called(base, "t")
     assert {answer.status_code for answer in first} == {503}
     assert (other.status_code, later.status_code) == (200, 200)
     assert {answer.status_code for answer in last} == {401, 503}
+
+
+async def test_a_verifier_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verifying, "_LONGEST_SECONDS", 0.05)
+
+    class Hanging:
+        async def verify_token(self, token: str) -> VerifiedToken | None:
+            await asyncio.Event().wait()
+            return None
+
+    async with served(whoami(Auth(RESOURCE, verifier=Hanging()))) as base:
+        assert (await soon(called(base, "t"))).status_code == 503
+
+
+async def test_all_addresses_of_one_ipv6_network_share_their_places() -> None:
+    async def never(token: bytes, digest: bytes) -> None:
+        await asyncio.Event().wait()
+
+    verifications = verifying.Verifications(never)
+    begun = [verifications.begin(b"t", b"%d" % number, f"2001:db8::{number:x}") for number in range(40)]
+    other = verifications.begin(b"t", b"other", "2001:db8:0:1::1")
+    tasks = [task for task in (*begun, other) if task is not None]
+    assert len(tasks) == 33
+    assert other is not None
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
 
 
 async def test_several_verifiers_are_asked_in_turn(idp: IdentityProvider) -> None:

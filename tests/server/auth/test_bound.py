@@ -1,6 +1,7 @@
 """What belongs to one identity does not exist for another: attacks with a token that was swapped."""
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -9,7 +10,7 @@ import httpx2
 import pytest
 from pydantic import BaseModel
 
-from ekiden import Auth, Context, Principal, Server, StaticTokens, VerifiedToken
+from ekiden import Auth, Context, Principal, RoundLimits, Server, StaticTokens, VerifiedToken
 from ekiden.wire.tasks import EXTENSION
 from tests.eras.old_client import OldClient
 from tests.eras.old_client import call as old_call
@@ -266,6 +267,67 @@ async def test_a_subscription_ends_when_its_token_expires() -> None:
     acknowledged, result = events(ended.text)
     assert acknowledged["method"] == "notifications/subscriptions/acknowledged"
     assert result["result"]["resultType"] == "complete"
+
+
+async def test_nobody_keeps_others_out_by_calls_that_wait_in_memory() -> None:
+    tokens = StaticTokens({name: Principal(name) for name in ("zoe", "mallory")})
+    limits = RoundLimits(parked_calls=3)
+    server = Server("s", auth=Auth(RESOURCE, verifier=tokens), keys=[b"k" * 32], rounds=limits)
+
+    @server.tool(resume="parked")
+    async def refund(ctx: Context) -> str:
+        await ctx.elicit("Really?", Confirm)
+        return "done"
+
+    message = request("tools/call", {"name": "refund", "arguments": {}}, **ABLE)
+
+    async def ask(name: str) -> Any:
+        return (await post(base, message, authorization=f"Bearer {name}")).json()
+
+    async def go_on(name: str, first: Any) -> Any:
+        later = request("tools/call", retried(first), **ABLE)
+        return (await post(base, later, authorization=f"Bearer {name}")).json()
+
+    async with served(server) as base:
+        greedy = [await ask("mallory") for _ in range(3)]
+        too_many = await ask("mallory")
+        other = await ask("zoe")
+        assert (await go_on("zoe", other))["result"]["content"][0]["text"] == "done"
+        ends = [await go_on("mallory", first) for first in greedy]
+    assert "Too many calls" in str(too_many)
+    assert ["result" in end for end in ends] == [True, True, False]
+
+
+async def test_a_stream_that_is_resumed_ends_when_its_token_expires_and_no_other_does() -> None:
+    server, go = Server("s", auth=Auth(RESOURCE, verifier=Brief())), asyncio.Event()
+
+    @server.tool
+    async def wait(ctx: Context) -> str:
+        await ctx.info("waiting")
+        await go.wait()
+        return "done"
+
+    async with served(server) as base, httpx2.AsyncClient(trust_env=False) as http:
+        old = OldClient(base, http)
+        old.more = {"authorization": "Bearer 60"}
+        await old.open()
+        calling = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "wait"}}
+        lasting = {**old.headers, "authorization": "Bearer 60", "accept": "text/event-stream"}
+        async with http.stream("POST", base + "/mcp", json=calling, headers=lasting) as first:
+            said, pieces = "", first.aiter_text()
+            while "waiting" not in said:
+                said += await soon(anext(pieces))
+        place = re.findall(r"id: (\S+)", said)[-1]
+        async with http.stream("GET", base + "/mcp", headers=lasting) as changes:
+            brief = {**lasting, "authorization": "Bearer 1.0", "last-event-id": place}
+            resumed = await soon(http.get(base + "/mcp", headers=brief))
+            again = await http.get(base + "/mcp", headers=lasting)
+            go.set()
+            rest = await soon(http.get(base + "/mcp", headers={**lasting, "last-event-id": place}))
+            assert changes.status_code == 200
+    assert (resumed.status_code, resumed.text) == (200, "")
+    assert again.status_code == 409  # The stream for changes is still open.
+    assert "done" in rest.text
 
 
 async def test_the_stream_of_a_session_ends_when_its_token_expires() -> None:

@@ -166,5 +166,5 @@ def test_a_client_with_many_spellings_cannot_fill_the_memory() -> None:
     for port in range(5000):
         assert guard.allows_host(b"localhost:%d" % port)
         assert guard.allows_origin(b"http://localhost:%d" % port)
-    assert len(guard._good_hosts) <= 256
+    assert len(guard.good_hosts) <= 256
     assert len(guard._good_origins) <= 256

@@ -1,3 +1,4 @@
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -9,3 +10,7 @@ class FastMCPRequestContext:
     _srctx: ServerRequestContext[Any, Any]
 
 fastmcp_request_ctx: ContextVar[FastMCPRequestContext | None]
+
+def bind_request_context(
+    ctx: ServerRequestContext[Any, Any],
+) -> AbstractContextManager[FastMCPRequestContext]: ...

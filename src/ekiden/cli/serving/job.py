@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from ekiden.cli.loading import Carrying
 from ekiden.errors import EkidenError
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """What to serve over HTTP, and how; workers get it as an argument."""
 
     spec: str
+    carrying: Carrying = Carrying()
+    """How it is carried, if it is a server of another SDK."""
     path: str = "/mcp"
     allow_hosts: list[str] = []
     allow_origins: list[str] = []

@@ -64,6 +64,8 @@ class Report(msgspec.Struct):
     """Whether the failure is a `UsageError`."""
     renews: bool = False
     """Whether SIGHUP makes it read its keys again; else that signal ends it."""
+    lines: list[str] = []
+    """What the user must know of the server."""
 
 
 class Worker:
@@ -151,7 +153,7 @@ class Supervisor:
         count: int,
         *,
         reload: bool,
-        on_ready: Callable[[str], None],
+        on_ready: Callable[[Report], None],
     ) -> None:
         self._job = job
         self._listeners = listeners
@@ -275,7 +277,7 @@ class Supervisor:
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._renew_keys)
         if report.failure is None and not self._first_serves.is_set():
             self._first_serves.set()
-            self._on_ready(report.name)
+            self._on_ready(report)
         elif report.failure is not None and not self._first_serves.is_set():
             raise (UsageError if report.usage else EkidenError)(report.failure)
         return await worker.ended()

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from ekiden.bus.sockets import SocketBus
-from ekiden.cli.loading import load_server, trace_of
+from ekiden.cli.loading import load_server, start_lines, trace_of
 from ekiden.cli.serving.job import serve, set_up_logging
 from ekiden.cli.serving.supervisor import Report, WorkerArguments
 from ekiden.errors import EkidenError, UsageError
@@ -28,10 +28,10 @@ def main() -> None:
     threading.Thread(target=_end_with_parent, args=(line,), name="ekiden-parent", daemon=True).start()
     try:
         with _inherited(task.listener) as listener:
-            server = load_server(task.job.spec)
+            server = load_server(task.job.spec, task.job.carrying)
             relay = UnixRelay(task.folder, task.name)
             bus = SocketBus(Path(task.folder, "bus"))
-            report = Report(name=server.name, renews=server.renews_keys)
+            report = Report(name=server.name, renews=server.renews_keys, lines=start_lines(server))
             serve(server, task.job, listener, lambda: _report(line, report), relay, bus)
     except EkidenError as error:
         if task.job.show_trace and error.__cause__ is not None:

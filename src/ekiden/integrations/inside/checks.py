@@ -20,26 +20,27 @@ _DRAWN_NAME: Final = re.compile(r"(\w+)-[0-9a-f]{4}")
 """What FastMCP calls a server that has no name: other letters in every process."""
 
 
-def require(package: str, least: tuple[int, int], before: int) -> None:
-    """Refuse a host that is not installed, or of a version that these integrations do not know."""
+def require(package: str, least: tuple[int, int], before: int, *, who: str = "") -> None:
+    """Refuse a host that is not installed, or of a version that these integrations do not know.
+
+    `who` needs it, by default the integration that is named like it.
+    """
+    who = who or f"ekiden.integrations.{package}"
     wanted = f"{package} {'.'.join(map(str, least))} or later, before {before}"
     install = f"pip install 'ekiden[{package}]'"
     try:
         found = importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-        raise UsageError(
-            f"ekiden.integrations.{package} needs {wanted}, which is not installed: {install}"
-        ) from None
+        raise UsageError(f"{who} needs {wanted}, which is not installed: {install}") from None
     numbers = tuple(int(part) if part.isdecimal() else 0 for part in found.split(".")[:2])
     if numbers < least:
         raise UsageError(
-            f"ekiden.integrations.{package} needs {wanted}, and {found} is too old: {install}. "
+            f"{who} needs {wanted}, and {found} is too old: {install}. "
             "A server that must stay on it can be served beside ekiden, as another process"
         )
     if numbers[0] >= before:
         raise UsageError(
-            f"ekiden.integrations.{package} needs {wanted}, and {found} is newer than it knows: {install}, "
-            "or a newer ekiden"
+            f"{who} needs {wanted}, and {found} is newer than it knows: {install}, or a newer ekiden"
         )
 
 

@@ -5,32 +5,52 @@
 # ruff: noqa: SLF001
 
 import dataclasses
+import functools
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, Protocol, cast
 
-from mcp.server.connection import Connection
+from mcp.server.connection import Connection, allowed_log_levels
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server as LowLevelServer
 from mcp.server.mcpserver import MCPServer
 from mcp.server.request_state import RequestStateBoundary
 from mcp.server.session import ServerSession
+from mcp.server.subscriptions import SubscriptionBus
 from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from ekiden.engine import Kind
 from ekiden.errors import CannotAsk
 
 __all__ = [
+    "CarriedSession",
+    "Outbound",
+    "bus_of",
     "connection_of",
     "extensions_of",
     "has_own",
+    "lifespan_of",
     "low_level",
+    "missing_carried_parts",
     "missing_parts",
     "notify",
+    "protections_of",
     "push",
+    "routes_of",
+    "templates_of",
+    "tools_of",
     "with_notify",
 ]
 
 _OF_SESSIONS: Final = ("_request_outbound", "_connection")
+_OF_CARRIED_SESSIONS: Final = ("_allowed_log_levels", "_log_is_request_scoped")
+_OF_CARRIED: Final = (
+    "_auth_server_provider",
+    "_custom_starlette_routes",
+    "_subscriptions",
+    "_token_verifier",
+)
 _OF_MCPSERVER: Final = (
     "_extensions",
     "_lowlevel_server",
@@ -59,6 +79,14 @@ def missing_parts(server: MCPServer[Any] | None, low: Any) -> list[str]:
     return gone
 
 
+def missing_carried_parts(server: MCPServer[Any] | None, low: Any) -> list[str]:
+    """The same, for a server that ekiden serves itself."""
+    gone = missing_parts(server, low)
+    gone += [f"MCPServer.{name}" for name in _OF_CARRIED if server is not None and not hasattr(server, name)]
+    kept_by_sessions = ServerSession.__init__.__code__.co_names
+    return gone + [f"ServerSession.{name}" for name in _OF_CARRIED_SESSIONS if name not in kept_by_sessions]
+
+
 # The server
 
 
@@ -70,6 +98,39 @@ def low_level(server: MCPServer[Any]) -> LowLevelServer[Any]:
 def extensions_of(server: MCPServer[Any]) -> list[Any]:
     """The extensions of an `MCPServer`, whose interceptors see every call of a tool."""
     return list(server._extensions)  # pyright: ignore[reportPrivateUsage]
+
+
+def tools_of(server: MCPServer[Any]) -> dict[str, Any]:
+    """The tools of an `MCPServer` as it holds them, by name."""
+    return {tool.name: tool for tool in server._tool_manager.list_tools()}  # pyright: ignore[reportPrivateUsage]
+
+
+def templates_of(server: MCPServer[Any]) -> dict[str, Any]:
+    """The resource templates of an `MCPServer` as it holds them, by template."""
+    templates = server._resource_manager.list_templates()  # pyright: ignore[reportPrivateUsage]
+    return {template.uri_template: template for template in templates}
+
+
+def bus_of(server: MCPServer[Any]) -> SubscriptionBus:
+    """Where an `MCPServer` tells of changes."""
+    return server._subscriptions  # pyright: ignore[reportPrivateUsage]
+
+
+def routes_of(server: MCPServer[Any]) -> list[Any]:
+    """The HTTP routes beside the endpoint of an `MCPServer`."""
+    return list(server._custom_starlette_routes)  # pyright: ignore[reportPrivateUsage]
+
+
+def protections_of(server: MCPServer[Any]) -> list[object]:
+    """What decides who may call an `MCPServer`."""
+    provider, verifier = server._auth_server_provider, server._token_verifier  # pyright: ignore[reportPrivateUsage]
+    return [each for each in (provider or verifier,) if each is not None]
+
+
+def lifespan_of(server: MCPServer[Any]) -> AbstractAsyncContextManager[Any]:
+    """The lifespan of an `MCPServer`."""
+    low = low_level(server)
+    return low.lifespan(low)
 
 
 def has_own(server: MCPServer[Any], kind: Kind, key: str) -> bool:
@@ -126,3 +187,61 @@ def with_notify(ctx: ServerRequestContext[Any, Any], tell: Any) -> ServerRequest
     outbound = _Notifying(ctx.session._request_outbound, tell)  # pyright: ignore[reportPrivateUsage]
     session = ServerSession(cast("Any", outbound), connection_of(ctx), request_meta=ctx.meta)
     return dataclasses.replace(ctx, session=session)
+
+
+# A session that ekiden answers for
+
+
+class Outbound(Protocol):
+    """The way to a client, as the sessions of the SDK know it."""
+
+    can_send_request: bool
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, *_: Any
+    ) -> dict[str, Any]:
+        """Ask the client something."""
+        ...
+
+    async def notify(self, method: str, params: Mapping[str, Any] | None, *_: Any) -> None:
+        """Tell the client something."""
+        ...
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Tell the client how far the call is."""
+        ...
+
+
+class CarriedSession(ServerSession):
+    """The session of one call that ekiden serves. Its parts are made when a handler looks at them."""
+
+    def __init__(  # pyright: ignore[reportMissingSuperCall]  the one above makes all parts at once
+        self,
+        outbound: Outbound,
+        version: str,
+        client: tuple[Any, Any],
+        session_id: str | None,
+        meta: Mapping[str, Any],
+    ) -> None:
+        self._request_outbound = cast("Any", outbound)
+        self._version = version
+        self._client = client
+        self._session_id = session_id
+        self._request_meta = meta
+
+    @functools.cached_property
+    def _connection(self) -> Connection:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
+        info, capabilities = self._client
+        connection = Connection.from_envelope(
+            self._version, info, capabilities, outbound=self._request_outbound
+        )
+        connection.session_id = self._session_id
+        return connection
+
+    @functools.cached_property
+    def _log_is_request_scoped(self) -> bool:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self._version in MODERN_PROTOCOL_VERSIONS
+
+    @functools.cached_property
+    def _allowed_log_levels(self) -> Any:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
+        return allowed_log_levels(self._version, self._request_meta)

@@ -1,12 +1,10 @@
 """`Auth`: who may send requests to a server over HTTP, and what is told to those who may not."""
 
 import asyncio
-import functools
 import logging
 import math
 import re
 import time
-from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
@@ -21,6 +19,7 @@ from ekiden.server.auth.jwt import JWTVerifier
 from ekiden.server.auth.known import Known, KnownTokens, digest_of
 from ekiden.server.auth.metadata import Metadata
 from ekiden.server.auth.token import TokenVerifier, audiences_of, key_of, principal_of
+from ekiden.server.auth.verifying import Verifications
 from ekiden.signals import VerifierUnavailable
 from ekiden.wire.incoming import Incoming, Refusal
 from ekiden.wire.principal import Principal, is_scope
@@ -32,10 +31,6 @@ _log = logging.getLogger(__name__)
 
 _TOKEN: Final = re.compile(rb"[A-Za-z0-9._~+/-]{1,16384}=*")
 _NOTHING: Final[frozenset[str]] = frozenset()
-_MOST_AT_ONCE: Final = 64
-"""Tokens that are verified at once: each may be a request to the authorization server."""
-_MOST_OF_ONE: Final = _MOST_AT_ONCE // 2
-"""Those of one address: whoever invents tokens must not keep all others out while a verifier is slow."""
 _CACHE_SECONDS: Final = 300.0
 """How long a verified token is not looked at again; so long a key that its issuer has withdrawn may count."""
 
@@ -99,9 +94,7 @@ class Auth:
         self._challenges = Challenges(url, self.scopes, scheme="DPoP" if self._needs_dpop else "Bearer")
         self._proofs = Proofs(resource)
         self._known = KnownTokens()
-        self._verifying: dict[bytes, asyncio.Task[Known | None]] = {}
-        self._verifying_of: Counter[str | None] = Counter()
-        """How many of these each address has sent."""
+        self._verifications = Verifications(self._verify)
         self._clock = clock
 
     def insufficient(self, scopes: Iterable[str]) -> InsufficientScope:
@@ -141,17 +134,15 @@ class Auth:
         self, incoming: Incoming, scheme: bytes, token: bytes, digest: bytes
     ) -> Refusal | None:
         """Verify a token, together with all who have sent it meanwhile."""
-        running = self._verifying.get(digest)
+        running = self._verifications.begin(token, digest, incoming.address)
         if running is None:
-            address = incoming.address
-            if len(self._verifying) >= _MOST_AT_ONCE or self._verifying_of[address] >= _MOST_OF_ONE:
-                return self._challenges.unavailable
-            running = asyncio.get_running_loop().create_task(self._verify(token, digest))
-            self._verifying[digest] = running
-            self._verifying_of[address] += 1
-            running.add_done_callback(functools.partial(self._verified, digest, address))
+            return self._challenges.unavailable
         try:
             known = await asyncio.shield(running)
+        except asyncio.CancelledError:
+            if not running.cancelled():
+                raise
+            return self._challenges.unavailable  # Others needed its place.
         except VerifierUnavailable as problem:
             _log.error("Access tokens cannot be verified: %s", problem)
             return self._challenges.unavailable
@@ -175,14 +166,6 @@ class Auth:
         if unavailable is not None:
             raise unavailable
         return None
-
-    def _verified(self, digest: bytes, address: str | None, task: "asyncio.Task[Known | None]") -> None:
-        del self._verifying[digest]
-        self._verifying_of[address] -= 1
-        if not self._verifying_of[address]:
-            del self._verifying_of[address]
-        if not task.cancelled():
-            task.exception()  # Whoever waited has logged it. If nobody did, nobody needs to know.
 
     def _remember(self, verifier: TokenVerifier, found: Any, digest: bytes) -> Known | None:
         if not self._is_for_us(verifier, found):
@@ -227,7 +210,8 @@ class Auth:
             if known.key is None or scheme != b"dpop" or proof is None:
                 _log.info("An access token was refused: it is not presented as the token is bound")
                 return self._challenges.invalid if proof is None else self._challenges.unproven
-            problem = self._proofs.problem(proof, token.decode("ascii"), known.key, incoming.method, now)
+            owner, method = known.principal.id, incoming.method
+            problem = self._proofs.problem(proof, token.decode("ascii"), known.key, method, now, owner=owner)
             if problem is not None:
                 _log.info("A DPoP proof was refused: %s", problem)
                 return self._challenges.unproven

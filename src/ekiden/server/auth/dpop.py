@@ -1,20 +1,20 @@
 """DPoP (RFC 9449, SEP-1932): proof that who sends a token has the key that the token is bound to.
 
 A stolen token is of no use without the key. Each request has a proof of its own, for its method, its URL and
-its token, made within the last minutes. A proof is accepted once by each process.
+its token, made within the last minutes. A proof is accepted once by each process (`used`).
 """
 
 import base64
 import hashlib
 import hmac
 import logging
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from ekiden.server.auth.jwt import import_jwt
 from ekiden.server.auth.token import has_plain_claims
+from ekiden.server.auth.used import UsedProofs
 from ekiden.wire.json import encode, is_object
 
 __all__ = ["PROOF_ALGORITHMS", "Proofs"]
@@ -26,7 +26,7 @@ PROOF_ALGORITHMS: Final = ("ES256", "ES384", "ES512", "EdDSA", "PS256", "PS384",
 _WINDOW: Final = 300.0
 """Seconds around now in which a proof must have been made: what SEP-1932 wants, for clocks that differ."""
 _MOST_REMEMBERED: Final = 100_000
-"""Proofs that are remembered. Above it the oldest are forgotten."""
+"""Proofs that are remembered, each with some 200 bytes."""
 _LONGEST: Final = 8 * 1024
 _THUMBPRINT: Final = {"EC": ("crv", "kty", "x", "y"), "RSA": ("e", "kty", "n"), "OKP": ("crv", "kty", "x")}
 """The members of a key that count for its thumbprint, in their order (RFC 7638, RFC 8037)."""
@@ -40,10 +40,15 @@ class Proofs:
 
     def __init__(self, resource: str) -> None:
         self._url = _comparable(resource)
-        self._seen: OrderedDict[bytes, float] = OrderedDict()
+        self._used = UsedProofs(_MOST_REMEMBERED, _WINDOW)
 
-    def problem(self, proof: bytes, token: str, bound_to: str, method: str, now: float) -> str | None:
-        """Why a proof does not prove that the sender has the token's key; None if it does."""
+    def problem(
+        self, proof: bytes, token: str, bound_to: str, method: str, now: float, *, owner: str = ""
+    ) -> str | None:
+        """Why a proof does not prove that the sender has the token's key; None if it does.
+
+        `owner` is who has the token: the memory of used proofs is shared fairly among them.
+        """
         if len(proof) > _LONGEST:
             return "the proof is too long"
         jwt = import_jwt()
@@ -70,9 +75,12 @@ class Proofs:
         except (jwt.exceptions.PyJWTError, *_BROKEN) as error:
             return f"the proof is not valid: {type(error).__name__}"
         problem = self._claims_problem(claims, token, method, now)
-        if problem is None and not self._is_new(f"{bound_to} {claims['jti']}", float(claims["iat"]), now):
-            problem = "the proof was used before"
-        return problem
+        if problem is not None:
+            return problem
+        # By its key and its id: ids of others do not count.
+        name = hashlib.sha256(f"{bound_to} {claims['jti']}".encode()).digest()
+        is_new = self._used.take(owner, name, float(claims["iat"]), now)
+        return None if is_new else "the proof was used before"
 
     def _claims_problem(self, claims: Mapping[str, Any], token: str, method: str, now: float) -> str | None:
         made = claims["iat"]
@@ -90,16 +98,6 @@ class Proofs:
         if not isinstance(claims["jti"], str) or not claims["jti"]:
             return "the proof has no id"
         return None
-
-    def _is_new(self, name: str, made: float, now: float) -> bool:
-        """Whether a proof was not used before. `name` is its key and its id: ids of others do not count."""
-        digest = hashlib.sha256(name.encode()).digest()
-        while self._seen and (len(self._seen) >= _MOST_REMEMBERED or next(iter(self._seen.values())) < now):
-            self._seen.popitem(last=False)
-        if digest in self._seen:
-            return False
-        self._seen[digest] = made + _WINDOW
-        return True
 
 
 def thumbprint(key: Mapping[str, Any]) -> str:

@@ -5,8 +5,6 @@ memory of this process: with several workers each of them counts for itself. As 
 `keys` says; the one that was used longest ago is given up for a new one.
 """
 
-import functools
-import ipaddress
 import math
 import time
 from collections import OrderedDict
@@ -18,6 +16,7 @@ import msgspec
 from ekiden.errors import StatusError, UsageError
 from ekiden.rounds.outcome import Outcome
 from ekiden.telemetry.metrics import RATE_LIMITED, add
+from ekiden.transports.server.proxies import network_of
 from ekiden.wire.modern import Request
 
 __all__ = ["Rate", "RateLimit"]
@@ -25,8 +24,6 @@ __all__ = ["Rate", "RateLimit"]
 _COUNTED: Final = frozenset({"request", "notification", "http"})
 """An answer to a pushed question is not counted: to refuse it would break the call that waits for it."""
 _TOO_MANY: Final = 429
-_NETWORK_BITS: Final = 64
-"""Of an IPv6 address: one client has all addresses of its network."""
 
 
 class Rate(msgspec.Struct, frozen=True):
@@ -116,26 +113,13 @@ class RateLimit:
         now = self._clock()
         # The address first: whoever has no right to ask must not use up the tokens of somebody else.
         if self._addresses is not None and (address := request.address) is not None:
-            _check(self._addresses.take(_network(address), now), "address")
+            _check(self._addresses.take(network_of(address), now), "address")
         if self._principals is not None and (whose := self._principal(request)) is not None:
             _check(self._principals.take(whose, now), "principal")
 
 
 def _verified(request: Request) -> str | None:
     return None if request.principal is None else request.principal.id
-
-
-@functools.lru_cache(maxsize=4096)
-def _network(address: str) -> str:
-    """What one client has: an address of IPv4, or a network of IPv6."""
-    if ":" not in address:
-        return address
-    try:
-        parsed = ipaddress.IPv6Address(address)
-    except ValueError:
-        return address
-    mapped = parsed.ipv4_mapped
-    return str(mapped) if mapped is not None else str(int(parsed) >> _NETWORK_BITS)
 
 
 def _check(seconds: float, counted_by: str) -> None:

@@ -35,16 +35,37 @@ class Completer:
         return {"value": value, "arguments": arguments} if self._wants_arguments else {"value": value}
 
 
+class CarriedCompleter:
+    """The completer of another server, for one argument of one prompt or template.
+
+    `call(params=...)` gets the parameters of the request, and returns a `CompleteResult` as the wire has it.
+    """
+
+    def __init__(self, call: Callable[..., Any], reference: Reference, argument: str) -> None:
+        self.handler = Handler(call, "ctx")
+        kind, target = reference
+        self._ref = {"type": kind, "name" if kind == "ref/prompt" else "uri": target}
+        self._argument = argument
+
+    def bind(self, value: str, arguments: dict[str, str]) -> dict[str, Any]:
+        """The keyword arguments to call it with."""
+        params: JsonObject = {"ref": self._ref, "argument": {"name": self._argument, "value": value}}
+        return {"params": {**params, "context": {"arguments": arguments}}}
+
+
 class Completions:
     """The completers by what they complete."""
 
     def __init__(self) -> None:
         self._completers: dict[tuple[Reference, str], Completer] = {}
+        self.carried: Callable[..., Any] | None = None
+        """The function of another server that completes whatever has no completer here."""
         self.elsewhere: list[Callable[[], bool]] = []
         """Whether servers that are mounted have completions."""
 
     def __bool__(self) -> bool:
-        return bool(self._completers) or any(has_some() for has_some in self.elsewhere)
+        has_own = bool(self._completers) or self.carried is not None
+        return has_own or any(has_some() for has_some in self.elsewhere)
 
     def add(self, reference: Reference, argument: str, function: Callable[..., Any]) -> None:
         """Register a completer."""
@@ -53,9 +74,12 @@ class Completions:
             raise RegistrationError(f"{what} is registered already")
         self._completers[reference, argument] = Completer(function, what)
 
-    def get(self, reference: Reference, argument: str) -> Completer | None:
+    def get(self, reference: Reference, argument: str) -> Completer | CarriedCompleter | None:
         """The completer for an argument, if there is one."""
-        return self._completers.get((reference, argument))
+        completer = self._completers.get((reference, argument))
+        if completer is None and self.carried is not None:
+            return CarriedCompleter(self.carried, reference, argument)
+        return completer
 
 
 def read_reference(params: JsonObject) -> tuple[Reference, str, str, dict[str, str]]:
@@ -86,8 +110,8 @@ def _other_arguments(context: object) -> dict[str, str]:
 
 def completion_result(value: Any) -> JsonObject:
     """What a completer returned, as a `CompleteResult` of at most 100 values."""
-    if isinstance(value, BaseModel):
-        dumped = content.dump(value)
+    if isinstance(value, BaseModel) or is_object(value):
+        dumped = content.dump(value) if isinstance(value, BaseModel) else value
         result = dumped if "completion" in dumped else {"completion": dumped}
         if len(result["completion"]["values"]) > _MOST:
             result["completion"].update(values=result["completion"]["values"][:_MOST], hasMore=True)

@@ -66,8 +66,8 @@ class Registry:
         self.speaks_draft = False
         """Whether the draft 2026-06-XX is spoken to clients that ask for it."""
         self._discovery: bytes | None = None
-        self.offered: frozenset[str] | None = None
-        """The cached value of `methods`; None if it has to be computed again."""
+        self.methods: set[str] = set()
+        """The methods whose capability is declared: one set, which every change updates."""
         self.followers: list[Callable[[], None]] = []
         """Called after every change: by servers in which this one is mounted."""
         self.unlisted: list[Resource] = []
@@ -88,6 +88,7 @@ class Registry:
         self.templates: Catalog[Resource] = self._catalog(
             "Resource template", "resourceTemplates", "resources/templates/list", "resourcesListChanged"
         )
+        self._offer()
 
     def _catalog(self, what: str, field: str, method: str, change: str) -> Catalog[Any]:
         publish = self.hub.list_changed(change)
@@ -123,25 +124,18 @@ class Registry:
         tool = self.tools.get(name)
         return None if tool is None else tool.task_support()
 
-    @property
-    def methods(self) -> frozenset[str]:
-        """The methods whose capability is declared; computed once, and kept until a change."""
-        if self.offered is None:
-            self.offered = frozenset(method for method in _METHODS if self._offers(method))
-        return self.offered
-
-    def _offers(self, method: str) -> bool:
-        """Whether the capability that `method` belongs to is declared."""
-        feature = method.partition("/")[0]
-        if feature == "tools":
-            return self.tools.declared
-        if feature == "tasks":
-            return self.serves_tasks
-        if feature == "prompts":
-            return self.prompts.declared
-        if feature == "resources":
-            return self._has_resources
-        return feature != "completion" or bool(self.completions)
+    def _offer(self) -> None:
+        """Find out again which capabilities are declared, and so which methods are offered."""
+        self._discovery = None
+        declared = {
+            "tools": self.tools.declared,
+            "tasks": self.serves_tasks,
+            "prompts": self.prompts.declared,
+            "resources": self._has_resources,
+            "completion": bool(self.completions),
+        }
+        self.methods.clear()
+        self.methods.update(method for method in _METHODS if declared.get(method.partition("/")[0], True))
 
     def has(self, method: str, name: str | None) -> bool:
         """Whether a request names a tool or a prompt that exists."""
@@ -216,6 +210,7 @@ class Registry:
         """Declare tools, prompts and resources before there are any: they are yet to be found out."""
         for catalog in (self.tools, self.prompts, self.resources, self.templates):
             catalog.declared = True
+        self._offer()
 
     def find_elsewhere(self, name: str) -> Run | None:
         """Who may answer a call of a tool or prompt that is not registered; None if nobody."""
@@ -225,8 +220,8 @@ class Registry:
         return None
 
     def changed(self) -> None:
-        """Forget what is cached, and tell the servers in which this one is mounted."""
-        self._discovery = self.offered = None
+        """Find out again what is declared, and tell the servers in which this one is mounted."""
+        self._offer()
         for follow in tuple(self.followers):
             follow()
 

@@ -1,12 +1,14 @@
 """Parked handlers: coroutines that stay alive between rounds, because what they hold cannot be replayed.
 
 They live in one process and one event loop. They expire, their number is limited, and a shutdown
-cancels them. A token whose handler is gone is refused with an error message of its own.
+cancels them. If all places are taken, who has fewer than others gets one of theirs. A token whose handler is
+gone is refused with an error message of its own.
 """
 
 import asyncio
 import logging
 import secrets
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -26,8 +28,10 @@ class Parked(msgspec.Struct):
     leg: Leg
     context: Any
     timer: asyncio.TimerHandle
-    owner: object
+    session: object
     """The session of the client, where it has one."""
+    owner: str
+    """Whose call it is, as far as clients are told apart."""
 
 
 class ParkingLot:
@@ -39,17 +43,25 @@ class ParkingLot:
         self._legs: dict[str, Parked] = {}
         self._stopping: set[asyncio.Task[None]] = set()
 
-    def check_room(self) -> None:
-        """Refuse a call that could not be parked."""
-        if len(self._legs) >= self._most:
+    def check_room(self, owner: str) -> None:
+        """Refuse a call that could not be parked, or give up one of whoever has most."""
+        if len(self._legs) < self._most:
+            return
+        counts = Counter(parked.owner for parked in self._legs.values())
+        greedy, most = max(counts.items(), key=lambda item: item[1])
+        if most <= counts[owner] + 1:
             raise InternalError("Too many calls are waiting for an answer; try again later")
+        ticket = [ticket for ticket, parked in self._legs.items() if parked.owner == greedy][-1]
+        parked = self.take(ticket)
+        _log.debug("%s is cancelled: others needed its place", parked.leg.handler)
+        self._stop(parked.leg)
 
-    def park(self, leg: Leg, context: object, owner: object = None) -> str:
+    def park(self, leg: Leg, context: object, owner: str, session: object = None) -> str:
         """Keep a leg until `take`, for a limited time."""
         ticket = secrets.token_urlsafe(16)
         loop = asyncio.get_running_loop()
         timer = loop.call_later(self._seconds, self._expire, ticket)
-        self._legs[ticket] = Parked(leg, context, timer, owner)
+        self._legs[ticket] = Parked(leg, context, timer, session, owner)
         return ticket
 
     def peek(self, ticket: str) -> Parked:
@@ -74,9 +86,9 @@ class ParkingLot:
             _log.debug("%s waited too long for an answer; it is cancelled", parked.leg.handler)
             self._stop(parked.leg)
 
-    def give_up(self, owner: object) -> None:
+    def give_up(self, session: object) -> None:
         """Cancel the legs of a client whose session has ended."""
-        waiting = [ticket for ticket, parked in self._legs.items() if parked.owner is owner]
+        waiting = [ticket for ticket, parked in self._legs.items() if parked.session is session]
         for ticket in waiting:
             parked = self.take(ticket)
             _log.debug("%s is cancelled: its client has ended the session", parked.leg.handler)

@@ -44,6 +44,7 @@ from ekiden.signals import Ended, Restart
 from ekiden.telemetry.context import first_trace, link_to
 from ekiden.telemetry.metrics import RERUN_DURATION, record
 from ekiden.telemetry.rounds import call_ended, count_reasks
+from ekiden.transports.server.proxies import network_of
 from ekiden.wire import versions
 from ekiden.wire.json import JsonObject, copied
 from ekiden.wire.jsonrpc import RESTART
@@ -70,7 +71,6 @@ class Rounds:
         self.once = once
         self._clock = clock
         limits = sealer.limits
-        self._on_caught_up = self._caught_up
         self.watch: Callable[[Leg], None] | None = None
         """Called with every leg before it runs; for tests."""
         self.pushed = PushedCalls(sealer, clock)
@@ -84,7 +84,8 @@ class Rounds:
 
     def owner_of(self, request: Request) -> str:
         """Who sends a request, as far as clients are told apart: by principal, address or connection."""
-        return self._sealer.principal_of(request) or request.address or request.session or ""
+        address = None if request.address is None else network_of(request.address)
+        return self._sealer.principal_of(request) or address or request.session or ""
 
     def principal_of(self, request: Request) -> str:
         """The principal of a request; empty if the server does not distinguish them."""
@@ -181,7 +182,7 @@ class Rounds:
         """Make the leg of a round; returns it, and its context."""
         request, handler = call.request, call.handler
         if handler.parked:
-            self.parking.check_room()
+            self.parking.check_room(self.owner_of(request))
         replay = Replay(
             HandlerTask(call.title),
             Journal.of(state.journal.copy()) if state.journal else Journal(),
@@ -190,7 +191,6 @@ class Rounds:
             state.flow,
             memory,
             not state.round,
-            self._on_caught_up,
             handler.parked,
         )
         leg = Leg(replay, state.pauses)
@@ -219,15 +219,17 @@ class Rounds:
         call_ended(call.request, state.round, outcome)
         return outcome
 
-    def _caught_up(self, title: str, seconds: float) -> None:
-        """Replay has caught up with the earlier rounds: record how long it took."""
-        record(RERUN_DURATION, seconds, {"handler": title})
-        if seconds > self._sealer.limits.rerun_seconds:
-            _log.warning(
-                "%s took %.0f ms to repeat what earlier rounds did; put its slow parts into ctx.step",
-                title,
-                seconds * 1000,
-            )
+    def _ended(self, call: Call, replay: Replay) -> Outcome | Suspended | InputRequired:
+        """How a leg has ended. If it had to catch up with earlier rounds, record how long that took."""
+        if (seconds := replay.rerun_seconds) is not None:
+            record(RERUN_DURATION, seconds, {"handler": call.title})
+            if seconds > self._sealer.limits.rerun_seconds:
+                _log.warning(
+                    "%s took %.0f ms to repeat what earlier rounds did; put its slow parts into ctx.step",
+                    call.title,
+                    seconds * 1000,
+                )
+        return _returned(call, replay.conclude())
 
     async def _run_leg(
         self,
@@ -244,7 +246,7 @@ class Rounds:
             try:
                 if not leg.start(call.handler.call, call.bound):
                     await leg.replay.task.settled()
-                ended = _returned(call, leg.replay.conclude())
+                ended = self._ended(call, leg.replay)
             except BaseException as error:
                 ended = call.ending.failed(error)
             if type(ended) is Complete:
@@ -284,21 +286,7 @@ class Rounds:
         if isinstance(ended, Suspended):
             if BACKGROUND in ended.pauses and (task := await self._in_background(call, state, leg, ended)):
                 return task
-            _step_up(call, leg, ended, before)
-            requests: dict[str, JsonObject] = {}
-            if leg.was_manual or leg.style == "manual":
-                state.answers = context.raw_responses() or None
-            count_reasks(call.request, ended.asks, state.asked)
-            state.asked = {}
-            for key, ask in ended.asks.items():
-                requests[key] = ask.request()
-                state.asked[key] = ask.label()
-            state.pauses = ended.pauses
-            if call.handler.parked:
-                state.parked, state.journal = (
-                    self.parking.park(leg, context, getattr(call.stream, "session", None)),
-                    {},
-                )
+            requests = self._suspended(call, state, leg, context, ended, before)
         elif isinstance(ended, InputRequired):
             requests = self._manual(call, state, leg, context, ended)
             if ended.request_state is None and not state.answers and not state.journal:
@@ -310,6 +298,33 @@ class Rounds:
         elif state.round == _GIVE_UP - 3:  # Warn once per call, before clients give up.
             self._warn_of_length(leg.handler, state.round + 1)
         return Interim(requests, self._sealer.seal(state) or await self._sealer.spill(state))
+
+    def _suspended(
+        self,
+        call: Call,
+        state: CallState,
+        leg: Leg,
+        context: Context[Any],
+        ended: Suspended,
+        before: Mapping[str, Entry],
+    ) -> dict[str, JsonObject]:
+        """The questions of a leg that waits for answers. The state says what it waits for."""
+        if leg.lacks:
+            _step_up(call, leg, ended, before)
+        if leg.was_manual or leg.style == "manual":
+            state.answers = context.raw_responses() or None
+        if state.asked:
+            count_reasks(call.request, ended.asks, state.asked)
+        requests: dict[str, JsonObject] = {}
+        asked: dict[str, str] = {}
+        for key, ask in ended.asks.items():
+            requests[key] = ask.request()
+            asked[key] = ask.label()
+        state.asked, state.pauses = asked, ended.pauses
+        if call.handler.parked:
+            owner, session = self.owner_of(call.request), getattr(call.stream, "session", None)
+            state.parked, state.journal = self.parking.park(leg, context, owner, session), {}
+        return requests
 
     async def _in_background(
         self, call: Call, state: CallState, leg: Leg, ended: Suspended
@@ -347,8 +362,6 @@ def _step_up(call: Call, leg: Leg, ended: Suspended, before: Mapping[str, Entry]
     have run, goes out in an interim result first; the round after that is refused. A response that streams
     already has a status, and ends in the same way.
     """
-    if not leg.lacks:
-        return
     wanted = [name for name in ended.pauses if name in leg.lacks]
     has_more = bool(ended.asks) or len(wanted) < len(ended.pauses)
     has_run = any(key.startswith(STEP) and key not in before for key in leg.replay.journal.entries)
@@ -367,9 +380,11 @@ def _append(journal: dict[str, Entry], entries: Mapping[str, Entry]) -> None:
 
 def _unshared(arguments: JsonObject) -> JsonObject:
     """Arguments that no other run of the handler can change: a copy, unless all values are immutable."""
-    are_immutable = _IMMUTABLE.issuperset(map(type, arguments.values()))
-    values: JsonObject = arguments if are_immutable else copied(arguments)
-    return values
+    for value in arguments.values():
+        if type(value) not in _IMMUTABLE:
+            own: JsonObject = copied(arguments)
+            return own
+    return arguments
 
 
 def _returned(call: Call, value: object) -> Outcome | Suspended | InputRequired:

@@ -90,13 +90,8 @@ class Sealer:
         arguments = canonical(request.params.get("arguments", {}))
         if len(arguments) > _SHORT:
             arguments = b"#" + fingerprint(arguments).encode()
-        return (
-            self._audience,
-            request.method,
-            request.name or "",
-            arguments,
-            self.principal_of(request),
-        )
+        principal = "" if self._principal is None else self.principal_of(request)
+        return self._audience, request.method, request.name or "", arguments, principal
 
     @property
     def tells_apart(self) -> bool:
@@ -114,11 +109,16 @@ class Sealer:
     def first(self, request: Request) -> CallState:
         """The state of a call that begins now."""
         now = self._clock()
+        audience, method, target, arguments, principal = self._about(request)
         return CallState(
             now,  # issued
             now,  # expires
             now,  # started
-            *self._about(request),
+            audience,
+            method,
+            target,
+            arguments,
+            principal,
             os.urandom(_FLOW_BYTES).hex(),  # flow
             0,  # round
             {},  # asked

@@ -43,7 +43,7 @@ def is_partial(value: object) -> TypeGuard["functools.partial[Any]"]:
 
 def unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function inside of partials."""
-    while is_partial(function):
+    while isinstance(function, functools.partial):
         function = function.func
     return function
 
@@ -61,7 +61,7 @@ def taken_apart(
 
 def name_of(function: Callable[..., Any]) -> str:
     """A function's name as its author would say it."""
-    return _qualified(unwrapped(function))
+    return _qualified(function if type(function) is FunctionType else unwrapped(function))
 
 
 def _qualified(function: Callable[..., Any]) -> str:

@@ -140,7 +140,7 @@ _ALWAYS: Final = (ToolError,)
 
 
 def _copied(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    if all(type(argument) in ATOMS for argument in arguments):
+    if ATOMS.issuperset(map(type, arguments)):
         return arguments
     memo = {id(argument): argument for argument in arguments if is_context(argument)}
     return tuple(copy.deepcopy(list(arguments), memo))

@@ -14,7 +14,7 @@ import msgspec
 
 from ekiden.errors import EnvelopeError, ProtocolError, UsageError
 from ekiden.rounds.outcome import Outcome
-from ekiden.transports.server.budget import BodyBudget
+from ekiden.transports.server.budget import BodyBudget, weight_of
 from ekiden.transports.server.cors import Cors
 from ekiden.transports.server.gate import Gate
 from ekiden.transports.server.guard import Guard, sent_twice
@@ -29,9 +29,9 @@ from ekiden.transports.server.reply import (
     Scope,
     Send,
 )
-from ekiden.transports.server.started import Started, start
+from ekiden.transports.server.started import Started
 from ekiden.wire import jsonrpc
-from ekiden.wire.headers import MODERN, VERSION, reject_duplicates
+from ekiden.wire.headers import MODERN, VERSION
 from ekiden.wire.incoming import ROUTED, Incoming, Refusal
 from ekiden.wire.json import MAX_VALUES
 from ekiden.wire.jsonrpc import Message, RequestId
@@ -44,6 +44,9 @@ _log = logging.getLogger(__name__)
 
 _SMALL: Final = 4 * 1024
 """A body of more bytes is forgotten when it is read, before it is answered."""
+_COUNTED: Final = 64 * 1024
+"""A body of more bytes takes of the budget while it is answered."""
+_TOO_MUCH: Final = Refusal(503, "Too many large requests are under way", ((b"retry-after", b"5"),))
 _LARGE: Final = 256 * 1024
 """Between reading a body of more bytes and answering it, others get their turn."""
 
@@ -54,9 +57,13 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     body: int = 4 * 1024 * 1024
     """Bytes of a request body; a larger one is 413. Tool arguments are text, not uploads."""
     bodies: int = 256 * 1024 * 1024
-    """Bytes of bodies that are on their way, or wait for their turn, on all connections of one process. One
-    more large body is 503 with `Retry-After`; requests of less than 64 KiB are not counted. Calls of clients
-    of 2025 go on when their client leaves: those of more than 4 KiB count until they have ended."""
+    """Bytes of bodies that are on their way, wait for their turn, or are being answered, on all connections
+    of one process. One more large body is 503 with `Retry-After`; requests of less than 64 KiB are not
+    counted, of clients of 2025 those of less than 4 KiB. While it is answered, a body with letters beyond
+    ASCII counts three times, and one with an emoji five times: so much the texts in it may take."""
+    running_2025: int = 10_000
+    """Requests of clients of 2025 that run at once in one process; one more is 503 with `Retry-After`. They
+    go on when their client leaves, each with some 20 KB, so that one client could begin any number."""
     values: int = MAX_VALUES
     """Values in a request body: numbers, texts, lists, objects. By the time its tool is called, each has cost
     about a microsecond of the event loop and a hundred bytes, so others never wait long for one body. Numbers
@@ -75,8 +82,8 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Connections that one process has open. One more is answered with 503 and `Retry-After`. By default as
     many as the system has file descriptors for. Where the server is mounted, whoever listens decides."""
     connections_per_address: int | None = None
-    """The same for one IP address, so that one client cannot take all of them. Not behind a proxy: there all
-    connections come from the proxy."""
+    """The same for one IP address (of IPv6, one network), so that one client cannot take all of them. Not
+    behind a proxy: there all connections come from the proxy."""
 
 
 class StreamableHTTP:
@@ -96,6 +103,7 @@ class StreamableHTTP:
         self.legacy = SessionHTTP(
             endpoint.sessions,
             self.bodies,
+            most_running=limits.running_2025,
             silence_seconds=limits.silence_seconds,
             stall_seconds=limits.stall_seconds,
         )
@@ -109,34 +117,61 @@ class StreamableHTTP:
         self.endpoint.forget_a_closed_loop()  # Who mounts a server may never tell it that a loop has ended.
         pairs: list[tuple[bytes, bytes]] = scope["headers"]
         headers = dict(pairs)
-        method, path, root = scope["method"], scope["path"], scope.get("root_path", "")
-        refusal = self.gate.refusal(method, path, root, headers)
-        repeating = None if len(headers) == len(pairs) else pairs
-        peer: tuple[str, int] | None = scope.get("client")
-        address = None if peer is None else peer[0]
-        incoming = Incoming(method, path, headers, refusal, b"", repeating, address)
-        incoming.asgi, incoming.query = scope, scope.get("query_string", b"")
-        if self.gate.looks_closer and (admission := self.gate.admit(incoming)) is not None:
+        gate, limits = self.gate, self.limits
+        method, path, peer = scope["method"], scope["path"], scope.get("client")
+        incoming = Incoming(
+            method,
+            path,
+            headers,
+            gate.refusal(method, path, scope.get("root_path", ""), headers),
+            b"",
+            None if len(headers) == len(pairs) else pairs,
+            None if peer is None else peer[0],
+            limits.values,
+            scope.get("query_string", b""),
+            scope,
+        )
+        if (gate.doorkeeper is not None or gate.proxies is not None) and (
+            admission := gate.admit(incoming)
+        ) is not None:
             incoming.refusal = await admission
         if incoming.refusal is None or incoming.refusal is ROUTED:
-            event = start(receive().__await__())
+            receiving = receive().__await__()
+            try:
+                event: Event | Started[Event] = Started(receiving, receiving.send(None))
+            except StopIteration as received:
+                event = received.value
             if isinstance(event, Started) or event["type"] != "http.request" or event.get("more_body"):
                 if not await self._slow_body(event, receive, incoming):
-                    await Reply(send, headers, self.limits.stall_seconds).to_nobody()
+                    await Reply(send, headers, limits.stall_seconds).to_nobody()
                     return
             else:
                 incoming.body = event.get("body", b"")
-            if len(incoming.body) > self.limits.body:
-                reason = f"Body too large: the limit is {self.limits.body} bytes"
-                incoming.refusal = Refusal(413, reason)
-        await self.exchange(incoming, receive, send)
+            if len(incoming.body) > limits.body:
+                incoming.refusal = Refusal(413, f"Body too large: the limit is {limits.body} bytes")
+        answering = self.exchange if len(incoming.body) <= _COUNTED else self.exchange_large
+        await answering(incoming, receive, send)
+
+    async def exchange_large(
+        self, incoming: Incoming, receive: Receive, send: Send, respond: Respond | None = None
+    ) -> None:
+        """Answer a request with a large body, which counts until it is answered."""
+        # Those of 2025 may outlive this request: `SessionHTTP` counts them.
+        held = weight_of(incoming.body) if incoming.headers.get(VERSION) == MODERN else 0
+        if not self.bodies.take(held):
+            reply = Reply(send, incoming.headers, self.limits.stall_seconds)
+            await reply.refuse(self.gate.readable(_TOO_MUCH, incoming.headers))
+            return
+        try:
+            await self.exchange(incoming, receive, send, respond)
+        finally:
+            self.bodies.give_back(held)
 
     async def exchange(
         self, incoming: Incoming, receive: Receive, send: Send, respond: Respond | None = None
     ) -> None:
         """Answer one request whose body is here. `respond` sends a plain JSON response synchronously."""
         headers = incoming.headers
-        incoming.most_values = self.limits.values
         if self.gate.cors is not None:
             send, respond = self._for_pages(self.gate.cors, incoming, send, respond)
         reply = Reply(send, headers, self.limits.stall_seconds, respond)
@@ -152,25 +187,33 @@ class StreamableHTTP:
             if (request_id := message.id) is None:
                 await self._notified(message, incoming, reply)
                 return
-            if incoming.repeating is not None:
-                reject_duplicates(incoming.repeating)
-            request = accept(message, headers, self.endpoint.methods)
-            request.http, request.principal = incoming, incoming.principal
+            request = accept(message, headers, self.endpoint.methods, incoming)
         except ProtocolError as error:
             broken = error.request_id if isinstance(error, EnvelopeError) else request_id
             await reply.error(self._dialect, broken, error)
             return
+        outcome: Outcome | None
         answer = self.endpoint.begin(request, reply)
-        outcome: Outcome | Started[Outcome] | None
-        outcome = start(answer) if isinstance(answer, CoroutineType) else answer  # type: ignore[assignment]  # There is no other kind of coroutine.
-        if isinstance(outcome, Started):
-            await asyncio.sleep(0)  # A handler that has a task of its own may begin and end meanwhile.
-            outcome = outcome.go_on()
-            if isinstance(outcome, Started):
-                outcome = await Attendant(receive, reply, self.limits.silence_seconds).attend(outcome)
-        sending = reply.to_nobody() if outcome is None else reply.finish(outcome, self._dialect, request.id)
+        if isinstance(answer, CoroutineType):
+            try:
+                waits_for = answer.send(None)
+            except StopIteration as answered:
+                outcome = answered.value
+            else:
+                outcome = await self._attended(Started(answer, waits_for), receive, reply)
+        else:
+            outcome = answer  # type: ignore[assignment]  # There is no other kind of coroutine.
+        sending = reply.to_nobody() if outcome is None else reply.finish(outcome, self._dialect, request_id)
         if sending is not None:
             await sending
+
+    async def _attended(self, running: Started[Outcome], receive: Receive, reply: Reply) -> Outcome | None:
+        """The outcome of a call that waits; None if its client has left."""
+        await asyncio.sleep(0)  # A handler that has a task of its own may begin and end meanwhile.
+        outcome = running.go_on()
+        if isinstance(outcome, Started):
+            return await Attendant(receive, reply, self.limits.silence_seconds).attend(outcome)
+        return outcome
 
     def _for_pages(
         self, cors: Cors, incoming: Incoming, send: Send, respond: Respond | None

@@ -1,6 +1,11 @@
-"""How much of large request bodies one process holds before they are answered."""
+"""How much of large request bodies one process holds, on their way and while they are answered."""
 
-__all__ = ["BodyBudget"]
+from typing import Final
+
+__all__ = ["BodyBudget", "weight_of"]
+
+_HALVES: Final = tuple(f"\\u{digits}".encode() for digits in ("d8", "d9", "da", "db", "D8", "D9", "DA", "DB"))
+"""How the escapes of characters begin that take four bytes."""
 
 
 class BodyBudget:
@@ -19,3 +24,19 @@ class BodyBudget:
     def give_back(self, size: int) -> None:
         """They are not held any more."""
         self._left += size
+
+
+def weight_of(body: bytes) -> int:
+    """The bytes that the texts in a body may take in memory when it is read.
+
+    In a text, every character takes as much as the widest one: a single emoji makes four bytes of each
+    letter. Python may keep such a text as UTF-8 besides.
+    """
+    is_escaped = b"\\u" in body
+    if not is_escaped and body.isascii():
+        return len(body)
+    if any(bytes([lead]) in body for lead in range(0xF0, 0xF5)) or (
+        is_escaped and any(half in body for half in _HALVES)
+    ):
+        return 5 * len(body)
+    return 3 * len(body)

@@ -75,6 +75,7 @@ class Gate:
     def __init__(self, path: str | None, guard: Guard, body_limit: int) -> None:
         self._path = path
         self._guard = guard
+        self._good_hosts = guard.good_hosts
         self._body_limit = body_limit
         self._digits = len(str(body_limit))
         self.doorkeeper: Doorkeeper | None = None
@@ -88,17 +89,13 @@ class Gate:
         self.cors: Cors | None = None
         """Set if pages of other origins may call."""
 
-    @property
-    def looks_closer(self) -> bool:
-        """Whether requests must be shown with `admit` after `refusal` has let them pass."""
-        return self.doorkeeper is not None or self.proxies is not None
-
     def refusal(self, method: str, path: str, root: str, headers: Headers) -> Refusal | None:
         """Why this request is refused by its head alone; None if it is not, `ROUTED` if it has a route."""
         length = headers.get(b"content-length", b"")
         if len(length) >= self._digits and length.isdigit() and int(length[:20]) > self._body_limit:
             return Refusal(413, f"Body too large: the limit is {self._body_limit} bytes")
-        is_named = self._guard.allows_host(headers.get(b"host"))
+        host = headers.get(b"host")
+        is_named = host in self._good_hosts or self._guard.allows_host(host)
         if not is_named and path.removeprefix(root) not in self.probed:
             return Refusal(421, "Host not allowed: add it to `allowed_hosts` to serve it")
         origin = headers.get(b"origin")

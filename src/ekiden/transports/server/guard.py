@@ -37,16 +37,15 @@ class Guard:
             raise UsageError("allowed_hosts and allowed_origins are lists: write ['example.com']")
         self.hosts = frozenset(host.lower() for host in hosts)
         self.origins = None if origins is None else frozenset(origin.lower() for origin in origins)
-        self._good_hosts: set[bytes] = set()
-        self._good_origins: set[bytes] = set()
+        self.good_hosts: set[bytes | None] = set()
+        """Values that `allows_host` has allowed before."""
+        self._good_origins: set[bytes | None] = set()
 
     def allows_host(self, host: bytes | None) -> bool:
         """Whether a request that names `host` may be served."""
-        if host in self._good_hosts:
-            return True
         if host is None or not self._fits(host.decode("latin-1").strip().lower()):
             return "*" in self.hosts
-        return _remember(self._good_hosts, host)
+        return _remember(self.good_hosts, host)
 
     def allows_origin(self, origin: bytes) -> bool:
         """Whether a page of `origin` may talk to this server."""
@@ -67,7 +66,7 @@ class Guard:
         return bool(separator) and port.isdecimal() and name != "*" and name in self.hosts
 
 
-def _remember(values: set[bytes], value: bytes) -> bool:
+def _remember(values: set[bytes | None], value: bytes) -> bool:
     if len(values) < _REMEMBERED:
         values.add(value)
     return True

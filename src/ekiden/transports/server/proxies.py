@@ -1,9 +1,11 @@
-"""Which proxies are believed where they say, with `X-Forwarded-For`, whose request they pass on.
+"""Addresses of clients: which proxies are believed where they say, with `X-Forwarded-For`, whose request they
+pass on, and which addresses one client has.
 
 Anybody can send that header. So it is read from the right, as far as the addresses are those of trusted
 proxies; the first other address is the client's.
 """
 
+import functools
 import ipaddress
 from collections.abc import Iterable
 from typing import Final
@@ -11,13 +13,28 @@ from typing import Final
 from ekiden.errors import UsageError
 from ekiden.wire.incoming import Incoming
 
-__all__ = ["RELAYED_FOR", "TrustedProxies"]
+__all__ = ["RELAYED_FOR", "TrustedProxies", "network_of"]
 
 _FORWARDED: Final = b"x-forwarded-for"
 RELAYED_FOR: Final = b"x-ekiden-address"
 """Says, between workers of one machine, whose request it is. From anybody else it is not read."""
 _MOST_HOPS: Final = 20
 """Entries of the header that are looked at. No request comes through more proxies than that."""
+_NETWORK_BITS: Final = 64
+"""Of an IPv6 address: one client has all addresses of its network."""
+
+
+@functools.lru_cache(maxsize=4096)
+def network_of(address: str) -> str:
+    """What limits count clients by: an address of IPv4, or a network of IPv6."""
+    if ":" not in address:
+        return address
+    try:
+        parsed = ipaddress.IPv6Address(address)
+    except ValueError:
+        return address
+    mapped = parsed.ipv4_mapped
+    return str(mapped) if mapped is not None else str(int(parsed) >> _NETWORK_BITS)
 
 
 class TrustedProxies:

@@ -134,7 +134,9 @@ async def respond(send: Send, status: int, body: bytes, *headers: tuple[bytes, b
 
 async def respond_json(send: Send, status: int, body: bytes) -> None:
     """Send a whole JSON response."""
-    await respond(send, status, body, JSON)
+    headers = [(b"content-length", b"%d" % len(body)), JSON]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 class Reply(PrivateStruct):
@@ -209,7 +211,7 @@ class Reply(PrivateStruct):
             error = outcome.error
             return respond(self._send, http_status(error), body, JSON, *http_headers(error))
         if self._respond is None:
-            return respond(self._send, 200, body, JSON)
+            return respond_json(self._send, 200, body)
         self._respond(200, body)
         return None
 

@@ -13,7 +13,7 @@ import pytest
 
 from ekiden import CallNext, Context, HttpLimits, Outcome, Request, Server
 from ekiden.transports.server.http1.connection import Connection
-from tests.serving import call, headers_for, raw_client, request, served, soon
+from tests.serving import PATIENCE, call, headers_for, raw_client, request, served, soon
 
 
 def _server() -> Server:
@@ -166,6 +166,36 @@ async def test_reading_goes_on_when_fewer_requests_wait_for_their_turn() -> None
         assert _text((await line.response())[2]) == "free"
         for number in range(40):
             assert _text((await line.response())[2]) == f"Hello, {number}!"
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_of_thousands_of_tiny_requests_that_come_at_once_only_some_wait_in_memory(
+    together: bool,
+) -> None:
+    begun, free = asyncio.Event(), asyncio.Event()
+    server, count = _server(), 5000
+
+    @server.tool
+    async def wait() -> str:
+        """Wait until it is let go."""
+        begun.set()
+        await free.wait()
+        return "free"
+
+    tiny = b"GET /mcp HTTP/1.1\r\nHost:localhost\r\n\r\n" * count
+    async with served(server) as base, _line_to(base) as line:
+        line.send(_post(call("wait")) + (tiny if together else b""))
+        await soon(begun.wait())
+        if not together:
+            line.send(tiny)
+        connection = await soon(_only_connection())
+        async with asyncio.timeout(PATIENCE):
+            while connection.transport.is_reading():
+                await asyncio.sleep(0.01)
+        assert 16 <= len(connection._waiting) < 300
+        free.set()
+        assert _text((await line.response())[2]) == "free"
+        assert [(await line.response())[0] for _ in range(count)] == [405] * count
 
 
 @pytest.mark.parametrize(

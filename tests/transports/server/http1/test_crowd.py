@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 from ekiden import HttpLimits, Server
+from ekiden.transports.server.http1.crowd import Crowd
 from tests.serving import PATIENCE, call, headers_for, post, served
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -118,3 +119,31 @@ async def test_whoever_opens_more_and_more_gets_no_answer_and_no_memory() -> Non
 async def test_no_cap_is_the_default() -> None:
     async with asyncio.timeout(2 * PATIENCE), served(adder()) as base, connected(base, 50):
         assert (await post(base, call("add", {"a": 1, "b": 2}))).status_code == 200
+
+
+class _Guest:
+    """A connection from an address."""
+
+    def __init__(self, address: str) -> None:
+        self.transport = self
+        self.address = address
+        self.was_turned_away = False
+
+    def get_extra_info(self, name: str) -> tuple[str, int]:
+        return (self.address, 1)
+
+    def turn_away(self, reason: str) -> None:
+        self.was_turned_away = True
+
+    def look(self, now: float) -> None:
+        pass
+
+
+async def test_all_addresses_of_one_ipv6_network_have_one_cap() -> None:
+    crowd = Crowd(1.0, None, 2)
+    guests = [_Guest(address) for address in ("2001:db8::1", "2001:db8::2", "2001:db8::3", "2001:db8:0:1::1")]
+    for guest in guests:
+        crowd.add(guest, asyncio.get_running_loop())
+    assert [guest.was_turned_away for guest in guests] == [False, False, True, False]
+    for guest in guests:
+        crowd.discard(guest)

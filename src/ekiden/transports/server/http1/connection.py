@@ -18,7 +18,7 @@ from ekiden.transports.server.asgi import StreamableHTTP
 from ekiden.transports.server.http1.admission import Admissions, is_final
 from ekiden.transports.server.http1.exchange import Exchange, method_and_name
 from ekiden.transports.server.http1.heads import has_body, read_target
-from ekiden.transports.server.http1.reading import RequestReader
+from ekiden.transports.server.http1.reading import SHORT_HEAD, STOPS, RequestReader
 from ekiden.transports.server.http1.sweeper import Sweeper
 from ekiden.wire import jsonrpc
 from ekiden.wire.incoming import ROUTED, Incoming, Refusal
@@ -32,6 +32,9 @@ _log = logging.getLogger(__name__)
 
 _QUEUED: Final = 16
 """Requests that may wait for their turn; then nothing more is read until one of them is answered."""
+_SLICE: Final = 8 * 1024
+"""Bytes that are read at once where a request begins. One of 30 bytes takes two KB until it is answered, so
+thousands of them must not be read out of one piece."""
 _LINGER_SECONDS: Final = 1.0
 """How long a client that was refused may go on sending before the connection is cut."""
 _HALF_CLOSED_SECONDS: Final = 1.0
@@ -62,6 +65,8 @@ class Connection(RequestReader, asyncio.Protocol):
         self._keep_alive_seconds = keep_alive_seconds
         self._exchange: Exchange | None = None
         self._waiting: deque[Exchange] = deque()
+        self._unsliced = b""
+        """What has come in and is read when fewer requests wait for their turn."""
         self._half_closed = False
         self._closing = False
         self._lingering = False
@@ -87,7 +92,7 @@ class Connection(RequestReader, asyncio.Protocol):
         peer: Any = transport.get_extra_info("peername")
         self._address: str | None = peer[0] if peer.__class__ is tuple else None  # A path, of a worker.
         gate = self._application.gate
-        if self._address is None or gate.looks_closer:
+        if self._address is None or gate.doorkeeper is not None or gate.proxies is not None:
             self._gated = Admissions(self, gate, self._address)
         self.state.connections.add(self)  # type: ignore[arg-type]  # uvicorn names its own two classes
         self._sweeper.add(self, self.loop)
@@ -98,6 +103,7 @@ class Connection(RequestReader, asyncio.Protocol):
         self._sweeper.discard(self)
         self._closing = True
         self.stop_reading()
+        self._unsliced = b""
         self._next = None
         self._budget.give_back(sum(exchange.held for exchange in self._waiting))
         self._waiting.clear()
@@ -164,7 +170,54 @@ class Connection(RequestReader, asyncio.Protocol):
         """Take what came in."""
         if self._refused or (self._closing and self._exchange is None):
             return
-        self.read(data)
+        if self._unsliced:
+            self._unsliced += data  # Some transports deliver once more after they were paused.
+        elif len(data) <= _SLICE or self._reading:
+            self._read(data)
+        else:
+            self._read_slices(data)
+
+    def _read(self, data: bytes) -> None:
+        headers, size = self._headers, self._size
+        self._fed += len(data)
+        try:
+            self._parser.feed_data(data)
+        except STOPS as error:
+            self._read_on(data, error)
+        if self._reading:
+            # Bytes that have neither ended the head nor brought any of the body are counted.
+            self._count_unread(len(data) if headers is self._headers and size == self._size else 0)
+        else:
+            self._fed = 0
+
+    def _read_slices(self, data: bytes) -> None:
+        """Read until so much waits that the rest is kept for later."""
+        for start in range(0, len(data), _SLICE):
+            if self._must_wait():
+                self._unsliced = data[start:]
+                return
+            if self._lacks(len(data) - start):
+                self._read(data[start:])
+                return
+            self._read(data[start : start + _SLICE])
+            if self._refused or self._parser is None:
+                return
+
+    def _lacks(self, size: int) -> bool:
+        """Whether so many bytes all belong to the body that is being read."""
+        if not self._reading or self._next is None:
+            return False
+        length = self._next.incoming.headers.get(b"content-length", b"")
+        return length.isdigit() and int(length) - self._size >= size
+
+    def _read_kept(self) -> None:
+        """Read what was kept for later."""
+        data, self._unsliced = self._unsliced, b""
+        if self._parser is None or self._closing:
+            return
+        if not self._refused:
+            self._read_slices(data)
+        self.set_reading()
 
     # What the parser calls
 
@@ -172,7 +225,8 @@ class Connection(RequestReader, asyncio.Protocol):
         """The head is whole. A request that is refused for its head is refused before its body is sent."""
         if self._parser.should_upgrade():
             return
-        headers, repeating = self._take_head()
+        headers, self._headers = self._headers, {}
+        repeating = self._check_head(headers) if self._repeated or self._fed > SHORT_HEAD else None
         method = self._parser.get_method().decode("latin-1")
         path, authority = read_target(self._url)
         if path is None:
@@ -180,7 +234,9 @@ class Connection(RequestReader, asyncio.Protocol):
         if authority is not None and authority != headers.get(b"host", b"").strip().lower():
             raise self._stop(421, "The request's target names another host than its Host header")
         refusal = self._application.gate.refusal(method, path, "", headers)
-        incoming = Incoming(method, path, headers, refusal, b"", repeating, self._address)
+        incoming = Incoming(
+            method, path, headers, refusal, b"", repeating, self._address, self._limits.values
+        )
         if self._gated is not None:
             refusal = self._gated.look(incoming, self._url.partition(b"?")[2])
         if refusal is ROUTED:
@@ -214,10 +270,16 @@ class Connection(RequestReader, asyncio.Protocol):
 
     def set_reading(self) -> None:
         """Read on, unless so much waits for its turn, or for the gate, that nothing more is read."""
-        if self._is_full() or (self._gated is not None and self._gated.undecided and not self._refused):
+        if self._must_wait():
             self.transport.pause_reading()
+        elif self._unsliced:
+            self.loop.call_soon(self._read_kept)
         else:
             self.transport.resume_reading()
+
+    def _must_wait(self) -> bool:
+        undecided = self._gated is not None and self._gated.undecided and not self._refused
+        return bool(undecided) or self._is_full()
 
     def on_message_complete(self) -> None:
         """The request is whole."""
@@ -228,8 +290,10 @@ class Connection(RequestReader, asyncio.Protocol):
             return
         exchange, self._next = self._next, None
         assert exchange is not None
-        exchange.incoming.body = self._take_body()
-        exchange.held, self._held = self._held, 0
+        exchange.incoming.body = self._body if self._pieces is None else self._take_body()
+        self._body = b""
+        if self._held:
+            exchange.held, self._held = self._held, 0
         if self._exchange is None and self.writable is None and not self._waiting:
             self._begin(exchange)
             return
@@ -247,13 +311,13 @@ class Connection(RequestReader, asyncio.Protocol):
     def _begin(self, exchange: Exchange) -> None:
         """Have the application answer, in a task of its own."""
         self._exchange = exchange
+        answer = self._application.exchange
         if exchange.held:
             self._budget.give_back(exchange.held)
+            answer = self._application.exchange_large
         state = self.state
         state.total_requests += 1
-        answering = self._application.exchange(
-            exchange.incoming, exchange.receive, exchange.send, exchange.respond
-        )
+        answering = answer(exchange.incoming, exchange.receive, exchange.send, exchange.respond)
         # Not by the loop's task factory: one that starts tasks at once would do so inside the parser.
         task = asyncio.Task(answering, loop=self.loop, name="ekiden exchange")
         state.tasks.add(task)

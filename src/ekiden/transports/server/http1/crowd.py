@@ -10,6 +10,7 @@ from collections import Counter
 from typing import Any, Protocol
 
 from ekiden.transports.server.http1.sweeper import Sweeper, Timed
+from ekiden.transports.server.proxies import network_of
 
 __all__ = ["Crowd", "Guest"]
 
@@ -42,7 +43,7 @@ class Crowd(Sweeper):
         peer: Any = guest.transport.get_extra_info("peername")
         if peer.__class__ is not tuple:
             return  # Another worker passes on a request of a client that it has let in.
-        address: str = peer[0]
+        address = network_of(peer[0])
         reason = self._full(address)
         if reason is None:
             self._welcome[guest] = address

@@ -12,7 +12,7 @@ from ekiden.transports.server.budget import BodyBudget
 from ekiden.transports.server.http1.heads import without_upgrade
 from ekiden.wire.incoming import Refusal
 
-__all__ = ["RequestReader"]
+__all__ = ["SHORT_HEAD", "STOPS", "RequestReader"]
 
 _log = logging.getLogger(__name__)
 
@@ -20,11 +20,14 @@ _HEAD_BYTES: Final = 64 * 1024
 """Headers and trailers. A token of 64 KiB travels in the body, so nothing of ours comes near this."""
 _PER_HEADER: Final = 32
 """Added to the bytes of every header, as HTTP/2 counts them: thousands of empty ones are not free."""
-
+SHORT_HEAD: Final = _HEAD_BYTES // 9
+"""A head in so few bytes cannot be too long: a header has at least four, for which 36 are counted."""
 
 _UNCOUNTED: Final = 64 * 1024
 """Bytes of a body that take nothing of the budget: most requests have less."""
 _LATER: Final = ((b"retry-after", b"5"),)
+STOPS: Final = (httptools.HttpParserUpgrade, httptools.HttpParserError)
+"""What the parser raises when it reads no further."""
 
 
 class RequestReader(abc.ABC):
@@ -60,21 +63,18 @@ class RequestReader(abc.ABC):
     def _refuse(self, status: int, reason: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
         """Read nothing more, and say why."""
 
-    def read(self, data: bytes) -> None:
-        """Read what came in."""
-        headers, size = self._headers, self._size
-        self._fed += len(data)
-        rest = self._feed(data)
+    def _read_on(self, data: bytes | memoryview, error: Exception) -> None:
+        """The parser has stopped in the midst of `data`: refuse it, or read the rest."""
+        rest = self._stumbled(data, error)
         while rest is not None:
             rest = self._feed(rest)
-        if self._reading:
-            if headers is self._headers and size == self._size:
-                self._unread += len(data)
-            count = len(self._headers) + len(self._repeated)
-            if self._unread + _PER_HEADER * count > _HEAD_BYTES:
-                self._refuse(431, "The request's headers are too long")
-        else:
-            self._fed = 0
+
+    def _count_unread(self, size: int) -> None:
+        """Refuse a head that does not end."""
+        self._unread += size
+        count = len(self._headers) + len(self._repeated)
+        if self._unread + _PER_HEADER * count > _HEAD_BYTES:
+            self._refuse(431, "The request's headers are too long")
 
     def stop_reading(self) -> None:
         """Let go of all that was read: a collector may come much later for a connection that is closed."""
@@ -85,16 +85,21 @@ class RequestReader(abc.ABC):
         """Have the parser read; the rest if it stopped at an offer to upgrade the connection."""
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            return self._decline(memoryview(data)[upgrade.args[0] :])
-        except httptools.HttpParserCallbackError as error:
-            if self._stopped is not None:
-                self._refuse(*self._stopped)
-            else:
-                _log.error("A request could not be taken", exc_info=error.__context__)
-                self._refuse(500, "Internal error")
-        except httptools.HttpParserError:
+        except STOPS as error:
+            return self._stumbled(data, error)
+        return None
+
+    def _stumbled(self, data: bytes | memoryview, error: Exception) -> memoryview | None:
+        """Refuse what the parser does not read, or return what is left to be read."""
+        if isinstance(error, httptools.HttpParserUpgrade):
+            return self._decline(memoryview(data)[error.args[0] :])
+        if not isinstance(error, httptools.HttpParserCallbackError):
             self._refuse(400, "Not HTTP/1.1")
+        elif self._stopped is not None:
+            self._refuse(*self._stopped)
+        else:
+            _log.error("A request could not be taken", exc_info=error.__context__)
+            self._refuse(500, "Internal error")
         return None
 
     def _decline(self, rest: memoryview) -> memoryview | None:
@@ -132,16 +137,15 @@ class RequestReader(abc.ABC):
         self._body, self._pieces = b"", None
         return body
 
-    def _take_head(self) -> tuple[dict[bytes, bytes], list[tuple[bytes, bytes]] | None]:
-        """The headers of a head that is whole; and all as they were sent, if one was sent twice."""
-        headers, self._headers = self._headers, {}
+    def _check_head(self, headers: dict[bytes, bytes]) -> list[tuple[bytes, bytes]] | None:
+        """Stop at a head that is too long. Else all headers as they were sent, if one was sent twice."""
         repeated = self._repeated
         if repeated or self._fed + _PER_HEADER * len(headers) > _HEAD_BYTES:
             sent = [*repeated, *headers.items()]
             if sum(len(name) + len(value) + _PER_HEADER for name, value in sent) > _HEAD_BYTES:
                 raise self._stop(431, "The request's headers are too long")
-            return headers, sent if repeated else None
-        return headers, None
+            return sent if repeated else None
+        return None
 
     # What the parser calls
 
@@ -149,7 +153,8 @@ class RequestReader(abc.ABC):
         """A request begins."""
         self._url = b""
         self._headers = {}
-        self._repeated = []
+        if self._repeated:
+            self._repeated = []
         self._unread = self._size = 0
         self._reading = True
         self._since = self.loop.time()

@@ -12,13 +12,13 @@ from typing import Any, Final, Protocol
 
 from ekiden.errors import EnvelopeError, ProtocolError, StatusError, StoreUnavailable
 from ekiden.signals import SessionsFull
-from ekiden.transports.server.budget import BodyBudget
+from ekiden.transports.server.budget import BodyBudget, weight_of
 from ekiden.transports.server.legacy.carrying import Carrier, refuse
 from ekiden.transports.server.legacy.events import EventStream
 from ekiden.transports.server.legacy.port import ClientSession, SessionKeeper
 from ekiden.transports.server.legacy.post import Post
 from ekiden.transports.server.legacy.streams import SessionStreams
-from ekiden.transports.server.reply import JSON, Receive, Send, respond, takes_stream
+from ekiden.transports.server.reply import JSON, Event, Receive, Send, respond, takes_stream
 from ekiden.wire import jsonrpc
 from ekiden.wire.handshake import Response, is_modern, read_messages
 from ekiden.wire.headers import MODERN, VERSION, Headers
@@ -55,10 +55,17 @@ class SessionHTTP:
     """Serves clients of 2025."""
 
     def __init__(
-        self, keeper: SessionKeeper, bodies: BodyBudget, *, silence_seconds: float, stall_seconds: float
+        self,
+        keeper: SessionKeeper,
+        bodies: BodyBudget,
+        *,
+        most_running: int,
+        silence_seconds: float,
+        stall_seconds: float,
     ) -> None:
         self._keeper = keeper
         self._bodies = bodies
+        self._most_running = most_running
         self._silence_seconds = silence_seconds
         self._carrier = Carrier(silence_seconds=silence_seconds, stall_seconds=stall_seconds)
         self._streams: dict[str, SessionStreams] = {}
@@ -163,16 +170,10 @@ class SessionHTTP:
             session.let_go()
 
     async def _get(self, session: ClientSession, incoming: Incoming, receive: Receive, send: Send) -> None:
-        """Answer a GET. The stream for changes ends with the access token: its client comes back."""
-        streams, expiry = self._streams_of(session), None
+        """Answer a GET. The connection ends with the access token: its client comes back with another."""
         if incoming.seconds_left is not None:
-            loop = asyncio.get_running_loop()
-            expiry = loop.call_later(incoming.seconds_left, _leave, streams.standing)
-        try:
-            await self._carrier.get(session, streams, incoming.headers, receive, send)
-        finally:
-            if expiry is not None:
-                expiry.cancel()
+            receive = _until(asyncio.get_running_loop().time() + incoming.seconds_left, receive)
+        await self._carrier.get(session, self._streams_of(session), incoming.headers, receive, send)
 
     def _streams_of(self, session: ClientSession) -> SessionStreams:
         streams = self._streams.get(session.id)
@@ -201,9 +202,9 @@ class SessionHTTP:
         except ProtocolError as error:
             await respond(send, 400, jsonrpc.error_response(None, error), JSON)
             return
-        held = len(incoming.body) if len(incoming.body) > _SMALL else 0
-        if not self._bodies.take(held):
-            await refuse(send, 503, "Too many large requests are under way", _RETRY_AFTER)
+        held = weight_of(incoming.body) if len(incoming.body) > _SMALL else 0
+        if not self._has_room(messages) or not self._bodies.take(held):
+            await refuse(send, 503, "Too many requests, or too large ones, are under way", _RETRY_AFTER)
             return
         incoming.body = b""  # It is read, and its requests may run for long.
         post = Post(
@@ -223,6 +224,11 @@ class SessionHTTP:
             await respond(send, 202, b"")
         else:
             await self._answer(post, streams, headers, batch, receive, send)
+
+    def _has_room(self, messages: Sequence[Message | Response | EnvelopeError]) -> bool:
+        """Whether so many more requests may run. What is not a request always may: it lets others end."""
+        count = sum(isinstance(message, Message) and message.id is not None for message in messages)
+        return not count or len(self._running) + count <= self._most_running
 
     async def _take(
         self,
@@ -288,9 +294,17 @@ class SessionHTTP:
 _GONE: Final = "Session not found: begin anew with `initialize`"
 
 
-def _leave(stream: EventStream) -> None:
-    if stream.connection is not None:
-        stream.connection.leave()
+def _until(when: float, receive: Receive) -> Receive:
+    """What comes of a client that is taken to have left at a time of the loop's clock."""
+
+    async def receive_in_time() -> Event:
+        try:
+            async with asyncio.timeout_at(when):
+                return await receive()
+        except TimeoutError:
+            return {"type": "http.disconnect"}
+
+    return receive_in_time
 
 
 def _passing_stream() -> EventStream:

@@ -1,0 +1,128 @@
+"""Handlers that another server has defined, and what their own context is answered with.
+
+A `Carrier` registers them in an ekiden server: their definitions go out as they are, they check their own
+arguments, and they return results as the wire has them. `ask`, `progress`, `log` and `answers_by_hand` do for
+a foreign context what `ekiden.Context` does for ours.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from ekiden.errors import InvalidParams
+from ekiden.rounds.asks import ELICIT, LIST_ROOTS, SAMPLE, Ask, digest_of
+from ekiden.server.context import Context
+from ekiden.server.handlers import ResumeMode
+from ekiden.server.questions.forms import accepted_content
+from ekiden.server.questions.input_required import capabilities_for, read_response
+from ekiden.server.registration.carried import CarriedPrompt, CarriedResource, CarriedTool, Matcher
+from ekiden.server.registration.catalog import Catalog
+from ekiden.server.server import Server
+from ekiden.signals import MalformedAnswer
+from ekiden.wire.json import JsonObject, is_object
+
+__all__ = ["Carrier", "Matcher", "ResumeMode", "answers_by_hand", "ask"]
+
+
+class _Entry(Protocol):
+    @property
+    def key(self) -> str: ...
+    @property
+    def definition(self) -> JsonObject: ...
+
+
+class Carrier:
+    """Registers handlers of another server in an ekiden server.
+
+    Each kind is given whole: what is not there any more is removed, what is new or has another definition is
+    registered, and clients that listen are told. `resume` is that of `Server.tool`, for all of them.
+    """
+
+    def __init__(self, server: Server, *, resume: ResumeMode = "replay") -> None:
+        self._registry = server.endpoint.registry
+        self._resume: ResumeMode = resume
+
+    def tools(self, given: Iterable[tuple[JsonObject, Callable[..., Any], bool]]) -> None:
+        """Register tools: a definition, the function, and whether it is called with a context."""
+        made = [
+            CarriedTool(definition, call, context=context, resume=self._resume)
+            for definition, call, context in given
+        ]
+        _replace(self._registry.tools, made)
+
+    def prompts(self, given: Iterable[tuple[JsonObject, Callable[..., Any]]]) -> None:
+        """Register prompts."""
+        made = [CarriedPrompt(definition, call, resume=self._resume) for definition, call in given]
+        _replace(self._registry.prompts, made)
+
+    def resources(self, given: Iterable[tuple[JsonObject, Callable[..., Any]]]) -> None:
+        """Register resources."""
+        made = [CarriedResource(definition, call, resume=self._resume) for definition, call in given]
+        _replace(self._registry.resources, made)
+
+    def templates(self, given: Iterable[tuple[JsonObject, Callable[..., Any], Matcher]]) -> None:
+        """Register resource templates; a `Matcher` says which URIs fit one."""
+        made = [
+            CarriedResource(definition, call, template=template, resume=self._resume)
+            for definition, call, template in given
+        ]
+        _replace(self._registry.templates, made)
+
+    def completion(self, call: Callable[..., Any] | None) -> None:
+        """Register the function that completes arguments, `call(params=..., ctx=...)`."""
+        self._registry.completions.carried = call
+        self._registry.changed()
+
+
+def _replace(catalog: Catalog[Any], entries: Iterable[_Entry]) -> None:
+    """Make a catalog hold exactly these entries, in this order unless only some were added or removed."""
+    wanted = {entry.key: entry for entry in entries}
+    for entry in list(catalog):
+        new = wanted.get(entry.key)
+        if new is not None and new.definition == entry.definition:
+            entry.handler = new.handler  # type: ignore[attr-defined]
+            del wanted[entry.key]
+        else:
+            catalog.remove(entry.key)
+    for entry in wanted.values():
+        catalog.add(entry)
+
+
+async def ask(ctx: Context[Any], method: str, params: Mapping[str, Any] | None) -> JsonObject:
+    """Ask what a request of the wire asks: an elicitation, a sample or the roots. The result as it came.
+
+    Clients of 2026-07-28 are asked by the end of a round, those of 2025 through their session.
+    """
+    if method not in (ELICIT, SAMPLE, LIST_ROOTS):
+        raise InvalidParams(f"{method} is not a question: it must be one of {ELICIT}, {SAMPLE}, {LIST_ROOTS}")
+    said = None if method == LIST_ROOTS else _plain(method, params or {})
+    needs = capabilities_for({"method": method, "params": said})
+    answer: JsonObject = await ctx.put(Ask(method, said, needs, _reader(method), digest_of(method, said)))
+    return answer
+
+
+def _plain(method: str, params: Mapping[str, Any]) -> JsonObject:
+    """The parameters of a question as rounds have them: an id for a page is the transport's business."""
+    return {
+        name: value for name, value in params.items() if not (method == ELICIT and name == "elicitationId")
+    }
+
+
+def _reader(method: str) -> Callable[[Any], JsonObject]:
+    def read(raw: Any) -> JsonObject:
+        if not is_object(raw):
+            raise MalformedAnswer("it must be an object")
+        if method == ELICIT:
+            accepted_content(raw)
+        elif read_response("", raw, None) is None:
+            raise MalformedAnswer(f"it does not answer {method}")
+        return raw
+
+    return read
+
+
+def answers_by_hand(ctx: Context[Any]) -> tuple[dict[str, Any], str | None]:
+    """The answers and the state of a handler that returns `InputRequired`, as they came.
+
+    Unlike `ctx.input_responses`, to look at them does not commit the handler to that way of asking.
+    """
+    return ctx.raw_responses(), ctx.manual_state
