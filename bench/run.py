@@ -15,6 +15,7 @@ from typing import Final, NoReturn
 from bench.cells import CELLS, NEWER
 from bench.client import measure_clients
 from bench.failure import BenchFailure
+from bench.gateway import measure_gateway
 from bench.load import ensure_wrk
 from bench.machine import has_newer, machine, versions
 from bench.measure import Plan, measure_cell
@@ -29,6 +30,7 @@ _QUICK: Final = Plan(pairs=2, peer_turns=1, slices=1, starts=2, repeats=2, calls
 _SECTIONS: Final[dict[str, Callable[[Plan, Tell], Section]]] = {
     "replay": measure_replay,
     "client": measure_clients,
+    "gateway": measure_gateway,
     **TASKS,
 }
 

@@ -151,12 +151,12 @@ def _watched_send(send: Callable[..., Awaitable[None]]) -> Callable[..., Awaitab
 
 def _watched_asked(answer: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(answer)
-    def watched(self: Any, message: dict[str, Any], lost: Any) -> None:
+    def watched(self: Any, message: dict[str, Any], *more: Any) -> None:
         link = self._link
         if not hasattr(link, "asked_in_test"):
             link.asked_in_test = {}
         link.asked_in_test[message["id"]] = message["method"]
-        answer(self, message, lost)
+        answer(self, message, *more)
 
     return watched
 

@@ -38,6 +38,7 @@ from ekiden import (
     TaskHandle,
     ToolError,
 )
+from ekiden.gateway import Proxy, Upstream, gateway, proxy
 from ekiden.transports.server.asgi import StreamableHTTP
 from ekiden.transports.server.memory import MemoryChannel
 from ekiden.wire.meta import RequestMeta
@@ -258,3 +259,18 @@ async def use_client() -> None:
             assert_type(change, dict[str, Any])
     Client("x", elicit=elicit_nothing)  # pyright: ignore[reportArgumentType]
     Client(5)  # pyright: ignore[reportArgumentType]
+
+
+# Gateways
+
+
+def use_gateway() -> None:
+    assert_type(gateway("mcp.json", page_size=10), Server)
+    assert_type(proxy("https://billing.example/mcp", headers={"X-Key": "k"}), Proxy)
+    server.mount(proxy(["notes"], name="notes"), prefix="notes")
+    gateway([Upstream(name="a", target="http://localhost/mcp")])
+    server.mount("http://localhost/mcp")  # pyright: ignore[reportArgumentType]
+
+
+async def use_ask(ctx: Context[Any]) -> None:
+    assert_type(await ctx.ask({"method": "roots/list"}), dict[str, Any])

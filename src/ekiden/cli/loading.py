@@ -1,4 +1,4 @@
-"""Loads the server of a Python file."""
+"""Loads the server of a Python file, or the gateway of a file of `mcpServers`."""
 
 import contextlib
 import importlib
@@ -42,10 +42,15 @@ def load_server(spec: str, carrying: Carrying | None = None) -> "Server":
     """The server of `FILE[:NAME]`: the one with that name, or else the only one in the file.
 
     It may be a FastMCP or an `MCPServer`: then it is the ekiden server that carries it.
+    A JSON file is one of `mcpServers`: its server is a gateway.
     """
     path, name = split_spec(spec)
     if not path.is_file():
         raise UsageError(f"there is no file {path}")
+    if path.suffix == ".json":
+        from ekiden.gateway.front import gateway
+
+        return gateway(path)
     from ekiden.server.server import Server
 
     with contextlib.ExitStack() as guards:

@@ -26,6 +26,7 @@ from ekiden.errors import HttpRefused, InvalidResult, TransportError, UsageError
 from ekiden.signals import EraChanged
 from ekiden.telemetry.calls import traced_request
 from ekiden.telemetry.context import is_tracing
+from ekiden.transports.client.channel import ChannelLink
 from ekiden.transports.client.link import Link
 from ekiden.wire.json import JsonObject
 from ekiden.wire.tasks import RESULT_TYPE
@@ -169,22 +170,33 @@ class ServerConnection:
             raise UsageError("the client is not connected: use it in `async with Client(...) as client`")
         return self._session
 
+    @property
+    def shares_channel(self) -> bool:
+        """Whether all messages of the server come on one channel, where some do not name their request."""
+        return isinstance(self._link, ChannelLink)
+
     async def _request(self, request: ClientRequest) -> JsonObject:
+        """The result of a request: from the cache, or from the server."""
         retried = "inputResponses" in request.params or "requestState" in request.params
         if not retried and (kept := self._cache.get(request.method, request.params)) is not None:
             return kept
+        result = await self.exchange(request)
+        if not retried and result.get("resultType", "complete") == "complete":
+            self._cache.put(request.method, request.params, result)
+        return result
+
+    async def exchange(self, request: ClientRequest) -> JsonObject:
+        """The result of a request from the server, which is not kept."""
         if request.hooks.notification is None:
             request.hooks.notification = self.notified
         result = await (self._send_traced(request) if is_tracing() else self._send(request))
         kind = result.get("resultType", "complete")
-        if kind == "complete":
-            if not retried:
-                self._cache.put(request.method, request.params, result)
-        elif self._extensions.know(kind) and (kind != RESULT_TYPE or request.method == "tools/call"):
+        knows = kind == "complete" or self._extensions.know(kind)
+        if knows and (kind != RESULT_TYPE or request.method == "tools/call"):
             return result
-        elif kind != "input_required":
+        if kind != "input_required":
             raise InvalidResult(f"The server sent a result of an unknown type: {str(kind)[:100]!r}")
-        elif request.method not in _OF_ROUNDS:
+        if request.method not in _OF_ROUNDS:
             raise InvalidResult(
                 f"The server must not answer {request.method} with an interim result, but did"
             )

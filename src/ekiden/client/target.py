@@ -104,6 +104,8 @@ class LinkOptions(msgspec.Struct, frozen=True, kw_only=True):
     http_client: httpx2.AsyncClient | None = None
     env: Mapping[str, str] | None = None
     cwd: str | None = None
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    """Sent with every HTTP request, unless there is an `auth` or an `http_client`."""
 
 
 async def connect(target: Target, options: LinkOptions) -> Link:
@@ -128,7 +130,7 @@ def _http(url: str, options: LinkOptions) -> HttpPort:
     limit = options.limits.message_bytes
     if options.auth is not None or options.http_client is not None:
         return HttpxClient(url, limit=limit, auth=options.auth, client=options.http_client)
-    return HttpClient(url, limit=limit)
+    return HttpClient(url, limit=limit, headers=options.headers)
 
 
 def is_in_process(target: object) -> TypeGuard[HasEndpoint]:

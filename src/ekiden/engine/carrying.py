@@ -70,7 +70,7 @@ class Carrier:
     def completion(self, call: Callable[..., Any] | None) -> None:
         """Register the function that completes arguments, `call(params=..., ctx=...)`."""
         self._registry.completions.carried = call
-        self._registry.capabilities_changed()
+        self._registry.changed()
 
 
 def _replace(catalog: Catalog[Any], entries: Iterable[_Entry]) -> None:

@@ -210,6 +210,14 @@ class Context(StepEffects, Generic[StateT]):
         """Put a question that is made already: for handlers of another server."""
         return await self._leg.ask(ask, None)
 
+    async def ask(self, request: Mapping[str, Any], *, key: str | None = None) -> JsonObject:
+        """Ask what `request` says in the words of the protocol: a `method` and its `params`.
+
+        The answer is the client's result as it came. For handlers that pass on questions of others.
+        """
+        answer: JsonObject = await self._leg.ask(questions.spelled_out(request), key)
+        return answer
+
     def can_ask(self, what: questions.Askable) -> bool:
         """Whether the client declared that it can be asked for this."""
         if what not in questions.NEEDS:

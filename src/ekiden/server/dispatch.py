@@ -24,6 +24,7 @@ from ekiden.rounds.asks import declares
 from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.server.cancellation import ends_more_than_a_call
 from ekiden.server.legacy.sessions import session_answers
+from ekiden.server.middleware import Run
 from ekiden.server.questions.input_required import InputRequired
 from ekiden.server.registration.catalog import Catalog
 from ekiden.server.registration.completions import completion_result, read_reference
@@ -104,8 +105,8 @@ class Dispatcher:
         """Answer `tools/call`. Most tools need no round: this is all between them and a transport."""
         try:
             tool = self._registry.tools.get(request.name or "")
-            if tool is None:
-                raise InvalidParams(f"Unknown tool: {request.name}")
+            if tool is None or tool.elsewhere is not None:
+                return await self._elsewhere(request, tool)(request, stream)
             handler = tool.handler
             if handler.scopes:
                 require(request.principal, handler.scopes)
@@ -131,6 +132,14 @@ class Dispatcher:
                 raise
             return outcome
 
+    def _elsewhere(self, request: Request, tool: Tool | None) -> Run:
+        """Who answers a call of a tool that this server does not run itself."""
+        if tool is not None and tool.elsewhere is not None:
+            return tool.elsewhere
+        if (elsewhere := self._registry.find_elsewhere(request.name or "")) is None:
+            raise InvalidParams(f"Unknown tool: {request.name}")
+        return elsewhere
+
     def _failed(self, request: Request, error: BaseException) -> Outcome | None:
         """The outcome of a request that ended with an exception; None if that `ends_more_than_a_call`."""
         if isinstance(error, ProtocolError):
@@ -148,7 +157,11 @@ class Dispatcher:
     async def _get_prompt(self, request: Request, stream: Stream) -> Outcome:
         prompt = self._registry.prompts.get(request.name or "")
         if prompt is None:
+            if (elsewhere := self._registry.find_elsewhere(request.name or "")) is not None:
+                return await elsewhere(request, stream)
             raise InvalidParams(f"Unknown prompt: {request.name}")
+        if prompt.elsewhere is not None:
+            return await prompt.elsewhere(request, stream)
         require(request.principal, prompt.handler.scopes)
         arguments = _arguments(request)
         bound = _bind(prompt.parameters, arguments, f"prompt {prompt.key!r}")
@@ -166,6 +179,8 @@ class Dispatcher:
         if found is None:
             raise ResourceNotFound(uri)
         resource, values = found
+        if resource.elsewhere is not None:
+            return await resource.elsewhere(request, stream)
         require(request.principal, resource.handler.scopes)
         try:
             bound = _bind(resource.parameters, values, f"resource {uri!r}")
@@ -234,6 +249,8 @@ class Dispatcher:
         if named is None:
             raise InvalidParams(f"Unknown prompt: {target}") if prompt else ResourceNotFound(target)
         require(request.principal, named.handler.scopes)
+        if named.completes is not None:
+            return await named.completes(request, stream)
         completer = self._registry.completions.get(reference, argument)
         if completer is None:
             return Complete({"completion": {"values": []}})
@@ -248,9 +265,9 @@ class Dispatcher:
             raise InvalidRequest("Invalid request: a subscription needs `Accept: text/event-stream`")
         wanted = read_filter(request.params)
         granted = self._registry.readable(self._registry.grant(wanted), request.principal)
-        feed = self._registry.extensions.feed_for(wanted)
+        feed, follow = self._registry.extensions.feed_for(wanted), None
         if feed is not None:
-            granted = await feed.grant(request, wanted, granted)
+            granted, follow = await feed.grant(request, wanted, granted)
         tag = {SUBSCRIPTION_ID: request.id}
         hub = self._registry.hub
         await hub.ready()
@@ -259,8 +276,8 @@ class Dispatcher:
         _let_go(request)
         try:
             acknowledged = {"_meta": tag, "notifications": granted.acknowledged()}
-            if feed is not None:
-                await feed.follow(subscription, granted, stream, acknowledged)
+            if follow is not None:
+                await follow(subscription, stream, acknowledged)
                 return Complete({"_meta": tag})
             await stream.notify("notifications/subscriptions/acknowledged", acknowledged)
             async for change in subscription:

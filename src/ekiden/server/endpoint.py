@@ -3,8 +3,8 @@
 import asyncio
 import logging
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Coroutine
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
 from ekiden.errors import InsufficientScope, InternalError, InvalidParams, ProtocolError
@@ -19,6 +19,7 @@ from ekiden.server.outgoing import OutgoingMiddleware, Outlet
 from ekiden.server.registration.registry import Registry
 from ekiden.server.rounds.gated import gated
 from ekiden.server.rounds.rounds import Rounds
+from ekiden.server.tasks.sources import TaskMap, TaskSource
 from ekiden.server.tasks.tasks import Tasks
 from ekiden.telemetry.observed import is_observed
 from ekiden.telemetry.spans import traced
@@ -42,6 +43,7 @@ class ServerEndpoint:
         self,
         registry: Registry,
         rounds: Rounds,
+        tasks: TaskMap,
         lifespan: Callable[[], AbstractAsyncContextManager[object]] | None,
         sessions: Callable[["ServerEndpoint"], Sessions],
         release: Callable[[], Awaitable[None]] | None = None,
@@ -50,7 +52,10 @@ class ServerEndpoint:
         self.methods: Container[str] = registry.methods
         """The methods that are answered."""
         self._rounds = rounds
+        self.task_map = tasks
+        """The tasks of the server, and of those behind it."""
         self._dispatcher = Dispatcher(registry, rounds)
+        self._enter = lifespan
         self._lifespan = Lifespan(lifespan)
         self._release = release
         self._started = False
@@ -60,6 +65,7 @@ class ServerEndpoint:
         self._owned = False
         """Whether `start` began it: then only `stop` ends it, and not the end of the last `in_use` block."""
         self._users = 0
+        self._mounted: list[ServerEndpoint] = []
         self._is_plain = False
         """Whether it is started, and nobody sees what is sent."""
         self._wrapped: list[Middleware] = []
@@ -85,6 +91,31 @@ class ServerEndpoint:
     def tasks(self) -> Tasks | None:
         """The tasks of the server; None if its store keeps none."""
         return self._rounds.tasks
+
+    @property
+    def mounted(self) -> "Sequence[ServerEndpoint]":
+        """The servers that are mounted in this one."""
+        return self._mounted
+
+    def take_in(self, inner: "ServerEndpoint", tasks: TaskSource) -> None:
+        """Mount another server: it starts and stops with this one. `tasks` are those that it has."""
+        if inner not in self._mounted:
+            self._mounted.append(inner)
+            self.task_map.sources.append(tasks)
+            self._lifespan = Lifespan(self._with_mounted)
+
+    @property
+    def started(self) -> bool:
+        """Whether it has been started, and not stopped since."""
+        return self._started
+
+    @asynccontextmanager
+    async def _with_mounted(self) -> AsyncGenerator[object, None]:
+        """The lifespan inside those of the mounted servers."""
+        async with AsyncExitStack() as stack:
+            for inner in self._mounted:
+                await stack.enter_async_context(inner.in_use())
+            yield None if self._enter is None else await stack.enter_async_context(self._enter())
 
     @property
     def dialect(self) -> Modern:
@@ -206,6 +237,8 @@ class ServerEndpoint:
     def session_ended(self, session: object) -> None:
         """Cancel the handlers that are parked for a session, because it has ended."""
         self._rounds.parking.give_up(session)
+        for inner in self._mounted:
+            inner.session_ended(session)
 
     async def start(self) -> None:
         """Enter the lifespan, until `stop`. If an `in_use` block did it before, until the last block ends."""
@@ -263,6 +296,8 @@ class ServerEndpoint:
         self._draining = True
         self._registry.hub.drain()
         self._rounds.once.is_stopping = True
+        for inner in self._mounted:
+            inner.drain()
 
     async def stop(self) -> None:
         """End subscriptions, leave the lifespan, and close the store if the server has opened it."""

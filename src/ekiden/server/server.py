@@ -19,6 +19,7 @@ from ekiden.server.extensions.installing import install, offer
 from ekiden.server.extensions.lifespans import around_extensions
 from ekiden.server.legacy.sessions import SessionLimits, Sessions
 from ekiden.server.middleware import Middleware
+from ekiden.server.mounting.mounting import Mounting
 from ekiden.server.operations.card import ServerCard, install_card
 from ekiden.server.operations.pages import Paged, Pages
 from ekiden.server.outgoing import OutgoingMiddleware
@@ -31,6 +32,7 @@ from ekiden.server.sealing.key_source import Keys, KeySource
 from ekiden.server.sealing.store import SealedStore
 from ekiden.server.sealing.tokens import RoundLimits, Sealer
 from ekiden.server.storage import check_lasting, find_store, once_in, release, shared_sessions
+from ekiden.server.tasks.sources import TaskMap
 from ekiden.server.tasks.tasks import Tasks
 from ekiden.stores import Store
 from ekiden.stores.memory import MemoryStore
@@ -52,7 +54,7 @@ if TYPE_CHECKING:  # The official models take 0.3 s to import; code that passes 
 __all__ = ["Server"]
 
 
-class Server(Authoring, Paged):
+class Server(Authoring, Mounting, Paged):
     """An MCP server.
 
     `lifespan` is a function from the server to an async context manager; what it yields is
@@ -135,6 +137,7 @@ class Server(Authoring, Paged):
         self._audience = audience or name
         if (bus := getattr(self._store, "bus", None)) is not None:
             registry.hub.connect(bus, self._audience)
+        Mounting.__init__(self)
         super().__init__(
             registry,
             has_store=self._store is not None,
@@ -149,10 +152,13 @@ class Server(Authoring, Paged):
         if kept is not None:
             offered = Tasks(kept, registry, audience or name, principal, tasks or TaskLimits(), clock)
             self._rounds.offer_tasks(offered, registry)
+        task_map = TaskMap(self._rounds.task_methods, registry)
+        registry.extensions.add(task_map.extension)
         living = offer(extensions, registry, has_auth=auth is not None)
         self.endpoint = ServerEndpoint(
             registry,
             self._rounds,
+            task_map,
             around_extensions(None if lifespan is None else lambda: lifespan(self), living, registry),
             functools.partial(
                 Sessions,
@@ -209,21 +215,6 @@ class Server(Authoring, Paged):
         return tuple(self._registry.extensions.capabilities())
 
     # Serving
-
-    @property
-    def has_tasks(self) -> bool:
-        """Whether any tool can become a task."""
-        return self._registry.has_tasks
-
-    def leave_tasks(self) -> None:
-        """Run no tasks in this process: calls still become tasks, and workers elsewhere run them."""
-        if self._rounds.tasks is not None:
-            self._rounds.tasks.limit(concurrency=0)
-
-    def stop_tasks_within(self, seconds: float) -> None:
-        """Set how long steps of tasks may take to end when the server stops. Call it before the start."""
-        if self._rounds.tasks is not None:
-            self._rounds.tasks.limit(grace_seconds=seconds)
 
     def share_changes(self, bus: Bus) -> None:
         """Tell other processes of changes over `bus`, unless the store has one. Call it before the start."""

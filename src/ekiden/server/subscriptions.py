@@ -18,14 +18,23 @@ from ekiden.errors import InternalError, InvalidParams
 from ekiden.wire.json import JsonObject, encode, is_array, is_object
 from ekiden.wire.tasks import NOTIFICATION
 
-__all__ = ["LONGEST_URI", "Change", "Filter", "Hub", "Subscription", "is_too_long", "read_filter"]
+__all__ = [
+    "LONGEST_URI",
+    "RESOURCE_UPDATED",
+    "Change",
+    "Filter",
+    "Hub",
+    "Subscription",
+    "is_too_long",
+    "read_filter",
+]
 
 _LIST_CHANGES: Final = {
     "toolsListChanged": "notifications/tools/list_changed",
     "promptsListChanged": "notifications/prompts/list_changed",
     "resourcesListChanged": "notifications/resources/list_changed",
 }
-_RESOURCE_UPDATED: Final = "notifications/resources/updated"
+RESOURCE_UPDATED: Final = "notifications/resources/updated"
 _MOST_RESOURCES: Final = 1000
 """Resources that one subscription may watch; the same for tasks."""
 LONGEST_URI: Final = 2048
@@ -77,7 +86,7 @@ class Filter(msgspec.Struct, frozen=True):
         """All changes that may be sent."""
         return frozenset(
             [Change(_LIST_CHANGES[name]) for name in self.lists]
-            + [Change(_RESOURCE_UPDATED, uri) for uri in self.resources]
+            + [Change(RESOURCE_UPDATED, uri) for uri in self.resources]
             + [Change(NOTIFICATION, task_id) for task_id in self.tasks]
         )
 
@@ -144,6 +153,10 @@ class Subscription:
         """Replace the changes that are sent from now on."""
         self._wanted = granted.changes()
 
+    def resources(self) -> set[str]:
+        """The resources that it watches."""
+        return {change.uri for change in self._wanted if change.method == RESOURCE_UPDATED and change.uri}
+
     def offer(self, change: Change) -> None:
         """Queue a change, if it is wanted. Callable from any thread."""
         if change in self._wanted:
@@ -190,6 +203,14 @@ class Hub:
         self._loop: asyncio.AbstractEventLoop | None = None
         """The loop in which changes are sent to other processes; None before the start."""
         self._listening: asyncio.Task[Callable[[], None]] | None = None
+        self.inner: list[Hub] = []
+        """The hubs of servers that are mounted: what they hear of other processes is heard here."""
+        self.outer: list[Callable[[Change, bool], None]] = []
+        """Of servers around this one: called with every change, and whether another process told of it."""
+        self.watched_outside: list[Callable[[], set[str]]] = []
+        """The resources that clients of servers around this one watch."""
+        self.on_watched: list[Callable[[], None]] = []
+        """Called when other resources are watched than before."""
 
     # Other processes
 
@@ -200,6 +221,8 @@ class Hub:
 
     async def ready(self) -> None:
         """Hear the changes of other processes from now on. Await it before `open`."""
+        for hub in self.inner:
+            await hub.ready()
         if self._bus is None:
             return
         if self._listening is None:
@@ -216,7 +239,13 @@ class Hub:
         except msgspec.MsgspecError:
             return  # Not a change, or of another version.
         if told.audience == self._audience:
-            self._offer(told.change)
+            self.heard(told.change)
+
+    def heard(self, change: Change) -> None:
+        """Take a change that another process has told of."""
+        self._offer(change)
+        for tell in self.outer:
+            tell(change, True)
 
     def _tell(self, change: Change) -> None:
         """Tell other processes. Callable from any thread."""
@@ -245,6 +274,8 @@ class Hub:
         if size:
             self._bytes[owner] += size
             self._total += size
+        if granted.resources:
+            self.watched_changed()
         return subscription
 
     def close(self, subscription: Subscription) -> None:
@@ -255,6 +286,20 @@ class Hub:
             self._bytes[subscription.owner] -= subscription.size
             if not self._bytes[subscription.owner]:
                 del self._bytes[subscription.owner]
+            if subscription.size:
+                self.watched_changed()
+
+    def watched(self) -> set[str]:
+        """The resources that clients watch, of this server and of those around it."""
+        watched: set[str] = set()
+        for subscription in self._open:
+            watched |= subscription.resources()
+        return watched.union(*(outside() for outside in self.watched_outside))
+
+    def watched_changed(self) -> None:
+        """Other resources may be watched now than before."""
+        for tell in self.on_watched:
+            tell()
 
     def list_changed(self, kind: str) -> Callable[[], None]:
         """A function that publishes a change of the list `kind`."""
@@ -263,11 +308,13 @@ class Hub:
 
     def resource_updated(self, uri: str) -> None:
         """Publish a change of the resource `uri`."""
-        self._publish(Change(_RESOURCE_UPDATED, uri))
+        self._publish(Change(RESOURCE_UPDATED, uri))
 
     def _publish(self, change: Change) -> None:
         self._offer(change)
         self._tell(change)
+        for tell in self.outer:
+            tell(change, False)
 
     def _offer(self, change: Change) -> None:
         for subscription in tuple(self._open):

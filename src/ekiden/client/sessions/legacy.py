@@ -140,7 +140,7 @@ class LegacySession:
             try:
                 result = await self._exchange(request.method, request.params, request.hooks)
             except ServerError as error:
-                if error.code != _URL_REQUIRED or not await self._visit(error):
+                if error.code != _URL_REQUIRED or not await self._visit(error, request.hooks):
                     raise
                 continue
             if self.version == versions.DRAFT and _is_interim(request.method, result):
@@ -199,14 +199,15 @@ class LegacySession:
         except (TransportError, TimeoutError):
             _log.debug("The server could not be told that request %r is cancelled", request_id)
 
-    async def _visit(self, error: ServerError) -> bool:
+    async def _visit(self, error: ServerError, hooks: Hooks) -> bool:
         """Ask the user to open the pages that an error names; True if the user agreed to all."""
         pages: Any = error.data.get("elicitations") if is_object(error.data) else None
         if not is_array(pages) or not pages:
             return False
         check_count(pages)
+        ask = hooks.question or self._answerer.answer
         for number, page in enumerate(pages):
-            answer = await self._answerer.answer(f"page {number + 1}", {"method": ELICIT, "params": page})
+            answer = await ask(f"page {number + 1}", {"method": ELICIT, "params": page})
             if isinstance(answer, LeftOut) or answer.get("action") != "accept":
                 return False
         return True
@@ -216,7 +217,7 @@ class LegacySession:
         if self._on_notification is not None:
             self._on_notification(message)
 
-    def answer(self, message: JsonObject, lost: asyncio.Timeout | None) -> None:
+    def answer(self, message: JsonObject, lost: asyncio.Timeout | None, hooks: Hooks) -> None:
         """Answer a request of the server in a task of its own. `lost` ends the request that it belongs to."""
         request_id = message["id"]
         if request_id in self._answering:
@@ -224,7 +225,7 @@ class LegacySession:
         if len(self._answering) >= MOST_ASKS:
             _log.warning("The server asks more than %d things at once; %r is dropped", MOST_ASKS, request_id)
             return
-        task = asyncio.get_running_loop().create_task(self._answer(message, lost))
+        task = asyncio.get_running_loop().create_task(self._answer(message, lost, hooks))
         self._answering[request_id] = task
         task.add_done_callback(lambda _: self._answering.pop(request_id, None))
 
@@ -234,13 +235,13 @@ class LegacySession:
         if isinstance(request_id, int | str) and request_id in self._answering:
             self._answering[request_id].cancel()
 
-    async def _answer(self, message: JsonObject, lost: asyncio.Timeout | None) -> None:
+    async def _answer(self, message: JsonObject, lost: asyncio.Timeout | None, hooks: Hooks) -> None:
         request_id, method = message["id"], message["method"]
         try:
             if method == "ping":
                 reply = jsonrpc.result_response(request_id, b"{}")
             elif method in (ELICIT, SAMPLE, LIST_ROOTS):
-                result = await self._answerer.answer(str(request_id), message)
+                result = await (hooks.question or self._answerer.answer)(str(request_id), message)
                 if isinstance(result, LeftOut):
                     reply = jsonrpc.error_response(request_id, ProtocolError(_LEFT_OUT, code=_REJECTED))
                 else:
@@ -331,4 +332,4 @@ class _Listener:
             self._session.notified(message)
 
     async def on_request(self, message: JsonObject) -> None:
-        self._session.answer(message, self._lost)
+        self._session.answer(message, self._lost, self._hooks)

@@ -108,9 +108,10 @@ class ModernSession:
         request_id = next(self._ids)
         meta: Raw | JsonObject = self._spelled
         if request.hooks.progress is not None:
-            meta = {**(request.params.get("_meta") or {}), **self._meta, PROGRESS_TOKEN: request_id}
-        elif "_meta" in request.params:
-            meta = {**request.params["_meta"], **self._meta}
+            given: JsonObject = request.params.get("_meta") or {}
+            meta = {**given, **self._meta, **request.says, PROGRESS_TOKEN: request_id}
+        elif request.says or "_meta" in request.params:
+            meta = {**(request.params.get("_meta") or {}), **self._meta, **request.says}
         headers = {"MCP-Protocol-Version": self.version, "Mcp-Method": request.method, **request.headers}
         if request.name is not None:
             headers["Mcp-Name"] = encode_value(request.name)

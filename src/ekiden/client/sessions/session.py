@@ -1,10 +1,11 @@
 """What the two eras of the protocol have in common, as a client sees them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
+from ekiden.client.checking import LeftOut
 from ekiden.errors import CallLost, ServerError
 from ekiden.wire.json import JsonObject, is_object
 from ekiden.wire.jsonrpc import says_restart
@@ -19,6 +20,8 @@ class Hooks(msgspec.Struct):
 
     progress: Callable[[JsonObject], None] | None = None
     notification: Callable[[JsonObject], None] | None = None
+    question: Callable[[str, JsonObject], Awaitable[JsonObject | LeftOut]] | None = None
+    """Answers what a server of 2025 asks on the stream of this request, in place of the callbacks."""
 
 
 class ClientRequest(msgspec.Struct):
@@ -30,6 +33,8 @@ class ClientRequest(msgspec.Struct):
     """What it addresses: a tool, a prompt, a URI."""
     headers: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     hooks: Hooks = msgspec.field(default_factory=Hooks)
+    says: JsonObject = msgspec.field(default_factory=dict[str, Any])
+    """What its `_meta` says in place of what the client says in every request, to servers of 2026."""
     trace: str | None = None
     """The `traceparent` that it was sent with. Set by the connection, if this process traces."""
 

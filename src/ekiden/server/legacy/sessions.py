@@ -105,7 +105,7 @@ class Sessions:
 
     def offers_tasks(self, method: str, version: str) -> bool:
         """Whether a `tasks/` method is answered in a session of that version."""
-        if version not in versions.WITH_TASKS or not self.registry.has_tasks:
+        if version not in versions.WITH_TASKS or not self.registry.has_tasks_of_2025:
             return False
         if method == tasks.LIST_METHOD:
             return self._principal is not None  # Without principals it would list everybody's tasks.

@@ -88,6 +88,7 @@ class Watching:
     def _update_filter(self) -> None:
         if self._subscription is not None:
             self._subscription.want(self._filter())
+            self._registry.hub.watched_changed()
 
     def _filter(self) -> Filter:
         granted = self._registry.grant(Filter(_LISTS, tuple(self._watched)))

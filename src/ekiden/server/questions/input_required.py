@@ -30,6 +30,9 @@ class InputRequired(Exception):
     as it was written here, is `ctx.request_state`.
     """
 
+    keeps_answers = True
+    """Whether the answers of earlier rounds are carried on."""
+
     def __init__(
         self,
         input_requests: "Mapping[str, InputRequest | JsonObject] | None" = None,

@@ -11,7 +11,7 @@ from ekiden.errors import RegistrationError, UsageError
 from ekiden.rounds.asks import ELICIT, LIST_ROOTS, SAMPLE, Ask, digest_of, malformed
 from ekiden.server.questions.content import dump
 from ekiden.server.questions.forms import accepted_content, form_for, read_elicitation
-from ekiden.server.questions.input_required import sampling_needs
+from ekiden.server.questions.input_required import capabilities_for, sampling_needs
 from ekiden.server.schemas import explain
 from ekiden.signals import MalformedAnswer
 from ekiden.wire.json import JsonObject, copied, is_object
@@ -19,7 +19,7 @@ from ekiden.wire.json import JsonObject, copied, is_object
 if TYPE_CHECKING:
     from mcp_types import CreateMessageResultWithTools, Root, SamplingMessage
 
-__all__ = ["NEEDS", "ROOTS", "Askable", "check_answers", "needed_for", "sampling", "url"]
+__all__ = ["NEEDS", "ROOTS", "Askable", "check_answers", "needed_for", "sampling", "spelled_out", "url"]
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -122,6 +122,20 @@ def check_answers(asked: Mapping[str, str], responses: Mapping[str, object]) -> 
                     _read_roots(responses[key])
             except MalformedAnswer as problem:
                 raise malformed(key, problem) from None
+
+
+def spelled_out(request: Mapping[str, Any]) -> Ask:
+    """The question that an input request of the protocol asks; its answer is read as it came."""
+    method, params = request.get("method"), request.get("params")
+    if method not in (ELICIT, SAMPLE, LIST_ROOTS) or not (params is None or is_object(params)):
+        raise UsageError(f"ctx.ask() takes a request of {ELICIT}, {SAMPLE} or {LIST_ROOTS}, with its params")
+    read = {ELICIT: accepted_content, SAMPLE: _read_sample, LIST_ROOTS: _read_roots}[method]
+
+    def read_raw(raw: object) -> Any:
+        read(raw)
+        return raw
+
+    return Ask(method, params, capabilities_for(request), read_raw, digest_of(method, params))
 
 
 ROOTS: Final = Ask(LIST_ROOTS, None, NEEDS["roots"], _read_roots, digest_of(LIST_ROOTS, None))

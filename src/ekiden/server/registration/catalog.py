@@ -9,7 +9,7 @@ import base64
 import binascii
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -82,6 +82,8 @@ class Catalog(Generic[EntryT]):
         self._entries: dict[str, EntryT] = {}
         self._order: dict[str, int] = {}
         self._next = 0
+        self.meta: JsonObject = {}
+        """The `_meta` of the list. Call `forget_pages` after a change."""
         self._pages: dict[int, bytes] = {}
         self.scopes: frozenset[str] = frozenset()
         """All scopes that entries need; empty if all callers see the same."""
@@ -109,9 +111,36 @@ class Catalog(Generic[EntryT]):
         del self._entries[key], self._order[key]
         self._changed()
 
-    def _changed(self) -> None:
+    def exchange(self, old: Iterable[str], new: Iterable[EntryT]) -> None:
+        """Replace entries by others, as one change. An entry that keeps its name keeps its place.
+
+        The new names must not be those of other entries.
+        """
+        entries = {entry.key: entry for entry in new}
+        gone = [key for key in old if key in self._entries and key not in entries]
+        is_same = not gone and all(
+            (known := self._entries.get(key)) is not None
+            and (known.definition, known.scopes) == (entry.definition, entry.scopes)
+            for key, entry in entries.items()
+        )
+        for key in gone:
+            del self._entries[key], self._order[key]
+        for key, entry in entries.items():
+            self._entries[key] = entry
+            if key not in self._order:
+                self._order[key] = self._next
+                self._next += 1
+        if not is_same:
+            self.declared = self.declared or bool(entries)
+            self._changed()
+
+    def forget_pages(self) -> None:
+        """Make the list results anew when they are wanted."""
         self._pages.clear()
         self._pages_of.clear()
+
+    def _changed(self) -> None:
+        self.forget_pages()
         self.scopes = frozenset().union(*(entry.scopes for entry in self._entries.values()))
         self._on_change()
 
@@ -150,6 +179,8 @@ class Catalog(Generic[EntryT]):
             result["cacheScope"] = "private"  # What one caller sees is not for another.
         if stop < len(positions):
             result["nextCursor"] = write_cursor(positions[stop - 1], self._field)
+        if self.meta:
+            result["_meta"] = self.meta
         page = spell(result)
         # Only the pages that our own cursors lead to are kept: invented ones must not fill memory.
         if start == 0 or (self._page_size is not None and start % self._page_size == 0):

@@ -60,9 +60,12 @@ class Completions:
         self._completers: dict[tuple[Reference, str], Completer] = {}
         self.carried: Callable[..., Any] | None = None
         """The function of another server that completes whatever has no completer here."""
+        self.elsewhere: list[Callable[[], bool]] = []
+        """Whether servers that are mounted have completions."""
 
     def __bool__(self) -> bool:
-        return bool(self._completers) or self.carried is not None
+        has_own = bool(self._completers) or self.carried is not None
+        return has_own or any(has_some() for has_some in self.elsewhere)
 
     def add(self, reference: Reference, argument: str, function: Callable[..., Any]) -> None:
         """Register a completer."""

@@ -255,7 +255,7 @@ class Authoring:
 
         def register(function: F) -> F:
             self._registry.completions.add(reference, argument, function)
-            self._registry.capabilities_changed()
+            self._registry.changed()
             return function
 
         return register

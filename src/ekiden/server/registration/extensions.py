@@ -18,12 +18,14 @@ from ekiden.wire.extensions.names import check_identifier, check_method, check_r
 from ekiden.wire.json import JsonObject
 from ekiden.wire.modern import Request
 
-__all__ = ["Answer", "Extensions", "Feed", "Hear", "OfferedExtension"]
+__all__ = ["Answer", "Extensions", "Feed", "Follow", "Hear", "OfferedExtension"]
 
 Answer: TypeAlias = Callable[[Request, Stream], Awaitable[Outcome]]
 """Answers the requests of one method."""
 Hear: TypeAlias = Callable[[Request], Awaitable[None]]
 """Takes the notifications of one method."""
+Follow: TypeAlias = Callable[[Subscription, Stream, JsonObject], Awaitable[None]]
+"""Acknowledges a subscription with the last argument, and sends its notifications until it ends."""
 
 
 class Feed(Protocol):
@@ -33,14 +35,8 @@ class Feed(Protocol):
         """Whether a subscription asks for something of this extension."""
         ...
 
-    async def grant(self, request: Request, wanted: Filter, granted: Filter) -> Filter:
-        """What is granted of the core, and with it what is granted of this extension."""
-        ...
-
-    async def follow(
-        self, subscription: Subscription, granted: Filter, stream: Stream, acknowledged: JsonObject
-    ) -> None:
-        """Acknowledge a subscription, and send its notifications until it ends."""
+    async def grant(self, request: Request, wanted: Filter, granted: Filter) -> tuple[Filter, Follow]:
+        """What is granted of the core, and with it of this extension; and what sends all of it."""
         ...
 
 

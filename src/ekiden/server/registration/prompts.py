@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from ekiden.server.handlers import Handler
+from ekiden.server.middleware import Run
 from ekiden.server.questions import content
 from ekiden.server.registration.signatures import read_signature
 from ekiden.server.registration.tools import described
@@ -16,6 +17,11 @@ __all__ = ["Prompt"]
 
 class Prompt:
     """A prompt as it is listed and got."""
+
+    elsewhere: Run | None = None
+    """Answers requests in place of the handler, for a prompt of a server that is mounted."""
+    completes: Run | None = None
+    """Answers `completion/complete` in place of registered completions."""
 
     def __init__(
         self,

@@ -1,8 +1,9 @@
 """Everything that a server offers, and what it says about itself."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from ekiden.server.middleware import Run
 from ekiden.server.registration.catalog import CacheHint, Catalog
 from ekiden.server.registration.completions import Completions
 from ekiden.server.registration.extensions import Extensions
@@ -16,7 +17,10 @@ from ekiden.wire.jsonrpc import MOST_RESULT_BYTES
 from ekiden.wire.modern import Modern
 from ekiden.wire.principal import Principal, grants
 
-__all__ = ["Registry"]
+__all__ = ["UNAVAILABLE", "Registry"]
+
+UNAVAILABLE: Final = "ekiden/unavailable"
+"""The key of a list's `_meta` that names the servers behind this one which cannot be reached."""
 
 _METHODS: Final = (
     "completion/complete",
@@ -56,7 +60,7 @@ class Registry:
         self.dialect.most_bytes = result_bytes
         self.hub = Hub()
         self.completions = Completions()
-        self.extensions = Extensions(self.capabilities_changed)
+        self.extensions = Extensions(self.changed)
         self.instructions = instructions
         self._cache = cache
         self._page_size = page_size
@@ -65,6 +69,16 @@ class Registry:
         self._discovery: bytes | None = None
         self.methods: set[str] = set()
         """The methods whose capability is declared: one set, which every change updates."""
+        self.followers: list[Callable[[], None]] = []
+        """Called after every change: by servers in which this one is mounted."""
+        self.unlisted: list[Resource] = []
+        """Resources that are in no list, looked at last."""
+        self.unknown: list[Callable[[str], Run | None]] = []
+        """Who may answer calls of tools and prompts that are not registered."""
+        self.tasks_elsewhere: list[Callable[[], bool]] = []
+        """Whether servers that are mounted have tasks."""
+        self.unavailable: dict[str, str] = {}
+        """Servers behind this one that cannot be reached now, and why. Call `availability_changed`."""
         self.tools: Catalog[Tool] = self._catalog("Tool", "tools", "tools/list", "toolsListChanged")
         self.prompts: Catalog[Prompt] = self._catalog(
             "Prompt", "prompts", "prompts/list", "promptsListChanged"
@@ -81,7 +95,7 @@ class Registry:
         publish = self.hub.list_changed(change)
 
         def on_change() -> None:
-            self._offer()
+            self.changed()
             publish()
 
         cache = self._cache.get(method, CacheHint())
@@ -96,12 +110,20 @@ class Registry:
         """Whether any tool can become a task."""
         return any(tool.handler.task != "never" for tool in self.tools)
 
+    @property
+    def has_tasks_of_2025(self) -> bool:
+        """Whether any tool, here or in a mounted server, can be called as a task of 2025-11-25."""
+        return any(tool.task_support() is not None for tool in self.tools)
+
+    @property
+    def serves_tasks(self) -> bool:
+        """Whether any tool, here or in a mounted server, can become a task."""
+        return self.has_tasks or any(has_some() for has_some in self.tasks_elsewhere)
+
     def task_support(self, name: str) -> str | None:
         """The tool's `taskSupport` of 2025-11-25; None if it cannot be called as a task."""
         tool = self.tools.get(name)
-        if tool is None or tool.handler.task == "never":
-            return None
-        return "required" if tool.handler.task == "required" else "optional"
+        return None if tool is None else tool.task_support()
 
     def _offer(self) -> None:
         """Find out again which capabilities are declared, and so which methods are offered."""
@@ -126,7 +148,7 @@ class Registry:
         resource = self.resources.get(uri)
         if resource is not None:
             return resource, {}
-        for resource in self.templates:
+        for resource in (*self.templates, *self.unlisted):
             if resource.template is not None and (values := resource.template.match(uri)) is not None:
                 return resource, values
         return None
@@ -185,9 +207,32 @@ class Registry:
             self._discovery = self.dialect.result(result)
         return self._discovery
 
-    def capabilities_changed(self) -> None:
-        """A first completer, or an extension, adds a capability."""
+    def declare_all(self) -> None:
+        """Declare tools, prompts and resources before there are any: they are yet to be found out."""
+        for catalog in (self.tools, self.prompts, self.resources, self.templates):
+            catalog.declared = True
         self._offer()
+
+    def find_elsewhere(self, name: str) -> Run | None:
+        """Who may answer a call of a tool or prompt that is not registered; None if nobody."""
+        for find in self.unknown:
+            if (answer := find(name)) is not None:
+                return answer
+        return None
+
+    def changed(self) -> None:
+        """Find out again what is declared, and tell the servers in which this one is mounted."""
+        self._offer()
+        for follow in tuple(self.followers):
+            follow()
+
+    def availability_changed(self) -> None:
+        """Say in the lists' `_meta` what is `unavailable` now."""
+        meta: JsonObject = {UNAVAILABLE: dict(self.unavailable)} if self.unavailable else {}
+        for catalog in (self.tools, self.prompts, self.resources, self.templates):
+            catalog.meta = meta
+            catalog.forget_pages()
+        self.changed()
 
 
 def unknown_cache_keys(cache: Mapping[str, CacheHint]) -> set[str]:

@@ -8,10 +8,11 @@ from pydantic import BaseModel
 
 from ekiden.errors import RegistrationError
 from ekiden.server.handlers import Handler
+from ekiden.server.middleware import Run
 from ekiden.server.questions import content
 from ekiden.server.registration.catalog import CacheHint
 from ekiden.server.registration.signatures import read_signature
-from ekiden.server.registration.templates import UriTemplate, is_uri
+from ekiden.server.registration.templates import Matches, UriTemplate, is_uri
 from ekiden.server.registration.tools import described
 from ekiden.wire.json import JsonObject
 
@@ -28,6 +29,11 @@ def is_template(uri: str) -> bool:
 
 class Resource:
     """A resource, or a family of them where the URI is a template."""
+
+    elsewhere: Run | None = None
+    """Answers requests in place of the handler, for a resource of a server that is mounted."""
+    completes: Run | None = None
+    """Answers `completion/complete` in place of registered completions."""
 
     def __init__(
         self,
@@ -51,7 +57,7 @@ class Resource:
         self.handler = Handler(function, signature.context, **(rounds or {}))
         self.scopes = self.handler.scopes
         self.parameters = signature.parameters
-        self.template = self._template(uri, what)
+        self.template: Matches | None = self._template(uri, what)
         self._cache = (cache or CacheHint()).fields()
         self._mime_type = mime_type
         self.definition = described(

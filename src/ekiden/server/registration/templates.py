@@ -7,10 +7,10 @@ NUL, so that a handler which joins it to a directory stays inside that directory
 """
 
 import re
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import parse_qsl, unquote
 
-__all__ = ["LONGEST_READ", "UriTemplate", "is_uri"]
+__all__ = ["LONGEST_READ", "Matches", "UriTemplate", "is_uri"]
 
 _EXPRESSION: Final = re.compile(r"\{([^{}]*)\}")
 _BODY: Final = re.compile(r"([+/?]?)([A-Za-z_][A-Za-z0-9_]*(?:,[A-Za-z_][A-Za-z0-9_]*)*)")
@@ -30,6 +30,14 @@ def is_uri(text: str) -> bool:
     Letters beyond ASCII are allowed, as in RFC 3987, because clients do not encode them.
     """
     return _URI.fullmatch(text) is not None and _BAD_ESCAPE.search(text) is None
+
+
+class Matches(Protocol):
+    """Something that URIs can be matched against."""
+
+    def match(self, uri: str) -> dict[str, str] | None:
+        """The values of its variables if `uri` matches, else None."""
+        ...
 
 
 class UriTemplate:

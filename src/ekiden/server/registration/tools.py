@@ -13,6 +13,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from ekiden.errors import ProtocolError, RegistrationError
 from ekiden.rounds.outcome import Complete, Outcome
 from ekiden.server.handlers import Handler
+from ekiden.server.middleware import Run
 from ekiden.server.questions import content
 from ekiden.server.questions.input_required import InputRequired
 from ekiden.server.registration.options import check_choice
@@ -53,6 +54,9 @@ class CancelledTask(msgspec.Struct, frozen=True):
 
 class Tool:
     """A tool as it is listed and called. Implements `ekiden.server.registration.results.Ending`."""
+
+    elsewhere: Run | None = None
+    """Answers calls in place of the handler, for a tool of a server that is mounted."""
 
     def __init__(
         self,
@@ -101,6 +105,12 @@ class Tool:
             output_schema=self._output.schema if self._output is not None else None,
             **about,
         )
+
+    def task_support(self) -> str | None:
+        """Its `taskSupport` of 2025-11-25; None if it cannot be called as a task."""
+        if self.handler.task == "never":
+            return None
+        return "required" if self.handler.task == "required" else "optional"
 
     def complete(self, value: object) -> Outcome:
         """The outcome for the handler's return value."""

@@ -144,7 +144,7 @@ class PushedCalls:
         if isinstance(ended, InputRequired):
             if push.style == "asks":
                 raise mixed_styles(call.title)
-            state.answers = context.raw_responses() or None
+            state.answers = (context.raw_responses() or None) if ended.keeps_answers else None
             return ended
         await questions.report_visited(ended)
         return ended

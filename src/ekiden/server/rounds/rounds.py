@@ -87,11 +87,21 @@ class Rounds:
         address = None if request.address is None else network_of(request.address)
         return self._sealer.principal_of(request) or address or request.session or ""
 
+    def principal_of(self, request: Request) -> str:
+        """The principal of a request; empty if the server does not distinguish them."""
+        return self._sealer.principal_of(request)
+
+    def adopt_principal(self, principal_of: Callable[[Request], str]) -> None:
+        """Distinguish principals as the server around this one does, unless it has its own way."""
+        if not self._sealer.tells_apart:
+            self._sealer.tell_apart(principal_of)
+            if self.tasks is not None:
+                self.tasks.tell_apart(principal_of)
+
     def offer_tasks(self, tasks: Tasks, registry: Registry) -> None:
-        """Let calls become tasks, and answer the `tasks/` methods."""
+        """Let calls become tasks, which `task_methods` answers for."""
         self.tasks = tasks
         self.task_methods = TaskMethods(tasks, registry)
-        registry.extensions.add(self.task_methods.extension)
 
     def run(self, call: Call) -> Coroutine[Any, Any, Outcome]:
         """Run one round of a call."""
@@ -335,7 +345,7 @@ class Rounds:
         for request in requests.values():
             if not declares(call.request.meta.capabilities, needed := capabilities_for(request)):
                 raise MissingCapability(needed, question=words_of(request))
-        state.answers = context.raw_responses() or None
+        state.answers = (context.raw_responses() or None) if ended.keeps_answers else None
         state.asked = {key: request["method"] for key, request in requests.items()}
         state.pauses = []
         state.manual = ended.request_state

@@ -41,6 +41,7 @@ class KeySource:
         self._given: Secrets | None = None if isinstance(keys, TokenSealer) else keys
         self._sealer = GivenSealer(keys) if isinstance(keys, TokenSealer) else None
         self._warn = warn
+        self._leader: KeySource | None = None
         self._ring: KeyRing | None = None
         self._changing: Path | Callable[[], Iterable[bytes | str]] | None = None
         """Where keys may change; None if they cannot."""
@@ -48,8 +49,15 @@ class KeySource:
         """The file as it was when it was read last."""
         self._look_at = self._looked_at = 0.0
 
+    def follow(self, leader: "KeySource") -> None:
+        """Use the keys of another server, unless there are some of its own."""
+        if self._given is None and self._sealer is None and self._leader is None:
+            self._leader = leader
+
     def __call__(self) -> KeyRing:
         """The keys as they are now."""
+        if self._leader is not None:
+            return self._leader()
         if self._ring is None:
             self._find()
         elif self._changing is not None and time.monotonic() >= self._look_at:
@@ -60,8 +68,12 @@ class KeySource:
     @property
     def sealer(self) -> Callable[[], TokenSealer]:
         """Call it for what seals tokens: these keys, or the sealer that was given in their place."""
-        given = self._sealer
-        return self if given is None else lambda: given
+        return self._find_sealer
+
+    def _find_sealer(self) -> TokenSealer:
+        if self._leader is not None:
+            return self._leader.sealer()
+        return self() if self._sealer is None else self._sealer
 
     def check(self, *, seal_store: bool) -> None:
         """Refuse bad keys that were given now, not when they are first needed."""
@@ -73,6 +85,8 @@ class KeySource:
     @property
     def can_change(self) -> bool:
         """Whether it is worth looking again."""
+        if self._leader is not None:
+            return self._leader.can_change
         return self._changing is not None or _changing(_named(self._given)) is not None
 
     def renew(self) -> None:

@@ -93,6 +93,15 @@ class Sealer:
         principal = "" if self._principal is None else self.principal_of(request)
         return self._audience, request.method, request.name or "", arguments, principal
 
+    @property
+    def tells_apart(self) -> bool:
+        """Whether the server distinguishes principals."""
+        return self._principal is not None
+
+    def tell_apart(self, principal: Callable[[Request], str | None]) -> None:
+        """Distinguish principals from now on."""
+        self._principal = principal
+
     def principal_of(self, request: Request) -> str:
         """The principal of a request; empty if the server does not distinguish them."""
         return "" if self._principal is None else self._principal(request) or ""

@@ -1,61 +1,42 @@
-"""The `tasks/` methods (SEP-2663), and the notifications of subscriptions to tasks.
+"""The `tasks/` methods (SEP-2663) for the tasks of one server, and how those change.
 
 Clients with a handshake call methods of the same names: these are passed on to `legacy`.
 """
 
-import msgspec
+from collections.abc import Callable, Mapping, Sequence
 
 from ekiden.errors import InvalidParams
-from ekiden.rounds.journal import fingerprint
-from ekiden.rounds.outcome import Complete, Outcome
-from ekiden.server.registration.extensions import OfferedExtension
+from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.server.registration.registry import Registry
-from ekiden.server.subscriptions import Change, Filter, Subscription
 from ekiden.server.tasks.legacy import LegacyTasks
-from ekiden.server.tasks.tasks import Tasks
+from ekiden.server.tasks.tasks import Listener, Tasks
 from ekiden.tasks.store import Glance
 from ekiden.tasks.view import view
 from ekiden.transports.server.port import Stream
 from ekiden.wire import versions
-from ekiden.wire.json import JsonObject, encode, is_object
+from ekiden.wire.json import JsonObject, is_object
 from ekiden.wire.modern import Request
 from ekiden.wire.principal import require
-from ekiden.wire.tasks import (
-    DRAFT_METHOD,
-    EXTENSION,
-    LIST_METHOD,
-    NOTIFICATION,
-    RELATED,
-    RESULT_TYPE,
-    as_dict,
-)
+from ekiden.wire.tasks import RELATED, as_dict
 
-__all__ = ["TaskMethods"]
+__all__ = ["TaskMethods", "UnknownTask"]
+
+
+class UnknownTask(InvalidParams):
+    """There is no such task, or it belongs to somebody else."""
+
+    def __init__(self) -> None:
+        super().__init__("Unknown task")
 
 
 class TaskMethods:
-    """Answers the `tasks/` methods. Implements `ekiden.server.registration.extensions.Feed`, too."""
+    """Answers the `tasks/` methods. Implements `sources.TaskSource` and `sources.TaskFeed`."""
 
     def __init__(self, tasks: Tasks, registry: Registry) -> None:
         self._tasks = tasks
         self._registry = registry
         self.legacy = LegacyTasks(tasks)
         """The same tasks, for clients with a handshake."""
-        self.extension = OfferedExtension(
-            identifier=EXTENSION,
-            methods={"tasks/get": self.get, "tasks/update": self.update, "tasks/cancel": self.cancel},
-            methods_of_2025={
-                "tasks/result": self.result,
-                LIST_METHOD: self.list,
-                DRAFT_METHOD: self.update,
-            },
-            sends=frozenset({NOTIFICATION}),
-            result_types=frozenset({RESULT_TYPE}),
-            feed=self,
-            in_sessions=False,  # In 2025-11-25 and the draft, tasks are not an extension.
-            is_offered=lambda: registry.has_tasks,
-        )
-        """Tasks as an extension of the protocol."""
 
     async def get(self, request: Request, stream: Stream) -> Outcome:
         """`tasks/get`."""
@@ -94,13 +75,26 @@ class TaskMethods:
         """`tasks/list`, for clients with a handshake that have a principal."""
         return await self.legacy.list(self._tasks.principal_of(request), request.params.get("cursor"))
 
+    async def answer(self, request: Request, stream: Stream) -> Outcome:
+        """Answer any of the methods."""
+        answers = {
+            "tasks/get": self.get,
+            "tasks/update": self.update,
+            "tasks/cancel": self.cancel,
+            "tasks/result": self.result,
+            "tasks/list": self.list,
+            "tasks/input_response": self.update,
+        }
+        try:
+            return await answers[request.method](request, stream)
+        except UnknownTask as error:
+            return Failed(error)
+
     async def _mine(self, request: Request) -> Glance:
         """The task that a request names, if it belongs to the request's principal."""
-        if request.meta.protocol_version == versions.MODERN:
-            self.extension.require(request)
         seen = await self._tasks.visible(_task_id(request), self._tasks.principal_of(request))
         if seen is None:
-            raise InvalidParams("Unknown task")
+            raise UnknownTask()
         tool = self._registry.tools.get(seen.record.tool)
         if tool is not None:
             require(request.principal, tool.handler.scopes)
@@ -108,52 +102,20 @@ class TaskMethods:
 
     # Subscriptions
 
-    def is_wanted(self, wanted: Filter) -> bool:
-        """Whether a subscription asks for tasks."""
-        return bool(wanted.tasks)
-
-    async def grant(self, request: Request, wanted: Filter, granted: Filter) -> Filter:
-        """What is granted, with the tasks that belong to the request's principal."""
-        self.extension.require(request)
+    async def feeds(self, request: Request, wanted: Sequence[str]) -> "Mapping[str, TaskMethods]":
+        """Those of these tasks that belong to the request's principal, and who tells of them."""
         who = self._tasks.principal_of(request)
-        seen = [task_id for task_id in wanted.tasks if await self._tasks.visible(task_id, who) is not None]
-        return msgspec.structs.replace(granted, tasks=tuple(seen))
+        return {task_id: self for task_id in wanted if await self._tasks.visible(task_id, who) is not None}
 
-    async def follow(
-        self, subscription: Subscription, granted: Filter, stream: Stream, acknowledged: JsonObject
-    ) -> None:
-        """Acknowledge a subscription, send the current state of its tasks, then send every change."""
-        for task_id in granted.tasks:
-            self._tasks.add_listener(task_id, subscription)
-        tag = {"_meta": acknowledged["_meta"]}
-        sent: dict[str, str] = {}
-        try:
-            await stream.notify("notifications/subscriptions/acknowledged", acknowledged)
-            for task_id in granted.tasks:
-                subscription.offer(Change(NOTIFICATION, task_id))
-            async for change in subscription:
-                if change.method != NOTIFICATION or change.uri is None:
-                    await stream.notify(change.method, {**tag, **change.params()})
-                elif (params := await self._news(change.uri, sent)) is not None:
-                    await stream.notify(NOTIFICATION, {**tag, **params})
-        finally:
-            for task_id in granted.tasks:
-                self._tasks.remove_listener(task_id, subscription)
+    async def watch(self, task_id: str, listener: Listener, request: Request) -> Callable[[], None]:
+        """Offer the changes of a task that was granted, until the returned function is called."""
+        self._tasks.add_listener(task_id, listener)
+        return lambda: self._tasks.remove_listener(task_id, listener)
 
-    async def _news(self, task_id: str, sent: dict[str, str]) -> JsonObject | None:
-        """The current state of a task; None if it is gone, or equal to what was sent last.
-
-        Of what was sent a fingerprint is kept: results may be large, and there may be a thousand of them.
-        """
+    async def news(self, task_id: str) -> JsonObject | None:
+        """The current state of a task; None if it is gone."""
         record = await self._tasks.store.load(task_id)
-        if record is None:
-            return None
-        params = as_dict(view(record))
-        mark = fingerprint(encode(params))
-        if mark == sent.get(task_id):
-            return None
-        sent[task_id] = mark
-        return params
+        return None if record is None else as_dict(view(record))
 
 
 def _task_id(request: Request) -> str:

@@ -37,7 +37,7 @@ from ekiden.wire.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 from ekiden.wire.modern import Request
 from ekiden.wire.tasks import EXTENSION, NEEDED, NOTIFICATION
 
-__all__ = ["Tasks", "wished_ttl"]
+__all__ = ["Listener", "Tasks", "wished_ttl"]
 
 _log = logging.getLogger(__name__)
 
@@ -136,6 +136,10 @@ class Tasks:
     def _tools(self) -> list[str]:
         """The tools whose tasks run here. Tasks of tools that this version lacks are left to others."""
         return [tool.key for tool in self._registry.tools if tool.handler.task != "never"]
+
+    def tell_apart(self, principal: Callable[[Request], str | None]) -> None:
+        """Distinguish principals from now on."""
+        self._principal = principal
 
     # Becoming a task
 

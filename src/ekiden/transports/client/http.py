@@ -38,6 +38,7 @@ class HttpClient:
         limit: int,
         connect_seconds: float = 10.0,
         ssl_context: ssl.SSLContext | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self._parts = parts = split_url(url)
         self._limit = limit
@@ -45,6 +46,8 @@ class HttpClient:
         self._ssl = (ssl_context or ssl.create_default_context()) if parts.scheme == "https" else None
         self._target = _target(parts)
         self._host = _host(parts)
+        self._always = dict(headers or {})
+        """Headers of every request. Redirects stay within the server, so that nobody else gets them."""
         self._heads: dict[tuple[object, ...], bytes] = {}
         """Heads by what they are made of: those of one tool are the same in every call."""
         self._idle: list[HttpConnection] = []
@@ -99,7 +102,9 @@ class HttpClient:
 
     def _spell_head(self, method: str, target: str, headers: Mapping[str, str]) -> bytes:
         lines = [f"{method} {target} HTTP/1.1\r\nhost: {self._host}\r\n"]
-        for name, value in headers.items():
+        named = {name.lower() for name in headers}
+        always = {name: value for name, value in self._always.items() if name.lower() not in named}
+        for name, value in {**always, **headers}.items():
             if "\r" in value or "\n" in value:
                 raise UsageError(f"header {name} must not contain a line break")
             lines.append(f"{name}: {value}\r\n")

@@ -6,7 +6,7 @@ Bounds what a server may send around a body, and how much of a stream waits for 
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 import httptools
 
@@ -189,8 +189,7 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The server is here."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # Those of uvloop are not subclasses of it.
 
     def data_received(self, data: bytes) -> None:
         """Take what came in."""

@@ -1,0 +1,146 @@
+"""What an upstream lists, as entries of our own catalogs: their definitions pass as they are."""
+
+import functools
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final, TypeAlias
+
+from ekiden.rounds.outcome import Complete, Outcome, Task
+from ekiden.server.context import Context
+from ekiden.server.handlers import Handler
+from ekiden.server.middleware import Run
+from ekiden.server.registration.prompts import Prompt
+from ekiden.server.registration.resources import Resource
+from ekiden.server.registration.tools import Tool
+from ekiden.wire.headers import find_mirrored_params
+from ekiden.wire.json import JsonObject, is_object
+
+__all__ = ["ForwardedPrompt", "ForwardedResource", "ForwardedTool", "Forwarding", "Unlisted", "definitions"]
+
+_log = logging.getLogger(__name__)
+
+_LONGEST: Final = 2048
+"""Characters of a name or a URI: longer ones are in no header, and of no use."""
+
+Call: TypeAlias = Callable[[Context[Any]], Coroutine[Any, Any, Any]]
+
+
+class Forwarding:
+    """How the calls of one upstream are answered."""
+
+    def __init__(self, call: Call, *, parked: bool, completes: Run) -> None:
+        self.completes = completes
+        self._call = call
+        self._resume = "parked" if parked else "replay"
+
+    def handler(self, title: str) -> Handler:
+        """A handler whose only argument is its context."""
+        options: dict[str, Any] = {"once": False, "resume": self._resume, "title": title}
+        return Handler(functools.partial(_forward, self._call), "ctx", **options)
+
+
+async def _forward(call: Call, ctx: Context[Any]) -> Any:
+    return await call(ctx)
+
+
+def _bind_nothing(arguments: Mapping[str, object]) -> dict[str, Any]:
+    """The upstream checks arguments; the forwarding handler takes them from the request."""
+    return {}
+
+
+class _Anything:
+    """The parameters of a forwarded call: the upstream checks them."""
+
+    def bind_text(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """No arguments: what was sent is in the request."""
+        return {}
+
+
+class ForwardedTool(Tool):
+    """A tool of an upstream."""
+
+    def __init__(self, definition: JsonObject, forwarding: Forwarding) -> None:
+        self.key = definition["name"]
+        self.title = f"Tool {self.key!r}"
+        # What 2025-11-25 says of tasks concerns only those who call the upstream itself.
+        self.definition = {name: value for name, value in definition.items() if name != "execution"}
+        self.handler = forwarding.handler(self.title)
+        self.scopes = self.handler.scopes
+        self.on_cancel = None
+        self.tells_in_words = False
+        self.mirrored = find_mirrored_params(definition["inputSchema"])
+        self.bind = _bind_nothing
+
+    def complete(self, value: object) -> Outcome:
+        """The upstream's result as it is; that it has become a task, as a task of ours."""
+        if isinstance(value, Task):
+            return value
+        assert isinstance(value, dict)
+        return Complete(value)  # pyright: ignore[reportUnknownArgumentType]  a result of the upstream
+
+
+class ForwardedPrompt(Prompt):
+    """A prompt of an upstream."""
+
+    def __init__(self, definition: JsonObject, forwarding: Forwarding) -> None:
+        self.key = definition["name"]
+        self.definition = definition
+        self.handler = forwarding.handler(f"Prompt {self.key!r}")
+        self.scopes = self.handler.scopes
+        self.parameters = _Anything()  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]  binds nothing
+        self.completes = forwarding.completes
+
+    def result(self, value: object) -> JsonObject:
+        """The upstream's result as it is."""
+        return value  # type: ignore[return-value]  # pyright: ignore[reportReturnType]  the handler gives no other
+
+
+class ForwardedResource(Resource):
+    """A resource or a template of an upstream."""
+
+    def __init__(self, definition: JsonObject, forwarding: Forwarding) -> None:
+        is_template = "uriTemplate" in definition
+        self.key = definition["uriTemplate" if is_template else "uri"]
+        self.definition = definition
+        self.handler = forwarding.handler(f"Resource {self.key!r}")
+        self.scopes = self.handler.scopes
+        self.parameters = _Anything()  # type: ignore[assignment]  # pyright: ignore[reportAttributeAccessIssue]  binds nothing
+        self.template = _Beginning(self.key) if is_template else None
+        self.completes = forwarding.completes
+
+    def result(self, value: object, uri: str) -> JsonObject:
+        """The upstream's result as it is, with the hints about caching that servers of 2025 do not give."""
+        assert isinstance(value, dict)
+        return {"ttlMs": 0, "cacheScope": "private", **value}  # pyright: ignore[reportUnknownVariableType]
+
+
+class Unlisted(ForwardedResource):
+    """All URIs that the upstream does not list: it may have them nevertheless."""
+
+    def __init__(self, forwarding: Forwarding) -> None:
+        super().__init__({"uriTemplate": "", "name": ""}, forwarding)
+
+
+class _Beginning:
+    """Matches what begins like a template: the upstream knows its own templates better."""
+
+    def __init__(self, template: str) -> None:
+        self._beginning = template.partition("{")[0]
+
+    def match(self, uri: str) -> dict[str, str] | None:
+        """Implements `Matches`."""
+        return {} if uri.startswith(self._beginning) else None
+
+
+def definitions(upstream: str, what: str, listed: list[Any]) -> list[JsonObject]:
+    """The definitions of a list that can be used, by name; the others are left out with a warning."""
+    key = {"tools": "name", "prompts": "name", "resources": "uri", "resourceTemplates": "uriTemplate"}[what]
+    usable: dict[str, JsonObject] = {}
+    for definition in listed:
+        name = definition.get(key) if is_object(definition) else None
+        has_schema = what != "tools" or (is_object(definition) and is_object(definition.get("inputSchema")))
+        if isinstance(name, str) and 0 < len(name) <= _LONGEST and has_schema and name not in usable:
+            usable[name] = definition
+        else:
+            _log.warning("%s: one of its %s is left out: %r", upstream, what, str(name)[:100])
+    return list(usable.values())

@@ -1,0 +1,63 @@
+"""Progress and log messages of an upstream, sent on to the client of the call in their order."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from ekiden.server.context import Context
+from ekiden.wire.json import JsonObject
+from ekiden.wire.meta import LOG_LEVELS
+
+__all__ = ["Relay"]
+
+_MOST_WAITING: Final = 1000
+"""Messages that may wait to be sent. Beyond it the oldest is dropped: the client does not read."""
+
+
+class Relay:
+    """Sends on what comes besides the result of one call."""
+
+    def __init__(self, ctx: Context[Any]) -> None:
+        self._ctx = ctx
+        self._waiting: deque[Callable[[], Coroutine[Any, Any, None]]] = deque(maxlen=_MOST_WAITING)
+        self._sending: asyncio.Task[None] | None = None
+
+    def progress(self, params: JsonObject) -> None:
+        """Send on progress. What is malformed is dropped."""
+        done, total, message = params.get("progress"), params.get("total"), params.get("message")
+        if isinstance(done, int | float):
+            total = total if isinstance(total, int | float) else None
+            message = message if isinstance(message, str) else None
+            self._send(lambda: self._ctx.progress(done, total, message))
+
+    def log(self, params: JsonObject) -> None:
+        """Send on a log message, if the client wants those of its level."""
+        level, logger = params.get("level"), params.get("logger")
+        if isinstance(level, str) and level in LOG_LEVELS and "data" in params:
+            known: Any = level
+            logger = logger if isinstance(logger, str) else None
+            self._send(lambda: self._ctx.log(known, params["data"], logger=logger))
+
+    def _send(self, message: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._waiting.append(message)
+        if self._sending is None:
+            self._sending = asyncio.get_running_loop().create_task(self._send_all())
+
+    async def _send_all(self) -> None:
+        try:
+            while self._waiting:
+                await self._waiting.popleft()()
+        finally:
+            self._sending = None
+
+    async def flush(self) -> None:
+        """Wait until everything has been sent: the result comes last."""
+        if self._sending is not None:
+            await asyncio.wait({self._sending})
+
+    def stop(self) -> None:
+        """Send nothing more."""
+        self._waiting.clear()
+        if self._sending is not None:
+            self._sending.cancel()

@@ -1,0 +1,76 @@
+"""Where an upstream server is, what it is sent, and how long it may take."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from ekiden.client.target import Target, is_in_process, is_url
+from ekiden.errors import CallTimeout, HttpRefused, InvalidResult, TransportError, UsageError
+
+__all__ = ["Upstream", "why_unavailable"]
+
+_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+
+
+class Upstream(msgspec.Struct, frozen=True, kw_only=True):
+    """One server behind a gateway."""
+
+    name: str
+    """Its name, which stands before the names of its tools where it is mounted."""
+    target: Target
+    """A URL, a command, a file, or a server in this process."""
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    """Sent with every HTTP request to this upstream, and to no other."""
+    forward_headers: tuple[str, ...] = ()
+    """Headers of a client's request that are sent on with it. Only for servers of 2026 over HTTP."""
+    env: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    cwd: str | None = None
+    mode: Literal["auto", "modern", "legacy"] = "auto"
+    timeout: float = 300.0
+    """Seconds that one round of a call may take; the time in which a user answers does not count."""
+    start_timeout: float = 60.0
+    """Seconds until a server that is started, or connected to, must have answered."""
+
+    def __post_init__(self) -> None:
+        for name, value in self.headers.items():
+            _check_header(self.name, name)
+            if any(letter in value for letter in "\r\n\0") or not value.isascii():
+                raise UsageError(f"{self.name}: the value of the header {name!r} must be one line of ASCII")
+        for name in self.forward_headers:
+            _check_header(self.name, name)
+        if (self.headers or self.forward_headers) and not is_url(self.target):
+            raise UsageError(f"{self.name}: headers are for a `url`; a command gets secrets by `env`")
+        for field in ("timeout", "start_timeout"):
+            if not 0 < getattr(self, field) < float("inf"):
+                raise UsageError(f"{self.name}: {field} must be a number of seconds above 0")
+
+    @property
+    def address(self) -> str:
+        """What it is, in words, for the log: never what it is sent."""
+        if is_in_process(self.target):
+            return "a server in this process"
+        if isinstance(self.target, str | Path):
+            return str(self.target).partition("?")[0]
+        parts = list(self.target) if isinstance(self.target, list | tuple) else [str(self.target)]
+        return str(parts[0])
+
+
+def _check_header(upstream: str, name: str) -> None:
+    if _HEADER.fullmatch(name) is None:
+        raise UsageError(f"{upstream}: {name!r} is not the name of an HTTP header")
+
+
+def why_unavailable(error: BaseException) -> str:
+    """Why an upstream cannot be used, for clients: no addresses, and nothing that it said."""
+    if isinstance(error, HttpRefused):
+        return f"it answered with HTTP status {error.status}"
+    if isinstance(error, CallTimeout | TimeoutError):
+        return "it did not answer in time"
+    if isinstance(error, InvalidResult):
+        return "it does not keep to the protocol"
+    if isinstance(error, TransportError):
+        return "it cannot be reached"
+    return "it cannot be used"

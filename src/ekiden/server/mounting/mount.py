@@ -1,0 +1,246 @@
+"""One server inside another: its lists are part of the outer lists, and requests for it are passed on."""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from ekiden.errors import ProtocolError, RegistrationError
+from ekiden.rounds.outcome import Complete, Failed, Outcome
+from ekiden.server.endpoint import ServerEndpoint
+from ekiden.server.middleware import Run
+from ekiden.server.mounting.names import Prefix, with_uris
+from ekiden.server.registration.catalog import Catalog
+from ekiden.server.registration.resources import Resource
+from ekiden.server.registration.routed import RoutedPrompt, RoutedResource, RoutedTool, UnlistedResources
+from ekiden.server.subscriptions import RESOURCE_UPDATED, Change
+from ekiden.server.tasks.sources import TaskFeed
+from ekiden.transports.server.port import Stream
+from ekiden.wire.json import JsonObject, is_object
+from ekiden.wire.meta import SERVER_INFO
+from ekiden.wire.modern import Request
+
+__all__ = ["Mount"]
+
+_log = logging.getLogger(__name__)
+
+_NAMED: Final = frozenset({"tools/call", "prompts/get"})
+
+
+class Mount:
+    """The way from a server to one that is mounted in it, and back."""
+
+    def __init__(self, outer: ServerEndpoint, inner: ServerEndpoint, prefix: Prefix) -> None:
+        self._outer, self.inner = outer, inner
+        self.prefix = prefix
+        self._listed: dict[str, set[str]] = {}
+        """What of the inner server is in each outer catalog."""
+        self._told: set[str] = set()
+        """Names that were found to be taken, and reported."""
+        self._unavailable: set[str] = set()
+        """What is said here to be unavailable because of the inner server."""
+
+    def connect(self) -> None:
+        """Begin: what the inner server has is listed, and its changes are followed from now on."""
+        outer, inner = self._outer.registry, self.inner.registry
+        self._list(strict=True)
+        self._tell_unavailable()
+        inner.followers.append(self._changed)
+        outer.completions.elsewhere.append(lambda: bool(inner.completions))
+        outer.tasks_elsewhere.append(lambda: inner.serves_tasks)
+        outer.unlisted.append(UnlistedResources(self.prefix, self.answer))
+        outer.unknown.append(self._find)
+        outer.hub.inner.append(inner.hub)
+        outer.hub.on_watched.append(inner.hub.watched_changed)
+        inner.hub.watched_outside.append(self._watched)
+        inner.hub.outer.append(self._published)
+        self._outer.take_in(self.inner, _Tasks(self))
+        outer.changed()
+
+    def _find(self, name: str) -> Run | None:
+        """Who answers a call of an unknown name: this, if the inner server knows somebody who may."""
+        inner = self.prefix.inner_name(name)
+        is_prefixed = self.prefix.name(inner) == name
+        return self.answer if is_prefixed and self.inner.registry.find_elsewhere(inner) is not None else None
+
+    # Lists
+
+    def _changed(self) -> None:
+        self._list(strict=False)
+        self._tell_unavailable()
+        self._outer.registry.changed()
+
+    def _list(self, *, strict: bool) -> None:
+        outer, inner = self._outer.registry, self.inner.registry
+        prefix, answer = self.prefix, self.answer
+        tools = [RoutedTool(tool, prefix.name(tool.key), answer) for tool in inner.tools]
+        prompts = [RoutedPrompt(prompt, prefix.name(prompt.key), answer) for prompt in inner.prompts]
+        wanted: list[tuple[Catalog[Any], Iterable[Any]]] = [
+            (outer.tools, tools),
+            (outer.prompts, prompts),
+            (outer.resources, map(self._resource, inner.resources)),
+            (outer.templates, map(self._resource, inner.templates)),
+        ]
+        free = [(catalog, self._free(catalog, list(entries), strict=strict)) for catalog, entries in wanted]
+        for catalog, entries in free:
+            before = self._listed.get(catalog.what, set())
+            self._listed[catalog.what] = {entry.key for entry in entries}
+            catalog.exchange(before, entries)
+
+    def _resource(self, resource: Resource) -> RoutedResource:
+        template = None if resource.template is None else _Inner(self.prefix, resource)
+        return RoutedResource(resource, self.prefix.uri(resource.key), template, self.answer)
+
+    def _free(self, catalog: Catalog[Any], entries: list[Any], *, strict: bool) -> list[Any]:
+        """The entries whose names are not taken. Others are an error, or later left out and reported."""
+        own = self._listed.get(catalog.what, set())
+        free: list[Any] = []
+        for entry in entries:
+            if entry.key in own or catalog.get(entry.key) is None:
+                free.append(entry)
+                continue
+            problem = f"{catalog.what} {entry.key!r} is registered already: mount with another prefix="
+            if strict:
+                raise RegistrationError(problem)
+            if entry.key not in self._told:
+                self._told.add(entry.key)
+                _log.error("%s; that of the mounted server is left out", problem)
+        return free
+
+    def _tell_unavailable(self) -> None:
+        """Name what the inner server cannot reach, under its name here."""
+        outer, inner = self._outer.registry, self.inner.registry
+        now = {self._called(name): why for name, why in inner.unavailable.items()}
+        if now == {name: outer.unavailable.get(name) for name in self._unavailable}:
+            return
+        for name in self._unavailable:
+            outer.unavailable.pop(name, None)
+        self._unavailable = set(now)
+        outer.unavailable.update(now)
+        outer.availability_changed()
+
+    def _called(self, name: str) -> str:
+        """What an unavailable server is called here: the inner one is called by its prefix."""
+        if not self.prefix.text:
+            return name
+        is_itself = name == self.inner.registry.server_info["name"]
+        return self.prefix.text if is_itself else f"{self.prefix.text}/{name}"
+
+    # Changes
+
+    def _published(self, change: Change, heard: bool) -> None:
+        uri = None if change.uri is None else self.prefix.uri(change.uri)
+        hub = self._outer.registry.hub
+        if heard:
+            hub.heard(Change(change.method, uri))
+        elif change.method == RESOURCE_UPDATED and uri is not None:
+            hub.resource_updated(uri)  # A change of a list changes the outer list, which is told of itself.
+
+    def _watched(self) -> set[str]:
+        uris = self._outer.registry.hub.watched()
+        return {self.prefix.inner_uri(uri) for uri in uris if self.prefix.match(uri) is not None}
+
+    # Requests
+
+    async def answer(self, request: Request, stream: Stream) -> Outcome:
+        """Have the inner server answer a request."""
+        outcome = await self.inner.answer(self._inward(request), stream)
+        return self.outward(outcome)
+
+    def _inward(self, request: Request) -> Request:
+        """A request as it is spelled for the inner server."""
+        params, method = request.params, request.method
+        if method in _NAMED:
+            name = self.prefix.inner_name(request.name or "")
+            return msgspec.structs.replace(request, name=name, params={**params, "name": name})
+        if method == "resources/read":
+            uri = self.prefix.inner_uri(request.name or "")
+            return msgspec.structs.replace(request, name=uri, params={**params, "uri": uri})
+        if method == "completion/complete":
+            return msgspec.structs.replace(request, params={**params, "ref": self._ref(params["ref"])})
+        return request
+
+    def _ref(self, ref: JsonObject) -> JsonObject:
+        if ref["type"] == "ref/prompt":
+            return {**ref, "name": self.prefix.inner_name(ref["name"])}
+        return {**ref, "uri": self.prefix.inner_uri(ref["uri"])}
+
+    def outward(self, outcome: Outcome) -> Outcome:
+        """An outcome of the inner server as it is spelled for clients of the outer one."""
+        if isinstance(outcome, Failed):
+            data = outcome.error.data
+            if self.prefix.text and is_object(data) and isinstance(uri := data.get("uri"), str):
+                message = outcome.error.message.replace(uri, self.prefix.uri(uri))
+                told = {**data, "uri": self.prefix.uri(uri)}
+                return Failed(ProtocolError(message, code=outcome.error.code, data=told))
+            return outcome
+        if not isinstance(outcome, Complete):
+            return outcome
+        result = outcome.result
+        if isinstance(result, bytes):  # Of a task; it is signed with the name of the inner server.
+            result = unsigned(outcome.as_dict())
+        if not self.prefix.text:
+            return Complete(result)
+        return Complete(self.with_uris(result))
+
+    def with_uris(self, result: JsonObject) -> JsonObject:
+        """A result, or a task with one, with its URIs as they are spelled here."""
+        if is_object(of_task := result.get("result")):
+            result = {**result, "result": with_uris(of_task, self.prefix.uri)}
+        return with_uris(result, self.prefix.uri)
+
+
+class _Tasks:
+    """The tasks of a mounted server. Implements `ekiden.server.tasks.sources.TaskSource`."""
+
+    def __init__(self, mount: Mount) -> None:
+        self._mount = mount
+
+    async def answer(self, request: Request, stream: Stream) -> Outcome:
+        """Have the mounted server answer."""
+        return self._mount.outward(await self._mount.inner.answer(request, stream))
+
+    async def feeds(self, request: Request, wanted: Sequence[str]) -> Mapping[str, TaskFeed]:
+        """Those of these tasks that the mounted server has, and who tells of them."""
+        found = await self._mount.inner.task_map.feeds(request, wanted)
+        return {task_id: _Feed(self._mount, feed) for task_id, feed in found.items()}
+
+
+class _Feed:
+    """Changes of tasks of a mounted server. Implements `ekiden.server.tasks.sources.TaskFeed`."""
+
+    def __init__(self, mount: Mount, feed: TaskFeed) -> None:
+        self._mount = mount
+        self.watch = feed.watch
+        self._news = feed.news
+
+    async def news(self, task_id: str) -> JsonObject | None:
+        """The state of a task, with its URIs as they are spelled outside."""
+        news = await self._news(task_id)
+        return None if news is None else self._mount.with_uris(news)
+
+
+class _Inner:
+    """A template of the inner server, for URIs as they are spelled outside."""
+
+    def __init__(self, prefix: Prefix, resource: Resource) -> None:
+        self._prefix = prefix
+        self._template = resource.template
+
+    def match(self, uri: str) -> dict[str, str] | None:
+        """Implements `Matches`."""
+        if self._template is None or uri != self._prefix.uri(inner := self._prefix.inner_uri(uri)):
+            return None
+        return self._template.match(inner)
+
+
+def unsigned(result: JsonObject) -> JsonObject:
+    """A result without its type, and without the name of the server that it comes from."""
+    kept = {name: value for name, value in result.items() if name != "resultType"}
+    if is_object(meta := kept.get("_meta")) and SERVER_INFO in meta:
+        left = {name: value for name, value in meta.items() if name != SERVER_INFO}
+        kept["_meta"] = left
+        if not left:
+            del kept["_meta"]
+    return kept

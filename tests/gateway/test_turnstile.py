@@ -1,0 +1,88 @@
+"""Whose question it is, where a channel does not say."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ekiden.errors import CannotAnswer
+from ekiden.gateway import turnstile
+from ekiden.gateway.turnstile import Turnstile
+from tests.serving import soon
+
+
+def _answers(name: str) -> Any:
+    async def answer(key: str, question: dict[str, Any]) -> dict[str, Any]:
+        return {"by": name, "to": question["n"]}
+
+    return answer
+
+
+def _ignore(_: dict[str, Any]) -> None:
+    """Drop a log message."""
+
+
+async def test_the_only_call_that_runs_gets_the_question() -> None:
+    gate = Turnstile("t")
+    async with gate.call(_answers("a"), _ignore):
+        assert await soon(gate.ask("1", {"n": 1})) == {"by": "a", "to": 1}
+
+
+async def test_a_question_waits_until_the_other_calls_have_ended() -> None:
+    gate = Turnstile("t")
+    async with gate.call(_answers("a"), _ignore):
+        async with gate.call(_answers("b"), _ignore):
+            asked = asyncio.create_task(gate.ask("1", {"n": 1}))
+            await asyncio.sleep(0)
+            assert not asked.done()
+        assert await soon(asked) == {"by": "a", "to": 1}
+
+
+async def test_questions_that_nobody_can_tell_apart_are_refused() -> None:
+    gate = Turnstile("t")
+    async with gate.call(_answers("a"), _ignore), gate.call(_answers("b"), _ignore):
+        asked = await soon(asyncio.gather(gate.ask("1", {}), gate.ask("2", {}), return_exceptions=True))
+        assert [type(each) for each in asked] == [CannotAnswer, CannotAnswer]
+
+
+async def test_a_question_outside_of_every_call_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CannotAnswer):
+        await soon(Turnstile("t").ask("1", {}))
+    monkeypatch.setattr(turnstile, "_TELL_SECONDS", 0.01)
+    gate = Turnstile("t")
+    async with gate.call(_answers("a"), _ignore), gate.call(_answers("b"), _ignore):
+        with pytest.raises(CannotAnswer):
+            await soon(gate.ask("1", {}))
+
+
+async def test_a_server_that_asks_gets_one_call_at_a_time() -> None:
+    gate = Turnstile("t")
+    async with gate.call(_answers("a"), _ignore):
+        await soon(gate.ask("1", {"n": 1}))
+    running: list[str] = []
+
+    async def call(name: str) -> None:
+        async with gate.call(_answers(name), _ignore):
+            running.append(name)
+            assert await gate.ask("1", {"n": 2}) == {"by": name, "to": 2}
+            assert running == [name]
+            running.clear()
+
+    await soon(asyncio.gather(*(call(name) for name in "abc")))
+
+
+async def test_a_question_outside_of_every_call_does_not_slow_the_calls_down() -> None:
+    gate = Turnstile("t")
+    with pytest.raises(CannotAnswer):
+        await soon(gate.ask("1", {}))
+    async with gate.call(_answers("a"), _ignore), asyncio.timeout(5), gate.call(_answers("b"), _ignore):
+        assert not gate.is_alone
+
+
+async def test_a_log_message_goes_only_to_a_call_that_runs_alone() -> None:
+    gate, heard = Turnstile("t"), list[Any]()
+    async with gate.call(_answers("a"), heard.append):
+        gate.log({"n": 1})
+        async with gate.call(_answers("b"), heard.append):
+            gate.log({"n": 2})
+    assert heard == [{"n": 1}]
