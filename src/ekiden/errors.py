@@ -13,7 +13,8 @@
     │   │   └── EnvelopeError          what is broken is not the method's business: id, method or params
     │   ├── MethodNotFound             -32601
     │   ├── InvalidParams              -32602
-    │   │   └── ResourceNotFound       there is no such resource; for clients of 2025 it is -32002
+    │   │   ├── ResourceNotFound       there is no such resource; for clients of 2025 it is -32002
+    │   │   └── UnknownTask            there is no such task, or it belongs to somebody else
     │   ├── InternalError              -32603
     │   ├── HeaderMismatch             -32020  the HTTP headers and the body disagree
     │   ├── MissingCapability          -32021  the client did not declare what the request needs
@@ -185,6 +186,13 @@ class ResourceNotFound(InvalidParams):
     def __init__(self, uri: str) -> None:
         super().__init__(f"Resource not found: {uri}", data={"uri": uri})
         self.uri = uri
+
+
+class UnknownTask(InvalidParams):
+    """There is no such task, or it belongs to somebody else."""
+
+    def __init__(self) -> None:
+        super().__init__("Unknown task")
 
 
 class InternalError(ProtocolError):

@@ -8,14 +8,13 @@ from typing import Final
 import msgspec
 
 from ekiden.client.sessions.session import Hooks
-from ekiden.errors import EkidenError
+from ekiden.errors import EkidenError, UnknownTask
 from ekiden.gateway.connector import Connector
 from ekiden.gateway.forwarding import Forwarder
 from ekiden.gateway.outgoing import request_of
 from ekiden.gateway.task_ids import TaskIds
 from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.server.subscriptions import Change
-from ekiden.server.tasks.methods import UnknownTask
 from ekiden.server.tasks.sources import TaskFeed
 from ekiden.server.tasks.tasks import Listener
 from ekiden.transports.server.port import Stream

@@ -5,7 +5,7 @@ Clients with a handshake call methods of the same names: these are passed on to 
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ekiden.errors import InvalidParams
+from ekiden.errors import InvalidParams, UnknownTask
 from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.server.registration.registry import Registry
 from ekiden.server.tasks.legacy import LegacyTasks
@@ -19,14 +19,7 @@ from ekiden.wire.modern import Request
 from ekiden.wire.principal import require
 from ekiden.wire.tasks import RELATED, as_dict
 
-__all__ = ["TaskMethods", "UnknownTask"]
-
-
-class UnknownTask(InvalidParams):
-    """There is no such task, or it belongs to somebody else."""
-
-    def __init__(self) -> None:
-        super().__init__("Unknown task")
+__all__ = ["TaskMethods"]
 
 
 class TaskMethods:

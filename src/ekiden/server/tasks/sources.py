@@ -10,12 +10,13 @@ from typing import Protocol
 
 import msgspec
 
+from ekiden.errors import UnknownTask
 from ekiden.rounds.journal import fingerprint
 from ekiden.rounds.outcome import Failed, Outcome
 from ekiden.server.registration.extensions import Follow, OfferedExtension
 from ekiden.server.registration.registry import Registry
 from ekiden.server.subscriptions import Change, Filter, Subscription
-from ekiden.server.tasks.methods import TaskMethods, UnknownTask
+from ekiden.server.tasks.methods import TaskMethods
 from ekiden.server.tasks.tasks import Listener
 from ekiden.transports.server.port import Stream
 from ekiden.wire import versions
