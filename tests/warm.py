@@ -224,9 +224,16 @@ class _Forking:
             if self._way in ready:
                 message, descriptors, _, _ = socket.recv_fds(self._way, _MOST, 4)
                 if not message:
+                    self._end_all()
                     return None
                 if (job := self._fork(message, descriptors)) is not None:
                     return job
+
+    def _end_all(self) -> None:
+        """End what is left, as when the tests were interrupted."""
+        for process in self._statuses:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGTERM)
 
     def _reap(self) -> None:
         with contextlib.suppress(BlockingIOError):
