@@ -56,13 +56,13 @@ class Cell:
     """The least multiple of the official server; None leaves the peers out."""
     python: str = ""
     """Where it is measured on another Python, to be reported: the floors are for that of the benchmark."""
-    carries: Setup | None = None
-    """A server of another SDK, which `ekiden run` serves."""
+    host: Setup | None = None
+    """The subject, if it is not a server of ekiden alone: one of another SDK is in it, or around it."""
 
     @property
     def subject(self) -> Setup:
-        if self.carries is not None:
-            return self.carries
+        if self.host is not None:
+            return self.host
         return Setup("ekiden", (*_tools(self.tools), *self.options), self.python)
 
     @property
@@ -183,12 +183,28 @@ _CELLS: Final = (
             check,
             baseline=Setup(f"their-{sdk}"),
             floor=floor,
-            carries=Setup(f"carried-{sdk}", (f"bench/apps/their_{sdk}.py",)),
+            host=Setup(f"carried-{sdk}", (f"bench/apps/their_{sdk}.py",)),
         )
         for sdk in ("mcp", "fastmcp")
         for key, title, prepare, check, floor in (
             ("A", "`tools/call`", _GREET, _greets, 5.0),
             ("B", "first round that asks", _always(_CONFIRM), _asks, None),
+        )
+    ),
+    *(
+        Cell(
+            f"{key}+{sdk}",
+            f"{title}, a durable tool inside {sdk}",
+            prepare,
+            check,
+            baseline=Setup(f"their-{sdk}"),
+            host=Setup(f"durable-{sdk}"),
+        )
+        for sdk in ("mcp", "fastmcp")
+        for key, title, prepare, check in (
+            ("A", "`tools/call`", _GREET, _greets),
+            ("B", "first round that asks", _always(_CONFIRM), _asks),
+            ("C", "second round, with the answer", _answer, _greets),
         )
     ),
 )

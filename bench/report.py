@@ -43,8 +43,8 @@ def _judge_cell(result: CellResult) -> Iterator[Verdict]:
     cell = result.cell
     of_baseline = result.ratios(cell.reference)
     to = "of the ceiling" if cell.baseline is None else "of our own A"
-    if cell.carries is not None:
-        to = f"times its own rate ({cell.reference.contestant})"
+    if cell.host is not None:
+        to = f"times the rate of {cell.reference.contestant}"
     is_judged = cell.floor is not None and not cell.python
     floor = f"at least {cell.floor:.2f}" if is_judged else ""
     holds = median(of_baseline) >= (cell.floor or 0) if is_judged else None

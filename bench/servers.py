@@ -69,6 +69,10 @@ CONTESTANTS: Final = {
     ),
     "their-mcp": Contestant("bench.apps.their_mcp", "", ("mcp", "pydantic", *_SERVING)),
     "carried-mcp": Contestant("bench.apps.carried_app", "", ("ekiden", "mcp", "pydantic", *_SERVING)),
+    "durable-mcp": Contestant("bench.apps.durable_mcp", "", ("ekiden", "mcp", "pydantic", *_SERVING)),
+    "durable-fastmcp": Contestant(
+        "bench.apps.durable_fastmcp", _IN_FASTMCP, ("ekiden", "fastmcp", "mcp", *_SERVING)
+    ),
     "their-fastmcp": Contestant("bench.apps.their_fastmcp", _IN_FASTMCP, ("fastmcp", "mcp", *_SERVING)),
     "carried-fastmcp": Contestant(
         "bench.apps.carried_app", _IN_FASTMCP, ("ekiden", "fastmcp", "mcp", *_SERVING)
