@@ -8,7 +8,14 @@ import msgspec
 from ekiden.errors import InternalError, InvalidParams
 from ekiden.server.legacy.keeper import News
 from ekiden.server.registration.registry import Registry
-from ekiden.server.subscriptions import LONGEST_URI, Change, Filter, Subscription, is_too_long
+from ekiden.server.subscriptions import (
+    LONGEST_URI,
+    RESOURCE_UPDATED,
+    Change,
+    Filter,
+    Subscription,
+    is_too_long,
+)
 from ekiden.sessions.record import MOST_WATCHED, MOST_WATCHED_BYTES
 from ekiden.signals import SessionsFull
 from ekiden.wire.json import JsonObject
@@ -42,13 +49,17 @@ class Watching:
                 f"Invalid params: a session watches URIs of {MOST_WATCHED_BYTES} bytes at most"
             )
         require(principal, self._registry.scopes_of(uri))
-        self.watch_also(uri)
+        self._watched[uri] = None
+        self._update_filter()
         return uri
 
     def watch_also(self, uri: str) -> None:
-        """The same for a resource that another process has accepted."""
+        """The same for a resource that another process has accepted, perhaps before its last change."""
+        is_new = uri not in self._watched
         self._watched[uri] = None
         self._update_filter()
+        if is_new and self._registry.hub.changed_lately(uri):
+            self.offer(Change(RESOURCE_UPDATED, uri))
 
     def unwatch(self, uri: object) -> str:
         """Send no more notifications about a resource. Returns its URI."""
