@@ -177,8 +177,10 @@ lint: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/vulture
 
+# Projects in `examples` have modules of the same names, so each is checked apart.
 types: $(VENV)/.ready
 	$(BIN)/mypy
+	for project in examples/*/pyproject.toml; do $(BIN)/mypy --config-file pyproject.toml $$(dirname $$project)/*.py || exit 1; done
 	$(BIN)/pyright
 
 layers: $(VENV)/.ready
