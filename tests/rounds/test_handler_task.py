@@ -104,6 +104,17 @@ async def test_a_parked_handler_rests_and_goes_on() -> None:
     assert task.phase == "ended"
 
 
+async def test_a_handler_is_cancelled_when_whoever_waits_for_it_is_thrown_away() -> None:
+    task = started(asyncio.Event().wait)
+    waiting = task.settled()
+    waiting.send(None)
+    waiting.close()
+    await asyncio.sleep(0.01)
+    assert task.phase == "ended"
+    assert not task.alone
+    assert asyncio.get_running_loop().get_task_factory() is None
+
+
 async def test_the_first_error_is_why_a_leg_ends() -> None:
     task = started(asyncio.Event().wait)
     await asyncio.sleep(0)

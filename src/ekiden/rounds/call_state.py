@@ -1,6 +1,6 @@
 """What a token says, before it is sealed and after it was opened. No keys, no clock."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
@@ -32,10 +32,10 @@ class CallState(msgspec.Struct, array_like=True, gc=False):
     principal: str
     flow: str
     round: int
-    asked: dict[str, str]
+    asked: Mapping[str, str]
     """The questions that the round ended with, by key: the name of each, which has its fingerprint, and its
     first words. For a handler that returns `InputRequired`, the method of each."""
-    pauses: list[str]
+    pauses: Sequence[str]
     """The checkpoints that the round ended with."""
     journal: dict[str, Entry]
     journal_id: str | None = None

@@ -21,15 +21,16 @@ import asyncio
 import contextlib
 import logging
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
 from threading import get_ident
+from types import coroutine
 from typing import Any, Final, Literal, NoReturn, TypeAlias
 
 from ekiden.rounds.outcome import Suspended
 from ekiden.rounds.turns import Turns
 
-__all__ = ["MOVES", "OVER", "SETTLED", "HandlerTask", "Move", "Phase"]
+__all__ = ["MOVES", "OVER", "SETTLED", "HandlerTask", "Move", "Phase", "one_pass"]
 
 _log = logging.getLogger(__name__)
 
@@ -82,8 +83,8 @@ class HandlerTask:
 
     # Not a struct: to set a field of one costs five times as much, and a leg sets most of these.
     __slots__ = (
-        *("_factory", "_late", "_refused", "_settled", "alone", "began", "beside", "ending", "loop", "phase"),
-        *("task", "thread", "title", "turns", "unwind_seconds"),
+        *("_begins", "_factory", "_late", "_refused", "_settled", "alone", "began", "beside", "ending"),
+        *("loop", "phase", "task", "thread", "title", "turns", "unwind_seconds"),
     )
 
     loop: asyncio.AbstractEventLoop
@@ -107,6 +108,8 @@ class HandlerTask:
         """What the handler and its branches wait for. None as long as nothing had to wait."""
         self.beside: set[asyncio.Task[None]] | None = None
         """What runs beside the handler and must end before its leg: steps, above all. None before one."""
+        self._begins = False
+        """Whether it begins in the next pass of the loop. Then `settled` waits for its first stretch."""
         self._settled: asyncio.Future[None] | None = None
         self._late: asyncio.TimerHandle | None = None
         self._factory: Callable[..., Any] | None = None
@@ -116,7 +119,10 @@ class HandlerTask:
     # Beginning
 
     def start(self, handler: Coroutine[Any, Any, Any]) -> None:
-        """Start the handler, which calls `begin` first thing. It may have ended when this returns."""
+        """Start the handler, which calls `begin` first thing. It may have ended when this returns.
+
+        Wait for `settled` right after it.
+        """
         loop = self.loop = asyncio.get_running_loop()
         self.thread = get_ident()
         self.phase = MOVES["start"][self.phase]
@@ -127,7 +133,7 @@ class HandlerTask:
                 self._after_first_stretch()
         else:
             self.task = asyncio.Task(handler, loop=loop, name=self.title)
-            loop.call_soon(self._after_first_stretch)
+            self._begins = True
 
     def begin(self, *, parked: bool) -> None:
         """The handler begins, in its task. A parked one is never taken to be alone."""
@@ -287,6 +293,12 @@ class HandlerTask:
         If the caller is cancelled meanwhile, the leg is stopped.
         """
         try:
+            if self._begins:
+                self._begins = False
+                try:
+                    await one_pass()  # Most handlers come to their end in it: they need no future.
+                finally:
+                    self._after_first_stretch()
             if self.phase not in SETTLED:
                 self._settled = self.loop.create_future()
                 await self._settled
@@ -294,6 +306,9 @@ class HandlerTask:
                 await asyncio.wait(set(self.beside))
         except asyncio.CancelledError:
             await self.stop()
+            raise
+        except GeneratorExit:  # Who waited was thrown away, and cannot wait for the end either.
+            self.end()
             raise
 
     def _settle(self) -> None:
@@ -316,3 +331,9 @@ class HandlerTask:
             self.fail(error)
         elif self.turns is not None:
             self.turns.go_on()
+
+
+@coroutine
+def one_pass() -> Generator[None, None, None]:
+    """Wait for one pass of the loop. `asyncio.sleep(0)` would hold one object more while it waits."""
+    yield

@@ -62,8 +62,8 @@ class Leg(PrivateStruct):
     """The time to live and the poll interval that the handler wants for its task."""
     style: str | None = None
     """How the handler asks: with effects (`asks`), or by itself (`manual`)."""
-    lacks: dict[str, tuple[str, ...]] = {}
-    """The scopes that the handler waits for, by the name of what waits."""
+    lacks: dict[str, tuple[str, ...]] | None = None
+    """The scopes that the handler waits for, by the name of what waits. None if it waits for none."""
     was_manual: bool = False
     """Whether it asked by itself before `background`. After that it may ask with effects."""
 
@@ -304,7 +304,7 @@ class Leg(PrivateStruct):
         replay, passed = self.replay, Entry("pause", "", None, branch)
         if replay.is_durable:
             replay.task.run_beside(replay.steps().finish(name, passed))
-        elif name[:2] == "q:" and name not in self.lacks:
+        elif name[:2] == "q:" and (self.lacks is None or name not in self.lacks):
             replay.record(name, passed)
             replay.waits().turns.arrive(name, None)
         else:
@@ -322,7 +322,7 @@ class Leg(PrivateStruct):
             return
         if replay.is_durable or replay.parked:
             task.fail_here(InsufficientScope(scopes))
-        self.lacks[name] = scopes
+        self.lacks = {**(self.lacks or {}), name: scopes}
         replay.journal.backlog.pop(name, None)
         await replay.turn(name, "", partial(self._begin_pause, name))
 

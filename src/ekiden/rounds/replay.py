@@ -64,7 +64,7 @@ class Replay(PrivateStruct):
     """The steps to run when the handler has returned, with their `key=`."""
     trace: list[str] | None = None
     """If a list, every effect notes its name here."""
-    _counts: dict[str, tuple[int, asyncio.Task[Any] | None]] = {}
+    _counts: dict[str, tuple[int, asyncio.Task[Any] | None]] | None = None
     """How often each name was used, and by which task first."""
     waiting: Waiting | None = None
     _steps: Steps | None = None
@@ -164,7 +164,7 @@ class Replay(PrivateStruct):
         finally:
             # Let go of what refers back to us, so that nothing of a leg is left to the garbage collector.
             self.task.forget()
-            self._counts.clear()
+            self._counts = None
             if self.waiting is not None:
                 self.waiting = self._steps = None
             if self.afterwards:
@@ -184,12 +184,12 @@ class Replay(PrivateStruct):
         if self.trace is not None:
             self.trace.append(name if key is None else f"{name} ({derived})")
         task = None if self.task.alone else asyncio.current_task()
-        before = self._counts.get(name)
-        if before is None:
-            self._counts[name] = (1, task)
-            return name
-        count, first = before
+        if self._counts is None:
+            self._counts = {}
+        count, first = self._counts.get(name, (0, task))
         self._counts[name] = (count + 1, first)
+        if not count:
+            return name
         if key is not None:
             self.task.fail_here(UsageError(f"{self.task.title} uses key={key!r} twice in one call"))
         if task is not first and count == 1 and self.task.task not in (task, first):

@@ -310,7 +310,7 @@ class Rounds:
     ) -> dict[str, JsonObject]:
         """The questions of a leg that waits for answers. The state says what it waits for."""
         if leg.lacks:
-            _step_up(call, leg, ended, before)
+            _step_up(call, leg, leg.lacks, ended, before)
         if leg.was_manual or leg.style == "manual":
             state.answers = context.raw_responses() or None
         if state.asked:
@@ -355,19 +355,21 @@ class Rounds:
         _log.warning("%s has ended %d rounds; clients give up after %d by default", handler, rounds, _GIVE_UP)
 
 
-def _step_up(call: Call, leg: Leg, ended: Suspended, before: Mapping[str, Entry]) -> None:
+def _step_up(
+    call: Call, leg: Leg, lacks: Mapping[str, tuple[str, ...]], ended: Suspended, before: Mapping[str, Entry]
+) -> None:
     """Refuse a round that needs more scopes, unless something would be lost with it.
 
     A refusal carries no state. So what the client must bring back, answers that it has to give and steps that
     have run, goes out in an interim result first; the round after that is refused. A response that streams
     already has a status, and ends in the same way.
     """
-    wanted = [name for name in ended.pauses if name in leg.lacks]
+    wanted = [name for name in ended.pauses if name in lacks]
     has_more = bool(ended.asks) or len(wanted) < len(ended.pauses)
     has_run = any(key.startswith(STEP) and key not in before for key in leg.replay.journal.entries)
     streams = getattr(call.stream, "has_begun", False) and not any(name in before for name in wanted)
     if wanted and not (has_more or has_run or streams):
-        scopes = call.handler.scopes.union(*(leg.lacks[name] for name in wanted))
+        scopes = call.handler.scopes.union(*(lacks[name] for name in wanted))
         raise InsufficientScope(sorted(scopes))
 
 

@@ -33,6 +33,8 @@ _REFUSED: Final = "Invalid or expired requestState: restart the call"
 _SHORT: Final = 64
 """Arguments up to this many bytes are not hashed: hashing would cost more than carrying them."""
 
+_NOTHING_ASKED: Final[Mapping[str, str]] = {}
+
 _FLOW_BYTES: Final = 12
 """96 bits: the ids of calls never collide by chance, and cannot be guessed."""
 
@@ -121,8 +123,8 @@ class Sealer:
             principal,
             os.urandom(_FLOW_BYTES).hex(),  # flow
             0,  # round
-            {},  # asked
-            [],  # pauses
+            _NOTHING_ASKED,
+            (),  # pauses
             {},  # journal
         )
 

@@ -7,12 +7,14 @@ client goes away, the request is cancelled.
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from types import CoroutineType
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from ekiden.errors import EnvelopeError, ProtocolError, UsageError
+from ekiden.rounds.handler_task import one_pass
 from ekiden.rounds.outcome import Outcome
 from ekiden.transports.server.budget import BodyBudget, weight_of
 from ekiden.transports.server.cors import Cors
@@ -29,7 +31,7 @@ from ekiden.transports.server.reply import (
     Scope,
     Send,
 )
-from ekiden.transports.server.started import Started
+from ekiden.transports.server.started import Started, start
 from ekiden.wire import jsonrpc
 from ekiden.wire.headers import MODERN, VERSION
 from ekiden.wire.incoming import ROUTED, Incoming, Refusal
@@ -136,21 +138,16 @@ class StreamableHTTP:
         ) is not None:
             incoming.refusal = await admission
         if incoming.refusal is None or incoming.refusal is ROUTED:
-            receiving = receive().__await__()
-            try:
-                event: Event | Started[Event] = Started(receiving, receiving.send(None))
-            except StopIteration as received:
-                event = received.value
-            if isinstance(event, Started) or event["type"] != "http.request" or event.get("more_body"):
-                if not await self._slow_body(event, receive, incoming):
-                    await Reply(send, headers, limits.stall_seconds).to_nobody()
-                    return
-            else:
-                incoming.body = event.get("body", b"")
+            first = _read_at_once(receive, incoming)
+            if first is not None and not await self._slow_body(first, receive, incoming):
+                await Reply(send, headers, limits.stall_seconds).to_nobody()
+                return
             if len(incoming.body) > limits.body:
                 incoming.refusal = Refusal(413, f"Body too large: the limit is {limits.body} bytes")
-        answering = self.exchange if len(incoming.body) <= _COUNTED else self.exchange_large
-        await answering(incoming, receive, send)
+        if len(incoming.body) <= _COUNTED:
+            await self.exchange(incoming, receive, send)
+        else:
+            await self.exchange_large(incoming, receive, send)
 
     async def exchange_large(
         self, incoming: Incoming, receive: Receive, send: Send, respond: Respond | None = None
@@ -196,24 +193,24 @@ class StreamableHTTP:
         answer = self.endpoint.begin(request, reply)
         if isinstance(answer, CoroutineType):
             try:
-                waits_for = answer.send(None)
+                waiting = Started(answer, answer.send(None))
             except StopIteration as answered:
                 outcome = answered.value
             else:
-                outcome = await self._attended(Started(answer, waits_for), receive, reply)
+                await one_pass()  # A handler that has a task of its own may begin and end meanwhile.
+                ended = waiting.go_on()
+                outcome = await self._attend(ended, receive, reply) if isinstance(ended, Started) else ended
         else:
             outcome = answer  # type: ignore[assignment]  # There is no other kind of coroutine.
         sending = reply.to_nobody() if outcome is None else reply.finish(outcome, self._dialect, request_id)
         if sending is not None:
             await sending
 
-    async def _attended(self, running: Started[Outcome], receive: Receive, reply: Reply) -> Outcome | None:
-        """The outcome of a call that waits; None if its client has left."""
-        await asyncio.sleep(0)  # A handler that has a task of its own may begin and end meanwhile.
-        outcome = running.go_on()
-        if isinstance(outcome, Started):
-            return await Attendant(receive, reply, self.limits.silence_seconds).attend(outcome)
-        return outcome
+    def _attend(
+        self, running: Started[Outcome], receive: Receive, reply: Reply
+    ) -> Coroutine[Any, Any, Outcome | None]:
+        """Look after a call that takes longer: its outcome, or None if its client has left."""
+        return Attendant(receive, reply, self.limits.silence_seconds).attend(running)
 
     def _for_pages(
         self, cors: Cors, incoming: Incoming, send: Send, respond: Respond | None
@@ -292,6 +289,15 @@ class StreamableHTTP:
             incoming.refusal = Refusal(408, "The request body took too long")
             return True
         return False
+
+
+def _read_at_once(receive: Receive, incoming: Incoming) -> Event | Started[Event] | None:
+    """Read a body that is here as a whole; else return what has come so far."""
+    event = start(receive().__await__())
+    if isinstance(event, Started) or event["type"] != "http.request" or event.get("more_body"):
+        return event
+    incoming.body = event.get("body", b"")
+    return None
 
 
 async def _let_go(incoming: Incoming, message: Message) -> None:

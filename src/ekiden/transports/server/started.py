@@ -27,9 +27,9 @@ class Started(Generic[T]):
         self._waits_for = waits_for
 
     def go_on(self) -> "T | Started[T]":
-        """Go on with it if what it waits for is there already."""
+        """Go on with it if what it waits for is there already: one pass of the loop may be all."""
         awaited = self._waits_for
-        if isinstance(awaited, asyncio.Future) and awaited.done():
+        if awaited is None or (isinstance(awaited, asyncio.Future) and awaited.done()):
             return start(self._running)
         return self
 
