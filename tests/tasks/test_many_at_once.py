@@ -10,6 +10,7 @@ from ekiden import CancelledTask, Context, TaskLimits
 from ekiden.stores.postgres import tasks as postgres_tasks
 from ekiden.tasks import runner
 from ekiden.tasks.moves import Ending, LostClaim
+from ekiden.tasks.run import Run
 from ekiden.testing.task_contract import new_record
 from tests.tasks.driving import PATIENCE, TaskClient, new_server
 
@@ -88,3 +89,23 @@ async def test_a_task_that_is_cancelled_while_it_runs_is_cleaned_up_with_what_it
     (task,) = cleaned
     assert list(task.steps.values()) == [["reserved"]]
     assert task.why == "cancelled"
+
+
+async def test_a_worker_does_not_look_at_a_task_that_has_just_ended_there(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, looks = new_server(store, tasks=TaskLimits()), list[str]()
+
+    @server.tool(task="required")
+    async def tool(ctx: Context) -> str:
+        return str(await ctx.step(lambda: 1, key="one"))
+
+    def look(run: Run) -> Any:
+        looks.append(run.id)
+        return asyncio.sleep(0)
+
+    monkeypatch.setattr(Run, "_look", look)
+    async with server.running(), asyncio.timeout(PATIENCE):
+        client = TaskClient(server)
+        assert await client.text(await client.start()) == "1"
+    assert looks == []

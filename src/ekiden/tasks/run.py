@@ -251,7 +251,9 @@ class Run:
     # What others do meanwhile
 
     def look_soon(self) -> None:
-        """Something may have changed: look."""
+        """Something may have changed: look. Not if the leg has ended: that may be what has changed."""
+        if self._quiet:
+            return
         if self._leg is None:
             self._look_again = True
         elif self._looking is None or self._looking.done():
