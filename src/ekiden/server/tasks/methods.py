@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ekiden.errors import InvalidParams, UnknownTask
 from ekiden.rounds.outcome import Complete, Failed, Outcome
+from ekiden.server.middleware import Run
 from ekiden.server.registration.registry import Registry
 from ekiden.server.tasks.legacy import LegacyTasks
 from ekiden.server.tasks.tasks import Listener, Tasks
@@ -30,6 +31,14 @@ class TaskMethods:
         self._registry = registry
         self.legacy = LegacyTasks(tasks)
         """The same tasks, for clients with a handshake."""
+        self._answers: dict[str, Run] = {
+            "tasks/get": self.get,
+            "tasks/update": self.update,
+            "tasks/cancel": self.cancel,
+            "tasks/result": self.result,
+            "tasks/list": self.list,
+            "tasks/input_response": self.update,
+        }
 
     async def get(self, request: Request, stream: Stream) -> Outcome:
         """`tasks/get`."""
@@ -70,16 +79,8 @@ class TaskMethods:
 
     async def answer(self, request: Request, stream: Stream) -> Outcome:
         """Answer any of the methods."""
-        answers = {
-            "tasks/get": self.get,
-            "tasks/update": self.update,
-            "tasks/cancel": self.cancel,
-            "tasks/result": self.result,
-            "tasks/list": self.list,
-            "tasks/input_response": self.update,
-        }
         try:
-            return await answers[request.method](request, stream)
+            return await self._answers[request.method](request, stream)
         except UnknownTask as error:
             return Failed(error)
 

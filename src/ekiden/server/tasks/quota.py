@@ -1,9 +1,8 @@
 """How many tasks a principal may have, so that one client cannot fill the store."""
 
 import asyncio
-from collections import Counter, OrderedDict
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -43,42 +42,41 @@ class TaskQuota:
         self._limits = limits
         self._clock = clock
         self._rooms: OrderedDict[str, _Room] = OrderedDict()
-        self._coming: Counter[str] = Counter()
-        self._coming_bytes: Counter[str] = Counter()
-        """What each principal has taken that the store may not know of yet."""
+        self._coming: dict[str, tuple[int, int]] = {}
+        """Tasks and bytes that each principal has taken and that the store may not know of yet."""
         self._looking = asyncio.Lock()
 
-    @asynccontextmanager
-    async def room(
-        self, store: TaskStore, audience: str, principal: str, size: int
-    ) -> AsyncGenerator[None, None]:
-        """Room for one task of `size` bytes, which the block stores; `InternalError` if there is none."""
+    async def take(self, store: TaskStore, audience: str, principal: str, size: int) -> None:
+        """Take room for one task of `size` bytes; `InternalError` if there is none.
+
+        `give_back` it when the task is stored, or could not be.
+        """
         most_tasks, most_bytes = self._most(principal)
-        if most_tasks is None and most_bytes is None:
-            yield
-            return
-        room = self._rooms.get(principal)
-        if room is None or not room.has(size, self._clock()):
-            async with self._looking:
-                room = self._rooms.get(principal)
-                if room is None or not room.has(size, self._clock()):
-                    used = self._with_coming(await store.usage(audience, principal), principal)
-                    _check(used, size, most_tasks, most_bytes)
-                    room = self._remember(
-                        principal, _half(most_tasks, used.open), _half(most_bytes, used.bytes)
-                    )
-        room.tasks -= 1
-        room.bytes -= size
-        self._coming[principal] += 1
-        self._coming_bytes[principal] += size
-        try:
-            yield
-        finally:
-            self._coming -= Counter({principal: 1})  # Which drops those that have none.
-            self._coming_bytes -= Counter({principal: size})
+        if most_tasks is not None or most_bytes is not None:
+            room = self._rooms.get(principal)
+            if room is None or not room.has(size, self._clock()):
+                async with self._looking:
+                    room = self._rooms.get(principal)
+                    if room is None or not room.has(size, self._clock()):
+                        used = self._with_coming(await store.usage(audience, principal), principal)
+                        _check(used, size, most_tasks, most_bytes)
+                        room = self._remember(
+                            principal, _half(most_tasks, used.open), _half(most_bytes, used.bytes)
+                        )
+            room.tasks -= 1
+            room.bytes -= size
+        tasks, taken = self._coming.get(principal, (0, 0))
+        self._coming[principal] = (tasks + 1, taken + size)
+
+    def give_back(self, principal: str, size: int) -> None:
+        """The store knows of the task, or never will."""
+        tasks, taken = self._coming.pop(principal)
+        if tasks > 1:
+            self._coming[principal] = (tasks - 1, taken - size)
 
     def _with_coming(self, used: Usage, principal: str) -> Usage:
-        return Usage(used.open + self._coming[principal], used.bytes + self._coming_bytes[principal])
+        tasks, taken = self._coming.get(principal, (0, 0))
+        return Usage(used.open + tasks, used.bytes + taken)
 
     def _remember(self, principal: str, tasks: float, size: float) -> _Room:
         room = self._rooms[principal] = _Room(tasks, size, self._clock() + _FRESH_SECONDS)

@@ -191,9 +191,13 @@ class Tasks:
             trace=current_trace(),
         )
         size = len(encode_record(record))
-        async with self._quota.room(self.store, self.audience, record.principal, size):
+        quota = self._quota
+        await quota.take(self.store, self.audience, record.principal, size)
+        try:
             # Shielded: if the client disconnects now, the task is stored and run nevertheless.
             kept = await asyncio.shield(self._keep(record, journal))
+        finally:
+            quota.give_back(record.principal, size)
         if kept.answers != record.answers:
             raise InvalidParams("This call has become a task before, with other answers")
         if kept.id == record.id:
