@@ -163,7 +163,7 @@ def accept(
             and headers is not None
             and headers.get(NAME) == name.encode()
             and name.isascii()
-            and name.isidentifier()
+            and (name.isidentifier() or name.isalnum())
         ):
             name = _checked_name(method, params, headers)
     assert message.id is not None

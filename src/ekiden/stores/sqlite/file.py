@@ -198,8 +198,10 @@ class SQLiteFile:
         for _ in range(_READ_TRIES):
             if self._open.writer is None:
                 await self.open()
-            with contextlib.suppress(FileClosed):
+            try:
                 return self._read(self._open.reader, work)
+            except FileClosed:
+                continue
         raise self._closed_too_often()
 
     async def scan(self, work: Callable[[sqlite3.Connection], T]) -> T:

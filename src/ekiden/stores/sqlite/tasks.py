@@ -5,6 +5,7 @@ What may take long is read in a thread: journals, lists, the search for what is 
 
 import asyncio
 import functools
+import operator
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -40,6 +41,7 @@ _FORGET_SECONDS: Final = 0.02
 """How long tasks are removed in one transaction: others wait for it."""
 _FORGET_ROWS: Final = 500
 
+_row_values = operator.attrgetter(*ROW)
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(Entry).decode
 
@@ -64,7 +66,7 @@ class SQLiteTasks(TaskStore):
         """Keep a new task."""
         journal = _packed(record.id, entries)
         data = encode_record(record)
-        row = (*(getattr(record, name) for name in ROW), data)
+        row = (*_row_values(record), data)
 
         def work(connection: sqlite3.Connection) -> TaskRecord:
             if connection.execute(sql.INSERT, row).rowcount == 0:
