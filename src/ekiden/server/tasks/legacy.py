@@ -36,6 +36,7 @@ from ekiden.wire import versions
 from ekiden.wire.draft import incomplete
 from ekiden.wire.json import JsonObject, decode
 from ekiden.wire.modern import Request
+from ekiden.wire.principal import grants
 from ekiden.wire.tasks import NOTIFICATION, RELATED, TaskView, legacy_task
 
 __all__ = ["LegacyTasks"]
@@ -122,8 +123,12 @@ class LegacyTasks:
             pass
         return Complete(legacy_task(view(record)))
 
-    async def list(self, principal: str, cursor: object) -> Outcome:
-        """`tasks/list`: the tasks of a principal, page by page. The cursor is the id of the last task."""
+    async def list(self, request: Request, cursor: object) -> Outcome:
+        """`tasks/list`: the tasks of a principal, page by page. The cursor is the id of the last task.
+
+        Those of tools whose scopes the caller lacks are left out, so that a page may have fewer than others.
+        """
+        principal = self._tasks.principal_of(request)
         after: Place | None = None
         if cursor is not None:
             last = await self._tasks.visible(cursor, principal) if type(cursor) is str else None
@@ -133,7 +138,8 @@ class LegacyTasks:
         mine = await self._store.listing(
             audience=self._tasks.audience, principal=principal, after=after, limit=_PAGE + 1
         )
-        page: JsonObject = {"tasks": [legacy_task(view(record)) for record in mine[:_PAGE]]}
+        shown = [each for each in mine[:_PAGE] if grants(request.principal, self._tasks.scopes_of(each))]
+        page: JsonObject = {"tasks": [legacy_task(view(record)) for record in shown]}
         if len(mine) > _PAGE:
             page["nextCursor"] = mine[_PAGE - 1].id
         return Complete(page)

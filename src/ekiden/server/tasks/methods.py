@@ -17,7 +17,7 @@ from ekiden.transports.server.port import Stream
 from ekiden.wire import versions
 from ekiden.wire.json import JsonObject, is_object
 from ekiden.wire.modern import Request
-from ekiden.wire.principal import require
+from ekiden.wire.principal import grants, require
 from ekiden.wire.tasks import RELATED, as_dict
 
 __all__ = ["TaskMethods"]
@@ -75,7 +75,7 @@ class TaskMethods:
 
     async def list(self, request: Request, stream: Stream) -> Outcome:
         """`tasks/list`, for clients with a handshake that have a principal."""
-        return await self.legacy.list(self._tasks.principal_of(request), request.params.get("cursor"))
+        return await self.legacy.list(request, request.params.get("cursor"))
 
     async def answer(self, request: Request, stream: Stream) -> Outcome:
         """Answer any of the methods."""
@@ -85,21 +85,23 @@ class TaskMethods:
             return Failed(error)
 
     async def _mine(self, request: Request) -> Glance:
-        """The task that a request names, if it belongs to the request's principal."""
+        """The task that a request names, if it belongs to the request's principal, who may look at it."""
         seen = await self._tasks.visible(_task_id(request), self._tasks.principal_of(request))
         if seen is None:
             raise UnknownTask()
-        tool = self._registry.tools.get(seen.record.tool)
-        if tool is not None:
-            require(request.principal, tool.handler.scopes)
+        require(request.principal, self._tasks.scopes_of(seen.record))
         return seen
 
     # Subscriptions
 
     async def feeds(self, request: Request, wanted: Sequence[str]) -> "Mapping[str, TaskMethods]":
-        """Those of these tasks that belong to the request's principal, and who tells of them."""
-        who = self._tasks.principal_of(request)
-        return {task_id: self for task_id in wanted if await self._tasks.visible(task_id, who) is not None}
+        """Those of these tasks that the request's principal may look at, and who tells of them."""
+        who, found = self._tasks.principal_of(request), dict[str, TaskMethods]()
+        for task_id in wanted:
+            seen = await self._tasks.visible(task_id, who)
+            if seen is not None and grants(request.principal, self._tasks.scopes_of(seen.record)):
+                found[task_id] = self
+        return found
 
     async def watch(self, task_id: str, listener: Listener, request: Request) -> Callable[[], None]:
         """Offer the changes of a task that was granted, until the returned function is called."""

@@ -248,6 +248,11 @@ class Tasks:
             return None
         return seen
 
+    def scopes_of(self, record: TaskRecord) -> frozenset[str]:
+        """The scopes that whoever looks at a task needs: those of its tool."""
+        tool = self._registry.tools.get(record.tool)
+        return frozenset() if tool is None else tool.handler.scopes
+
     def principal_of(self, request: Request) -> str:
         """The principal of a request; empty if the server does not distinguish them."""
         return "" if self._principal is None else self._principal(request) or ""
