@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
-from http import HTTPStatus
 from typing import Any, Final, Protocol
 
 from ekiden.errors import ProtocolError
 from ekiden.private_struct import PrivateStruct
+from ekiden.transports.server.http1.framing import STATUS_LINES, BrokenResponse, Framing, begin
 from ekiden.transports.server.reply import Event
 from ekiden.wire.incoming import Incoming
 from ekiden.wire.json import is_object
@@ -16,10 +16,6 @@ __all__ = ["Carrier", "Exchange", "method_and_name"]
 
 _log = logging.getLogger(__name__)
 
-_STATUS_LINES: Final = {
-    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
-} | {499: b"HTTP/1.1 499 Client Closed Request\r\n"}
-"""By status. 499 is not a standard: `Reply` ends with it for a client that has left."""
 _CLOSE: Final = b"connection: close\r\n"
 
 
@@ -46,8 +42,8 @@ class Exchange(PrivateStruct):
     _left: asyncio.Future[None] | None = None
     _gone: bool = False
     _started: Event | None = None
+    _framing: Framing | None = None
     _streaming: bool = False
-    _chunked: bool = False
     _complete: bool = False
     held: int = 0
     """Bytes that its body takes of the budget while it waits for its turn."""
@@ -64,7 +60,7 @@ class Exchange(PrivateStruct):
         if self._complete or self._gone:
             return
         self.keep_alive = False
-        if not self._streaming:
+        if self._framing is None:
             self._write({"type": "http.response.start", "status": 500, "headers": []})
             self._write({"type": "http.response.body", "body": b""})
 
@@ -92,7 +88,7 @@ class Exchange(PrivateStruct):
         connection.transport.write(
             b"%bcontent-type: application/json\r\ncontent-length: %d\r\n%b%b%b\r\n%b"
             % (
-                _STATUS_LINES[status],
+                STATUS_LINES[status],
                 len(shown),
                 connection.common_headers(),
                 b"".join([b"%b: %b\r\n" % header for header in headers]) if headers else b"",
@@ -116,41 +112,29 @@ class Exchange(PrivateStruct):
             return
         data: bytes = event.get("body", b"")
         more: bool = event.get("more_body", False)
-        if self._started is not None:
-            data = self._head(self._started, len(data), more) + self._framed(data, more)
-            self._started = None
-        else:
-            data = self._framed(data, more)
-        self._complete = not more
-        self._connection.transport.write(data)
-
-    def _head(self, start: Event, size: int, more: bool) -> bytes:
-        headers: list[tuple[bytes, bytes]] = start["headers"]
-        lines = [_STATUS_LINES[start["status"]]]
-        for name, value in headers:
-            lines.append(b"%b: %b\r\n" % (name, value))
-            if name == b"connection":
-                self.keep_alive = False
-        lines.append(self._connection.common_headers())
+        framing, head = self._framing, b""
+        if framing is None:
+            framing, head = self._begun(self._started, None if more else len(data))
+        piece = framing.piece(data, more=more)
+        self._framing, self._complete = framing, not more
         if more:
-            self._streaming = True
-            self._chunked = self.keep_alive
-            if self._chunked:
-                lines.append(b"transfer-encoding: chunked\r\n")
-        elif not any(name == b"content-length" for name, _ in headers):
-            lines.append(b"content-length: %d\r\n" % size)
-        if not self.keep_alive and not any(name == b"connection" for name, _ in headers):
-            lines.append(_CLOSE)
-        lines.append(b"\r\n")
-        return b"".join(lines)
+            self._streaming = not framing.is_empty
+        elif framing.is_cut:
+            self.keep_alive = False
+        self._connection.transport.write(head + piece)
 
-    def _framed(self, data: bytes, more: bool) -> bytes:
-        if not self._streaming:
-            return b"" if self.incoming.method == "HEAD" else data
-        if not self._chunked:
-            return data
-        chunk = b"%x\r\n%b\r\n" % (len(data), data) if data else b""
-        return chunk if more else chunk + b"0\r\n\r\n"
+    def _begun(self, start: Event | None, size: int | None) -> tuple[Framing, bytes]:
+        """How the body is sent, and the head that goes before it."""
+        if start is None:
+            raise BrokenResponse("a response begins with its status")
+        framing = begin(
+            self.incoming.method, start["status"], start["headers"], size, keep_alive=self.keep_alive
+        )
+        lines = [*framing.lines, self._connection.common_headers()]
+        self.keep_alive = self.keep_alive and not framing.closes
+        if not self.keep_alive:
+            lines.append(_CLOSE)
+        return framing, b"".join([*lines, b"\r\n"])
 
 
 def method_and_name(incoming: Incoming) -> str:
