@@ -293,6 +293,10 @@ async def test_a_request_knows_where_it_comes_from() -> None:
         ("10.0.0.1", "", "10.0.0.1"),
         ("11.0.0.1", "1.2.3.4", "11.0.0.1"),
         (None, "1.2.3.4", None),
+        ("::ffff:10.0.0.1", "1.2.3.4", "1.2.3.4"),
+        ("10.0.0.1", "6.6.6.6, 1.2.3.4, ::ffff:10.0.0.9", "1.2.3.4"),
+        ("10.0.0.1", "10.6.6.6, " * 30 + "1.2.3.4", "1.2.3.4"),
+        ("10.0.0.1", "10.0.0.2\t,\t[::1", "::1"),
     ],
 )
 def test_only_trusted_proxies_say_whose_request_it_is(
@@ -300,6 +304,14 @@ def test_only_trusted_proxies_say_whose_request_it_is(
 ) -> None:
     incoming = Incoming("POST", "/", {b"x-forwarded-for": sent.encode()}, None, b"", None, peer)
     assert TrustedProxies(["10.0.0.0/8"]).client_of(incoming) == client
+
+
+@pytest.mark.parametrize("sent", ["1.2.3.4", "6.6.6.6, 1.2.3.4", "127.0.0.1, 10.0.0.1, 1.2.3.4:99"])
+def test_who_trusts_whoever_connects_does_not_trust_what_a_client_wrote_before_it(sent: str) -> None:
+    incoming = Incoming("POST", "/", {b"x-forwarded-for": sent.encode()}, None, b"", None, "9.9.9.9")
+    assert TrustedProxies(["*"]).client_of(incoming) == "1.2.3.4"
+    incoming.headers, incoming.address = {}, "9.9.9.9"
+    assert TrustedProxies(["*"]).client_of(incoming) == "9.9.9.9"
 
 
 def test_proxies_are_addresses_and_networks() -> None:

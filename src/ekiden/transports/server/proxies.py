@@ -38,7 +38,11 @@ def network_of(address: str) -> str:
 
 
 class TrustedProxies:
-    """Addresses and networks, such as `127.0.0.1` or `10.0.0.0/8`; `*` trusts whoever connects."""
+    """Addresses and networks, such as `127.0.0.1` or `10.0.0.0/8`.
+
+    `*` trusts whoever connects, and nobody else: of the header then only the last address counts, which that
+    proxy has written. What stands before it may be what a client has sent.
+    """
 
     def __init__(self, trusted: Iterable[str]) -> None:
         named = list(trusted)
@@ -51,11 +55,11 @@ class TrustedProxies:
     def client_of(self, incoming: Incoming) -> str | None:
         """The address of the client, given that of whoever has connected."""
         address = incoming.address
-        if not self._trusts(address):
+        if not self._all and not self._trusts(address):
             return address
         for claimed in reversed(_claimed(incoming)[-_MOST_HOPS:]):
             try:
-                address = str(ipaddress.ip_address(_without_port(claimed)))
+                address = str(_parsed(_without_port(claimed)))
             except ValueError:
                 return address  # Whoever wrote this is not to be believed beyond it.
             if not self._trusts(address):
@@ -63,13 +67,17 @@ class TrustedProxies:
         return address
 
     def _trusts(self, address: str | None) -> bool:
-        if self._all or address is None:
-            return self._all
         try:
-            parsed = ipaddress.ip_address(address)
+            parsed = None if address is None else _parsed(address)
         except ValueError:
             return False
-        return any(parsed in network for network in self._networks)
+        return parsed is not None and any(parsed in network for network in self._networks)
+
+
+def _parsed(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """An address; one of IPv4 that is spelled as IPv6 is one of IPv4."""
+    parsed = ipaddress.ip_address(address)
+    return getattr(parsed, "ipv4_mapped", None) or parsed
 
 
 def _claimed(incoming: Incoming) -> list[str]:
