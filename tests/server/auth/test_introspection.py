@@ -1,10 +1,14 @@
 """Opaque tokens: their issuer is asked about them, and the official SDK's verifiers are taken as they are."""
 
+import time
 from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 from mcp.server.auth.provider import AccessToken
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from ekiden import Auth, IntrospectionVerifier, Server
 from ekiden.signals import VerifierUnavailable
@@ -55,6 +59,41 @@ async def test_an_issuer_that_is_down_says_neither_yes_nor_no(idp: IdentityProvi
         await verifier.verify_token("abc")
     async with served(whoami(Auth(RESOURCE, verifier=verifier))) as base:
         assert (await called(base, "abc")).status_code == 503
+
+
+async def test_an_issuer_that_says_odd_things_is_not_believed(idp: IdentityProvider) -> None:
+    odd: list[dict[str, Any]] = [
+        {"exp": "2099"},
+        {"exp": True},
+        {"exp": []},
+        {"exp": 0},
+        {"exp": -1},
+        {"iss": None},
+        {"iss": "https://evil.example"},
+        {"aud": None},
+        {"aud": []},
+        {"aud": {}},
+        {"sub": None, "client_id": None},
+        {"cnf": {"x5t#S256": "abc"}},
+        {"active": "true"},
+        {"active": 1},
+    ]
+    said: list[Any] = []
+
+    async def introspect(_: Any) -> Response:
+        now = int(time.time())
+        token = {"active": True, "iss": issuer, "aud": RESOURCE, "sub": "zoe", "exp": now + 300}
+        return JSONResponse({**token, **said[-1]})
+
+    async with served(Starlette(routes=[Route("/i", introspect, methods=["POST"])])) as issuer:
+        verifier = IntrospectionVerifier(
+            issuer, client_id="server", client_secret="secret", endpoint=f"{issuer}/i"
+        )
+        async with served(whoami(Auth(RESOURCE, verifier=verifier))) as base:
+            for place, each in enumerate([*odd, {}]):
+                said.append(each)
+                expected = 200 if not each else 401
+                assert (each, (await called(base, f"token{place}")).status_code) == (each, expected)
 
 
 class OfficialVerifier:

@@ -18,7 +18,7 @@ from ekiden.server.auth.fetching import Fetcher, check_url
 from ekiden.server.auth.jwt import JWTVerifier
 from ekiden.server.auth.known import Known, KnownTokens, digest_of
 from ekiden.server.auth.metadata import Metadata
-from ekiden.server.auth.token import TokenVerifier, audiences_of, key_of, principal_of
+from ekiden.server.auth.token import TokenVerifier, audiences_of, binding_problem, key_of, principal_of
 from ekiden.server.auth.verifying import Verifications
 from ekiden.signals import VerifierUnavailable
 from ekiden.wire.incoming import Incoming, Refusal
@@ -169,6 +169,9 @@ class Auth:
 
     def _remember(self, verifier: TokenVerifier, found: Any, digest: bytes) -> Known | None:
         if not self._is_for_us(verifier, found):
+            return None
+        if (problem := binding_problem(found)) is not None:
+            _log.info("An access token was refused: %s", problem)
             return None
         principal = principal_of(found)
         if principal is None:

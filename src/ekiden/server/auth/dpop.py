@@ -32,6 +32,9 @@ _THUMBPRINT: Final = {"EC": ("crv", "kty", "x", "y"), "RSA": ("e", "kty", "n"), 
 """The members of a key that count for its thumbprint, in their order (RFC 7638, RFC 8037)."""
 _BROKEN: Final = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 """What values of the wrong kind in a proof may raise."""
+_RSA_BITS: Final = range(2048, 4096 + 1)
+_MOST_EXPONENT_BITS: Final = 32
+"""The exponent of nearly all keys is 65537."""
 _PRIVATE: Final = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
 
 
@@ -65,6 +68,8 @@ class Proofs:
             if not has_plain_claims(text):
                 return "the claims of the proof are not JSON"
             public = jwt.PyJWK(key, header["alg"])
+            if not _is_cheap(public.key):
+                return "the key of the proof is too small, or takes too long"
             options = {"verify_aud": False, "verify_exp": False, "verify_nbf": False, "verify_iat": False}
             claims: dict[str, Any] = jwt.decode(
                 text,
@@ -98,6 +103,18 @@ class Proofs:
         if not isinstance(claims["jti"], str) or not claims["jti"]:
             return "the proof has no id"
         return None
+
+
+def _is_cheap(key: Any) -> bool:
+    """Whether a signature of this key can be verified for every request. Clients make their keys themselves.
+
+    RSA with an exponent as long as its modulus takes fifty times as long as with the usual one.
+    """
+    numbers = getattr(key, "public_numbers", None)
+    exponent: int | None = None if numbers is None else getattr(numbers(), "e", None)
+    if exponent is None:
+        return True  # Not RSA: its size is fixed by its algorithm.
+    return exponent.bit_length() <= _MOST_EXPONENT_BITS and key.key_size in _RSA_BITS
 
 
 def thumbprint(key: Mapping[str, Any]) -> str:

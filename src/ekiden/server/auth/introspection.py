@@ -47,12 +47,15 @@ class IntrospectionVerifier:
             _log.info("An access token was refused: it is of another issuer")
             return None
         expires = said.get("exp")
+        if expires is not None and type(expires) not in (int, float):
+            _log.info("An access token was refused: when it expires is not a number")
+            return None
         claims: dict[str, Any] = {"iss": self.issuer, **said}
         return VerifiedToken(
             client_id=str(said.get("client_id") or ""),
             subject=None if said.get("sub") is None else str(said["sub"]),
             scopes=split_scopes(said),
-            expires_at=float(expires) if isinstance(expires, int | float) else None,
+            expires_at=None if expires is None else float(expires),
             resource=said.get("aud"),
             claims=claims,
         )

@@ -15,6 +15,7 @@ __all__ = [
     "TokenVerifier",
     "VerifiedToken",
     "audiences_of",
+    "binding_problem",
     "has_plain_claims",
     "key_of",
     "principal_of",
@@ -77,6 +78,18 @@ def key_of(found: Any) -> str | None:
     confirmation: object = _claims(found).get("cnf")
     bound = confirmation.get("jkt") if is_object(confirmation) else None
     return None if bound is None else str(bound)
+
+
+def binding_problem(found: Any) -> str | None:
+    """Why a token that is bound to something cannot be taken; None if it is bound to a key, or to nothing.
+
+    Such a token is of use only to whoever has what it is bound to, for example a certificate of TLS (RFC
+    8705). That is not checked here, and without that it must not count.
+    """
+    confirmation: object = _claims(found).get("cnf")
+    if confirmation is None or (is_object(confirmation) and isinstance(confirmation.get("jkt"), str)):
+        return None
+    return "it is bound to something else than a DPoP key, which is not checked here"
 
 
 def split_scopes(claims: Mapping[str, Any]) -> list[str]:
