@@ -229,6 +229,69 @@ async def test_the_identity_that_the_host_verified_is_the_principal() -> None:
         assert [tool["name"] for tool in tools] == ["ask", "waiting"]
 
 
+async def test_a_mounted_server_hides_what_its_caller_lacks_scopes_for() -> None:
+    child, parent = FastMCP("child"), FastMCP("parent")
+    durable = Durable(child, keys=[KEY], store="memory:")
+    durable.tool(ask)
+    durable.tool(name="secret", scopes=["names"])(_whoami)
+    durable.prompt(name="secret", scopes=["names"])(ask)
+    durable.resource("shop://secret", scopes=["names"])(ask)
+    durable.resource("shop://{name}", scopes=["names"])(_named)
+    parent.mount(child, namespace="sub")
+    for mode in ("auto", "legacy"):
+        async with connected(parent, mode) as client:
+            assert [tool.name for tool in (await client.list_tools()).tools] == ["sub_ask"]
+            assert (await client.list_prompts()).prompts == []
+            assert (await client.list_resources()).resources == []
+            assert (await client.list_resource_templates()).resource_templates == []
+            lacking = await client.call_tool("sub_secret", {})
+            assert lacking.is_error
+            assert "scope" in text(lacking)
+
+
+async def test_a_tool_of_a_mounted_server_is_not_run_as_a_task_that_its_client_cannot_have() -> None:
+    ran: list[str] = []
+
+    async def note(how: str, ctx: Context) -> str:
+        """Leave a trace."""
+        ran.append(how)
+        return "done"
+
+    child, parent = FastMCP("child"), FastMCP("parent")
+    durable = Durable(child, keys=[KEY], store="memory:")
+    durable.tool(name="may", task="optional")(note)
+    durable.tool(name="must", task="required")(note)
+    parent.mount(child, namespace="sub")
+    application = parent.http_app(path="/mcp")
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}},
+    }
+    transport = httpx2.ASGITransport(app=application)
+    http = httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1")
+    answers: dict[str, Any] = {}
+    async with application.router.lifespan_context(application), http:
+        for name in ("may", "must"):
+            params = {"name": f"sub_{name}", "arguments": {"how": name}, "_meta": meta}
+            headers = {
+                "mcp-protocol-version": "2026-07-28",
+                "mcp-method": "tools/call",
+                "mcp-name": f"sub_{name}",
+            }
+            headers["accept"] = "application/json, text/event-stream"
+            message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+            answers[name] = (await http.post("/mcp", json=message, headers=headers)).json()
+        await asyncio.sleep(0.2)
+    assert answers["may"]["result"]["content"][0]["text"] == "done", answers
+    assert "error" in answers["must"] or answers["must"]["result"]["isError"], answers
+    assert ran == ["may"], ran
+
+
+async def _named(name: str, ctx: Context) -> str:
+    """A resource of a template."""
+    return name
+
+
 async def _whoami(ctx: Context) -> str:
     """Who calls."""
     assert ctx.principal is not None

@@ -33,6 +33,8 @@ MARK: Final = "ekiden"
 LEVEL: Final = "ekiden.log_level"
 """Where the log level of a client of 2025 is kept in the state of its connection."""
 _FIRST_LEVEL: Final = "info"
+_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
+_TASKS: Final = "io.modelcontextprotocol/tasks"
 
 
 class Passage:
@@ -106,8 +108,9 @@ class Calls:
         """The result of a tool, prompt or resource as the host may see it; the rest is in the passage."""
         around = passage.get()
         if around is None:
-            # The host of a mounted server has another boundary, which has opened the state.
-            return await self.answer(ctx, self.request(ctx, method, params))
+            # The host of a mounted server has another boundary, which has opened the state. It has no words
+            # for a task, which would run although its client is told that it cannot.
+            return await self.answer(ctx, self.request(ctx, method, _without_tasks(params)))
         around.clear()
         if around.state is not None:
             params = {**params, "requestState": around.state}
@@ -140,6 +143,18 @@ class Calls:
         self._following.add(telling)
         telling.add_done_callback(self._following.discard)
         connection.exit_stack.callback(telling.cancel)
+
+
+def _without_tasks(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of a request whose client takes no tasks."""
+    kept = {name: value for name, value in params.items() if name != "task"}
+    meta: Any = kept.get("_meta")
+    declared: Any = meta.get(_CAPABILITIES) if isinstance(meta, dict) else None
+    extensions: Any = declared.get("extensions") if isinstance(declared, dict) else None
+    if isinstance(extensions, dict):
+        left = {name: value for name, value in extensions.items() if name != _TASKS}
+        kept["_meta"] = {**meta, _CAPABILITIES: {**declared, "extensions": left}}
+    return kept
 
 
 def _task_id(result: Mapping[str, Any]) -> str | None:

@@ -91,10 +91,6 @@ class DurableTool(Tool):
         result = await self._handler.perform("tools/call", name=self._handler.key, arguments=arguments)
         if (asked := _asked(result)) is not None:
             return InputRequiredToolResult(asked)
-        if "content" not in result:
-            raise ToolError(
-                "a tool of a mounted server cannot become a task: put Durable on the server that is run"
-            )
         return parts.exact_result(types.CallToolResult.model_validate(result))
 
 

@@ -8,9 +8,9 @@ from ekiden import RegistrationError, RoundLimits, Server, Store, TaskLimits
 from ekiden.engine import Engine, Keys, Kind, principal_of
 from ekiden.integrations.inside.checks import check_context, warn_of_keys
 
-__all__ = ["DurableHandlers", "Host", "check_names"]
+__all__ = ["KEYS", "DurableHandlers", "Host", "check_names"]
 
-_KEYS: Final[dict[Kind, str]] = {
+KEYS: Final[dict[Kind, str]] = {
     "tools": "name",
     "prompts": "name",
     "resources": "uri",
@@ -75,7 +75,7 @@ class _Handlers(Server):
 
     def _newest(self, kind: Kind, remove: Callable[[str], None]) -> None:
         """Take back what was registered last, if the host has something of that name already."""
-        key: str = self.engine.definitions(kind)[-1][_KEYS[kind]]
+        key: str = self.engine.definitions(kind)[-1][KEYS[kind]]
         if self.host.has(kind, key):
             remove(key)
             raise _taken(kind, key)
@@ -92,7 +92,7 @@ def _taken(kind: Kind, key: str) -> RegistrationError:
 
 def check_names(engine: Engine, host: Host) -> None:
     """Raise if the host has got a component of a name that is registered here since."""
-    for kind, field in _KEYS.items():
+    for kind, field in KEYS.items():
         for definition in engine.definitions(kind):
             if host.has(kind, definition[field]):
                 raise _taken(kind, definition[field])

@@ -19,7 +19,7 @@ from ekiden.integrations.inside.boundary import boundary_before
 from ekiden.integrations.inside.calls import Calls, Identify
 from ekiden.integrations.inside.checks import check_parts
 from ekiden.integrations.inside.components import DurablePrompt, DurableResource, DurableTemplate, DurableTool
-from ekiden.integrations.inside.durable import DurableHandlers, check_names
+from ekiden.integrations.inside.durable import KEYS, DurableHandlers, check_names
 from ekiden.integrations.inside.identity import verified_principal
 from ekiden.integrations.inside.task_methods import (
     TASK_METHODS,
@@ -100,12 +100,25 @@ class _Handlers(Provider):
 
     def _all(self, kind: Kind) -> list[Any]:
         found: list[Any] = []
+        hidden = self._hidden(kind)
         for definition in self._calls.engine.definitions(kind):
+            if hidden and definition[KEYS[kind]] in hidden:
+                continue
             place = kind, id(definition)
             if place not in self._made:
                 self._made[place] = definition, _MAKERS[kind](self._calls, definition)
             found.append(self._made[place][1])
         return found
+
+    def _hidden(self, kind: Kind) -> frozenset[str]:
+        """What is not to be seen in the list that is being made: servers around this one may rename it.
+
+        Whoever calls is told what is missing, so that nothing is hidden from calls.
+        """
+        current = parts.request()
+        if current is None or not current.method.endswith("/list"):
+            return frozenset()
+        return self._calls.engine.hidden(kind, self._calls.principal(current))
 
     async def _list_tools(self) -> Sequence[Tool]:
         return self._all("tools")
