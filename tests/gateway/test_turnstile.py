@@ -1,11 +1,12 @@
 """Whose question it is, where a channel does not say."""
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
 
-from ekiden.errors import CannotAnswer
+from ekiden.errors import CannotAnswer, InternalError, ServerError
 from ekiden.gateway import turnstile
 from ekiden.gateway.turnstile import Turnstile
 from tests.serving import soon
@@ -86,3 +87,36 @@ async def test_a_log_message_goes_only_to_a_call_that_runs_alone() -> None:
         async with gate.call(_answers("b"), heard.append):
             gate.log({"n": 2})
     assert heard == [{"n": 1}]
+
+
+async def test_what_a_call_that_was_given_up_still_asks_or_says_reaches_no_other_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its server may ignore that it was cancelled: the question may hold what the first client said."""
+    endings: list[BaseException] = [asyncio.CancelledError(), InternalError("took too long"), TimeoutError()]
+    for ending in endings:
+        gate, heard = Turnstile("t"), list[dict[str, Any]]()
+        with contextlib.suppress(type(ending)):
+            async with gate.call(_answers("a"), _ignore):
+                raise ending
+        async with gate.call(_answers("b"), heard.append):
+            with pytest.raises(CannotAnswer):
+                await soon(gate.ask("1", {"n": "a's account"}))
+            gate.log({"data": "a's account"})
+        assert heard == []
+    monkeypatch.setattr(turnstile, "_DOUBT_SECONDS", 0.0)
+    gate = Turnstile("t")
+    with contextlib.suppress(asyncio.CancelledError):
+        async with gate.call(_answers("a"), _ignore):
+            raise asyncio.CancelledError
+    async with gate.call(_answers("b"), _ignore):
+        assert await soon(gate.ask("1", {"n": 1})) == {"by": "b", "to": 1}
+
+
+async def test_a_call_that_was_answered_with_an_error_leaves_no_doubt() -> None:
+    gate = Turnstile("t")
+    with contextlib.suppress(ServerError):
+        async with gate.call(_answers("a"), _ignore):
+            raise ServerError("no such order", code=-32602)
+    async with gate.call(_answers("b"), _ignore):
+        assert await soon(gate.ask("1", {"n": 1})) == {"by": "b", "to": 1}

@@ -2,10 +2,12 @@
 
 A server of 2025 on stdio asks without saying for which of its calls. If one call runs, it is that one's. If
 several do, the question waits until the others have ended; and from then on this server gets one call at a
-time. A question is never put to a client that might be the wrong one: if nobody can tell, it is refused.
+time. A question is never put to a client that might be the wrong one: if nobody can tell, it is refused. That
+holds for a while after a call was given up: its server may still be at it, and ask.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final, TypeAlias
@@ -13,7 +15,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from ekiden.client.checking import LeftOut
-from ekiden.errors import CannotAnswer, InternalError
+from ekiden.errors import CannotAnswer, InternalError, ServerError
 from ekiden.wire.json import JsonObject
 
 __all__ = ["AnswerQuestion", "Turnstile"]
@@ -24,6 +26,8 @@ _TELL_SECONDS: Final = 60.0
 """How long a question waits for other calls to end."""
 _TURN_SECONDS: Final = 600.0
 """How long a call waits for its turn: as long as a user may take to answer the question of another."""
+_DOUBT_SECONDS: Final = 60.0
+"""How long a call that was given up may go on at a server that was told to end it."""
 _MOST_WAITING: Final = 100
 """Calls that may wait for their turn."""
 
@@ -46,13 +50,15 @@ class Turnstile:
         self._given_up = 0
         """How often all open questions were given up."""
         self._one_at_a_time = False
+        self._certain_from = float("-inf")
+        """From when on nothing on the channel is of a call that was given up."""
         self._waiting = 0
         self._changed = asyncio.Condition()
 
     @property
     def is_alone(self) -> bool:
-        """Whether one call runs, so that everything on the channel belongs to it."""
-        return len(self._running) == 1
+        """Whether one call runs, and no other may, so that everything on the channel belongs to it."""
+        return len(self._running) == 1 and time.monotonic() >= self._certain_from
 
     def log(self, params: JsonObject) -> None:
         """Take a log message of the channel. It is dropped if nobody knows which call it belongs to."""
@@ -71,6 +77,11 @@ class Turnstile:
         self._running.add(passing)
         try:
             yield
+        except ServerError:
+            raise
+        except BaseException:  # Its server has not answered, and may go on with it.
+            self._certain_from = time.monotonic() + _DOUBT_SECONDS
+            raise
         finally:
             self._running.discard(passing)
             async with self._changed:
@@ -108,7 +119,7 @@ class Turnstile:
                 self._changed.notify_all()
                 await self._changed.wait_for(
                     lambda: (
-                        len(self._running) <= 1
+                        len(self._running) <= 1  # If it is in doubt even so, no waiting helps.
                         or self._given_up != given_up
                         or self._unclaimed >= len(self._running)
                     )
