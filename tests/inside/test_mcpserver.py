@@ -7,11 +7,14 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import mcp_types as types
 import pytest
 from mcp.client import Client
+from mcp.server.auth.middleware.auth_context import auth_context_var
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.extension import Extension, MethodBinding
@@ -20,10 +23,13 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.session import ServerSession
 from mcp.shared.exceptions import MCPError
 from pydantic import AnyHttpUrl, BaseModel
+from starlette.authentication import UnauthenticatedUser
+from starlette.requests import Request as HttpRequest
 
 from ekiden import Client as EkidenClient
 from ekiden import Context, RegistrationError, UsageError
 from ekiden.client.sessions.session import ClientRequest
+from ekiden.integrations.inside.identity import verified_principal
 from ekiden.integrations.mcp import Durable
 from tests.serving import post, request, served, soon
 
@@ -211,6 +217,22 @@ async def test_the_identity_that_the_host_verified_is_the_principal() -> None:
             for who in ("alice", "alice:names")
         }
         assert listed == {"alice": ["ask", "waiting"], "alice:names": ["ask", "waiting", "whoami"]}
+
+
+def test_a_request_without_a_token_is_nobodys_although_its_session_began_with_one() -> None:
+    alice = AuthenticatedUser(AccessToken(token="t", client_id="app", scopes=["names"], subject="alice"))
+    users: list[dict[str, Any]] = [{"user": alice}, {"user": UnauthenticatedUser()}, {}]
+    remembered = auth_context_var.set(alice)
+    try:
+        found = [verified_principal(_came_with(HttpRequest({"type": "http", **user}))) for user in users]
+        local = verified_principal(_came_with(None))
+    finally:
+        auth_context_var.reset(remembered)
+    assert [None if who is None else who.subject for who in (*found, local)] == ["alice", None, None, "alice"]
+
+
+def _came_with(http: HttpRequest | None) -> Any:
+    return SimpleNamespace(request=http)
 
 
 async def _whoami(ctx: Context) -> str:

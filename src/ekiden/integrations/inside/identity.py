@@ -14,9 +14,12 @@ __all__ = ["verified_principal"]
 
 def verified_principal(ctx: ServerRequestContext[Any, Any]) -> Principal | None:
     """Who the access token of a request was issued to; None if it came without one."""
-    # The request that a message came with knows best: a session of 2025 outlives its first token.
-    user: Any = None if ctx.request is None else ctx.request.scope.get("user")
-    token = user.access_token if isinstance(user, AuthenticatedUser) else get_access_token()
+    # Only the request that a message came with knows: a session of 2025 runs in the context of its first one.
+    if ctx.request is None:
+        token = get_access_token()
+    else:
+        user: Any = ctx.request.scope.get("user")
+        token = user.access_token if isinstance(user, AuthenticatedUser) else None
     if token is None:
         return None
     client, issuer, subject = principal_components(token)
