@@ -152,6 +152,9 @@ _PLAIN: Final = Setup("ekiden", _tools(FEW))
 
 _MOUNTED: Final = ("--mounted",)
 
+GUARDED: Final = "--jwt"
+"""The option of a server that wants an access token with every request."""
+
 _CELLS: Final = (
     Cell("A", "`tools/call`, trivial tool", _GREET, _greets, floor=0.85, times_mcp=7),
     Cell("B", "first round that asks", _always(_CONFIRM), _asks, floor=0.50, times_mcp=6),
@@ -170,6 +173,15 @@ _CELLS: Final = (
     ),
     Cell("A1000", "A with 1,000 tools registered", _GREET, _greets, 1000, baseline=_PLAIN, floor=0.95),
     Cell("A+mw", "A with one middleware", _GREET, _greets, options=("--middleware",), baseline=_PLAIN),
+    Cell(
+        "A+jwt",
+        "A with a JWT, which is verified once and then known",
+        _GREET,
+        _greets,
+        options=(GUARDED,),
+        baseline=_PLAIN,
+        floor=0.60,
+    ),
     Cell("A+asgi", "A, mounted in another's uvicorn", _GREET, _greets, options=_MOUNTED, floor=0.60),
     Cell("B+asgi", "B, mounted", _always(_CONFIRM), _asks, options=_MOUNTED, floor=0.40),
     Cell("C+asgi", "C, mounted", _answer, _greets, options=_MOUNTED, floor=0.40),

@@ -30,9 +30,13 @@ class Call:
     name: str | None = None
     capabilities: dict[str, Any] = field(default_factory=dict)
     """What the client declares."""
+    token: str | None = None
+    """The access token that is sent along."""
 
     def headers(self) -> dict[str, str]:
         named = {} if self.name is None else {"mcp-name": self.name}
+        if self.token is not None:
+            named["authorization"] = f"Bearer {self.token}"
         return {
             "content-type": "application/json",
             "accept": "application/json, text/event-stream",

@@ -140,7 +140,7 @@ class _Meter:
         self._spent = 0.0
         with server.blamed():
             bare = server.setup.contestant == "bare"
-            self._call = ceiling.call if bare else cell.prepare(_asker(server))
+            self._call = server.admitted(ceiling.call if bare else cell.prepare(_asker(server)))
             self._check()
 
     def _check(self) -> None:

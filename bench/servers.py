@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from bench.cells import DISCOVER, Setup
+from bench.cells import DISCOVER, GUARDED, Setup
 from bench.exchange import Answer, Call, send
 from bench.failure import BenchFailure
 from bench.process import listens_on
@@ -99,9 +99,13 @@ class Running:
     started_in: float = 0.0
     """Seconds from the spawn to the first answer."""
 
+    def admitted(self, call: Call) -> Call:
+        """A call as this server wants it: with an access token, if it asks for one."""
+        return _admitted(self.setup, self.port, call)
+
     def ask(self, call: Call) -> Answer:
         try:
-            return send(self.port, call)
+            return send(self.port, self.admitted(call))
         except OSError as error:
             raise BenchFailure(f"{call.method} was not answered: {error}") from error
 
@@ -114,6 +118,14 @@ class Running:
             self.log.seek(0)
             printed = self.log.read()[-2000:].decode(errors="replace")
             raise BenchFailure(f"{self.setup.label}: {failure}\n{printed}".rstrip()) from None
+
+
+def _admitted(setup: Setup, port: int, call: Call) -> Call:
+    if GUARDED not in setup.options:
+        return call
+    from bench.tokens import access_token  # Not every environment that reads this module has PyJWT.
+
+    return replace(call, token=access_token(port))
 
 
 @contextmanager
@@ -131,19 +143,19 @@ def running(setup: Setup, core: int, answers: Path | None = None) -> Iterator[Ru
         try:
             server = Running(setup, process.pid, port, log)
             with server.blamed():
-                _wait_for_answer(process, port)
+                _wait_for_answer(process, port, _admitted(setup, port, DISCOVER))
             yield replace(server, started_in=time.perf_counter() - spawned)
         finally:
             stop(process)
 
 
-def _wait_for_answer(process: "subprocess.Popen[bytes]", port: int) -> None:
+def _wait_for_answer(process: "subprocess.Popen[bytes]", port: int, call: Call) -> None:
     deadline = time.perf_counter() + _START_SECONDS
     while time.perf_counter() < deadline:
         if process.poll() is not None:
             raise BenchFailure(f"ended with {process.returncode} before it answered")
         try:
-            send(port, DISCOVER).result()
+            send(port, call).result()
         except OSError:
             time.sleep(_POLL_SECONDS)
         else:

@@ -2,12 +2,12 @@
 
 `--middleware` puts one that only passes on around every request. `--mounted` serves it as an ASGI
 application on the uvicorn of the others, and not as `Server.run` does. With `--store` there are tasks;
-`--no-tasks` leaves them to a process with `--worker`.
+`--no-tasks` leaves them to a process with `--worker`. `--jwt` asks for an access token.
 """
 
 import asyncio
 import signal
-from typing import Final
+from typing import Any, Final
 
 import uvloop
 from pydantic import BaseModel
@@ -16,7 +16,7 @@ from bench.apps.serving import arguments, serve
 from bench.apps.task_tools import add_task_tools, give
 from bench.apps.tools import tools
 from bench.disk import new_folder
-from ekiden import CallNext, Context, Outcome, Request, Server
+from ekiden import Auth, CallNext, Context, HttpRequest, JWTVerifier, Outcome, Request, Server
 
 KEYS: Final = [b"the key of a benchmark is no secret at all"]
 
@@ -59,9 +59,29 @@ async def pass_on(request: Request, call_next: CallNext) -> Outcome:
     return await call_next(request)
 
 
+def guarded(port: int, **options: Any) -> Server:
+    """A server that admits who has a token of an issuer, which it plays itself."""
+    from bench.tokens import (
+        JWKS_PATH,
+        KEY_SET,
+        issuer,
+    )  # What others do without must not make them start later.
+
+    named = issuer(port)
+    auth = Auth(f"{named}/mcp", verifier=JWTVerifier(named, jwks_uri=named + JWKS_PATH))
+    server = Server("bench", auth=auth, **options)
+
+    @server.route(JWKS_PATH)
+    async def key_set(_: HttpRequest) -> dict[str, Any]:
+        return KEY_SET
+
+    return server
+
+
 def main() -> None:
     parser = arguments()
     parser.add_argument("--middleware", action="store_true")
+    parser.add_argument("--jwt", action="store_true")
     parser.add_argument("--mounted", action="store_true")
     parser.add_argument("--store")
     parser.add_argument("--no-tasks", action="store_true")
@@ -70,7 +90,8 @@ def main() -> None:
     store = options.store
     if store == "temporary":
         store = f"sqlite:///{new_folder()}/tasks.db"
-    server = Server("bench", version="1", keys=KEYS, store=store)
+    about: dict[str, Any] = {"version": "1", "keys": KEYS, "store": store}
+    server = guarded(options.port, **about) if options.jwt else Server("bench", **about)
     for tool in tools(options.tools, (confirm, survey)):
         server.add_tool(tool)
     if options.store:
