@@ -9,8 +9,10 @@ from typing import Any
 
 import httpx2
 import pytest
+from mcp_types import ReadResourceResult, TextResourceContents
 
-from ekiden import Auth, Context, Principal, Server, StaticTokens
+from ekiden import Auth, CacheHint, Context, Principal, Server, StaticTokens
+from ekiden.extensions import Skills
 from ekiden.wire.tasks import EXTENSION, LEGACY_METHODS, LIST_METHOD, METHODS
 from tests.eras.old_client import OldClient
 from tests.serving import events, headers_for, post, request, served, soon
@@ -121,3 +123,45 @@ async def test_no_method_of_2025_shows_a_task_whose_tool_needs_more() -> None:
         assert [task["taskId"] for task in listed] == [made[1]]
         old.more = {"authorization": "Bearer full"}
         assert len((await old.ask(LIST_METHOD))["result"]["tasks"]) == 2
+
+
+async def test_nobody_may_keep_for_others_what_only_some_may_see() -> None:
+    auth = Auth("http://localhost/mcp", verifier=StaticTokens(TOKENS))
+    shared = CacheHint(1000, "public")
+    skills = Skills(cache=shared, scopes=["audit"])
+    skills.add("books", description="About books.", instructions="Read them.")
+    lists = ("tools/list", "prompts/list", "resources/list", "resources/templates/list")
+    server = Server("s", auth=auth, cache=dict.fromkeys(lists, shared), extensions=[skills])
+
+    @server.tool(scopes=["audit"])
+    async def tool() -> str:
+        return SECRET
+
+    @server.prompt(scopes=["audit"])
+    async def prompt() -> str:
+        return SECRET
+
+    @server.resource("bank://balance", scopes=["audit"], cache=shared)
+    async def plain() -> str:
+        return SECRET
+
+    @server.resource("bank://{account}", scopes=["audit"], cache=shared)
+    async def exact(account: str) -> ReadResourceResult:
+        contents = TextResourceContents(uri=f"bank://{account}", text=SECRET)
+        return ReadResourceResult(contents=[contents], ttl_ms=5000, cache_scope="public")
+
+    able = {CAPABILITIES: {"extensions": {"io.modelcontextprotocol/skills": {}}}}
+    asked = [
+        *(request(method) for method in lists),
+        *(
+            request("resources/read", {"uri": uri})
+            for uri in ("bank://balance", "bank://7", "skill://books/SKILL.md")
+        ),
+        request("skills/list", **able),
+        request("skills/get", {"uri": "skill://books/SKILL.md"}, **able),
+    ]
+    async with served(server) as base:
+        for message in asked:
+            answer = await post(base, message, authorization="Bearer full")
+            said = answer.json()
+            assert (message["method"], said["result"]["cacheScope"]) == (message["method"], "private"), said

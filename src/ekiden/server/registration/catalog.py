@@ -9,7 +9,7 @@ import base64
 import binascii
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -38,6 +38,10 @@ class CacheHint(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if self.ttl_ms < 0:
             raise UsageError("CacheHint(ttl_ms=...) must not be negative")
+
+    def for_scopes(self, scopes: Collection[str]) -> "CacheHint":
+        """The hint for what only some may see: nobody may keep it for others."""
+        return CacheHint(self.ttl_ms) if scopes else self
 
     def fields(self) -> JsonObject:
         """The hint as it goes on the wire."""
@@ -173,10 +177,8 @@ class Catalog(Generic[EntryT]):
         stop = len(positions) if self._page_size is None else start + self._page_size
         result: JsonObject = {
             self._field: [entry.definition for entry in entries[start:stop]],
-            **self._cache.fields(),
+            **self._cache.for_scopes(self.scopes).fields(),
         }
-        if self.scopes:
-            result["cacheScope"] = "private"  # What one caller sees is not for another.
         if stop < len(positions):
             result["nextCursor"] = write_cursor(positions[stop - 1], self._field)
         if self.meta:

@@ -58,7 +58,7 @@ class Resource:
         self.scopes = self.handler.scopes
         self.parameters = signature.parameters
         self.template: Matches | None = self._template(uri, what)
-        self._cache = (cache or CacheHint()).fields()
+        self._cache = (cache or CacheHint()).for_scopes(self.scopes).fields()
         self._mime_type = mime_type
         self.definition = described(
             {"uri" if self.template is None else "uriTemplate": uri},
@@ -90,9 +90,10 @@ class Resource:
         if isinstance(value, BaseModel) and type(value).__name__ == "ReadResourceResult":
             given = content.dump(value)
             chosen = value.model_fields_set
+            is_chosen = "cache_scope" in chosen and not self.scopes
             return {
                 **given,
                 "ttlMs": given["ttlMs"] if "ttl_ms" in chosen else self._cache["ttlMs"],
-                "cacheScope": given["cacheScope"] if "cache_scope" in chosen else self._cache["cacheScope"],
+                "cacheScope": given["cacheScope"] if is_chosen else self._cache["cacheScope"],
             }
         return {"contents": content.resource_contents(value, uri, self._mime_type), **self._cache}

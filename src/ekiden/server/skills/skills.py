@@ -46,7 +46,7 @@ class Skills(Extension):
         super().__init__(EXTENSION, settings={DIRECTORY_READ: True})
         if page_size < 1:
             raise UsageError("page_size must be at least 1")
-        self._cache = cache or CacheHint()
+        self._cache = (cache or CacheHint()).for_scopes(scopes)
         self._page_size = page_size
         self._needed = list(scopes)
         self._skills: dict[str, Skill] = {}
