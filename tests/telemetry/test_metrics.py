@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from ekiden import Context, RoundLimits, Server
+from ekiden import Context, ProtocolError, RoundLimits, Server
 from ekiden.stores.memory import MemoryStore
 from ekiden.telemetry.metrics import METRICS
 from tests.acceptance.driving import Client as Rounds
 from tests.acceptance.driving import accept, only
 from tests.acceptance.driving import new_server as new_rounds_server
 from tests.eras.old_client import accepted, call, old_client, text
-from tests.serving import served
+from tests.serving import error_of, served
 from tests.tasks.driving import TaskClient, new_server
 
 ROOT = Path(__file__).parent.parent.parent
@@ -227,3 +227,22 @@ def test_the_reference_has_every_metric_as_it_is() -> None:
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
 def test_a_histogram_has_buckets_that_fit_its_unit(metric: Any) -> None:
     assert (metric.buckets is not None) == (metric.kind == "histogram")
+
+
+async def test_codes_that_a_server_makes_up_are_a_bounded_number_of_series(
+    metrics: InMemoryMetricReader,
+) -> None:
+    """A gateway passes the errors of others on, with whatever codes they have."""
+    server = Server("s")
+    codes = iter([-32001, *range(1, 301), -32001, -32002])
+
+    @server.prompt
+    async def fail() -> str:
+        raise ProtocolError("no", code=next(codes))
+
+    for _ in range(303):
+        await error_of(server, "prompts/get", {"name": "fail"})
+    found = [dict(point) for point in points(metrics, "mcp.server.operation.duration")]
+    types = {point["error.type"] for point in found}
+    assert {"-32001", "-32002", "1", "_OTHER"} <= types
+    assert len(types) < 110

@@ -6,7 +6,7 @@ imported here unless the process has configured it.
 
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.telemetry.context import links
@@ -16,6 +16,13 @@ from ekiden.wire.meta import TRACE_LINK
 from ekiden.wire.modern import Request
 
 __all__ = ["error_type", "mark_failed", "traced"]
+
+_TOOL_ERROR: Final = "tool_error"
+_OTHER: Final = "_OTHER"
+"""What the conventions of OpenTelemetry call an error that is not told apart."""
+_OF_THE_PROTOCOL: Final = range(-32768, -31999)
+_MOST_CODES: Final = 100
+"""Codes of authors that are told apart."""
 
 
 async def traced(request: Request, answer: Callable[[], Awaitable[Outcome]], *, known: bool) -> Outcome:
@@ -45,8 +52,32 @@ async def traced(request: Request, answer: Callable[[], Awaitable[Outcome]], *, 
             mark_failed(span, outcome, error)
     for unbounded in ("jsonrpc.request.id", "mcp.resource.uri", *(() if known else TARGETS.values())):
         attributes.pop(unbounded, None)
+    if "error.type" in attributes:
+        attributes["error.type"] = _codes.counted(attributes["error.type"])
     record(REQUEST_DURATION, time.perf_counter() - started, attributes)
     return outcome
+
+
+class _Codes:
+    """Codes of errors that are metric series of their own.
+
+    Those of the protocol are few. A server behind a gateway may make up a new one for every call.
+    """
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+
+    def counted(self, error: str) -> str:
+        """An `error.type` as it is recorded."""
+        if error == _TOOL_ERROR or int(error) in _OF_THE_PROTOCOL or error in self._seen:
+            return error
+        if len(self._seen) >= _MOST_CODES:
+            return _OTHER
+        self._seen.add(error)
+        return error
+
+
+_codes: Final = _Codes()
 
 
 def mark_failed(span: Any, outcome: Outcome, error: str) -> None:
@@ -65,4 +96,4 @@ def error_type(outcome: Outcome) -> str | None:
     if isinstance(outcome, Failed):
         return str(outcome.error.code)
     result = outcome.result if isinstance(outcome, Complete) else None
-    return "tool_error" if isinstance(result, dict) and result.get("isError") else None
+    return _TOOL_ERROR if isinstance(result, dict) and result.get("isError") else None
