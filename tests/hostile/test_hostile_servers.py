@@ -11,6 +11,10 @@ from typing import Any
 import httpx2
 import pytest
 from mcp_types import CallToolResult, ElicitRequestFormParams, ElicitResult
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from ekiden import (
     CallTimeout,
@@ -23,7 +27,8 @@ from ekiden import (
     TransportError,
     UsageError,
 )
-from tests.serving import PATIENCE, listening_socket, soon
+from ekiden.transports.client.over_httpx import HttpxClient
+from tests.serving import PATIENCE, listening_socket, served, soon
 
 from .evil import JSON, STREAM, Deed, answers, breaks_off, evil, floods, says, whole
 
@@ -367,6 +372,49 @@ async def test_over_a_client_of_our_own_half_an_address_is_a_clear_error() -> No
     async with evil({"deed": deed}) as server, Client(server.url, auth=Bearer(), timeout=PATIENCE) as client:
         with pytest.raises(TransportError, match="not followed"):
             await client.call_tool("deed")
+
+
+class LookingUp(httpx2.Auth):
+    """Asks where the server says, as OAuth's discovery does."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+
+    def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
+        yield httpx2.Request("GET", self.place)
+        yield request
+
+
+@pytest.mark.parametrize("endpoint", ["https://good.example/mcp", "http://good.example/mcp"])
+async def test_a_server_cannot_make_a_client_ask_machines_of_its_network(endpoint: str) -> None:
+    """They are never connected to: none of these answers within the time of the test."""
+    for place in (
+        "http://169.254.169.254/latest/meta-data",
+        "http://10.0.0.1/",
+        "http://127.0.0.1:2375/containers/json",
+        "http://localhost/",
+        "http://[::1]/",
+        "http://2130706433/",
+        "http://good.example.:8080/",
+    ):
+        http = HttpxClient(endpoint, limit=1000, auth=LookingUp(place))
+        with pytest.raises(TransportError, match="which is not asked"):
+            await http.send("POST", {}, b"{}")
+        await http.close()
+
+
+async def test_on_one_machine_a_client_asks_where_its_server_says() -> None:
+    asked: list[str] = []
+
+    async def provider(request: Request) -> Response:
+        asked.append(request.url.path)
+        return JSONResponse({})
+
+    async with served(Starlette(routes=[Route("/metadata", provider)])) as place, evil({}) as server:
+        auth = LookingUp(f"{place}/metadata")
+        async with Client(server.url, auth=auth, timeout=PATIENCE) as client:
+            assert (await client.call_tool("honest")).content
+    assert set(asked) == {"/metadata"}
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:99999/mcp", "http://[::1/mcp"])

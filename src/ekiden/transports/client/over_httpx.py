@@ -1,11 +1,12 @@
 """HTTP over httpx2: for authentication, proxies, redirects, and whatever else a caller's client can do.
 
 A client that the caller brings follows what the caller wants. One that is made here takes a message to
-no other server than the one it was meant for; only what authentication looks up may be moved.
+no other server than the one it was meant for; only what authentication looks up may be moved. Where it is
+looked up, the server says, which must not make us ask machines of this network: only https leads elsewhere.
 """
 
 from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ekiden.errors import TooMuch, TransportError
 from ekiden.transports.client.http import not_followed, split_url
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     import httpx2
 
 __all__ = ["HttpxClient"]
+
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class _Response:
@@ -65,9 +68,8 @@ class HttpxClient:
         self._owned = client is None
         # A stream may be silent for long: reading has no timeout of its own, the caller's counts.
         timeout = httpx2.Timeout(30.0, read=None)
-        self._client = client or httpx2.AsyncClient(
-            timeout=timeout, follow_redirects=True, event_hooks={"response": [self._check_redirect]}
-        )
+        hooks: dict[str, list[Any]] = {"request": [self._check_request], "response": [self._check_redirect]}
+        self._client = client or httpx2.AsyncClient(timeout=timeout, follow_redirects=True, event_hooks=hooks)
 
     async def send(self, method: str, headers: Mapping[str, str], body: bytes) -> _Response:
         """Send a request; authentication may send others before and after it."""
@@ -79,6 +81,15 @@ class HttpxClient:
         except httpx2.RequestError as error:  # Too many redirects, too, and a body that cannot be unpacked.
             raise TransportError(f"The connection failed: {str(error) or type(error).__name__}") from error
         return _Response(response, self._limit)
+
+    async def _check_request(self, request: "httpx2.Request") -> None:
+        """Refuse to look something up at another server without https, unless all are on this machine."""
+        url, own = request.url, self._endpoint
+        is_here = url.host in _LOOPBACK and own.host in _LOOPBACK
+        if _origin(url) != _origin(own) and url.scheme != "https" and not is_here:
+            raise TransportError(
+                f"The server leads to {str(url)[:200]!r}, which is not asked: others are asked by https only"
+            )
 
     async def _check_redirect(self, response: "httpx2.Response") -> None:
         """Refuse a redirect that leads to another server."""
