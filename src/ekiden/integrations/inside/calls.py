@@ -148,13 +148,16 @@ class Calls:
 def _without_tasks(params: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters of a request whose client takes no tasks."""
     kept = {name: value for name, value in params.items() if name != "task"}
-    meta: Any = kept.get("_meta")
-    declared: Any = meta.get(_CAPABILITIES) if isinstance(meta, dict) else None
-    extensions: Any = declared.get("extensions") if isinstance(declared, dict) else None
-    if isinstance(extensions, dict):
-        left = {name: value for name, value in extensions.items() if name != _TASKS}
-        kept["_meta"] = {**meta, _CAPABILITIES: {**declared, "extensions": left}}
+    meta = _copied(kept.get("_meta"))
+    declared = _copied(meta.get(_CAPABILITIES))
+    extensions = _copied(declared.get("extensions"))
+    if extensions.pop(_TASKS, None) is not None:
+        kept["_meta"] = {**meta, _CAPABILITIES: {**declared, "extensions": extensions}}
     return kept
+
+
+def _copied(value: Any) -> dict[str, Any]:
+    return {**value} if isinstance(value, dict) else {}
 
 
 def _task_id(result: Mapping[str, Any]) -> str | None:
