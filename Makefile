@@ -11,7 +11,7 @@ NPM = $(BIN)/python -m scripts.npm
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-tasks test test-all test-newest coverage mutants simulate fuzz hostile chaos-tasks soak check format lint \
+.PHONY: help setup demo demo-tasks docs docs-serve test test-all test-newest coverage mutants simulate fuzz hostile chaos-tasks soak check format lint \
 	types layers conformance bench sbom clean
 
 help: ## Show the targets
@@ -89,7 +89,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	$(NPM) install --prefix .peers/node --no-audit --no-fund --no-package-lock --silent
 	@touch $@
 
-.peers/typescript/.ready .peers/ai-sdk/.ready .peers/servers/.ready: .peers/%/.ready: peers/%/package.json $(VENV)/.ready
+.peers/typescript/.ready .peers/ai-sdk/.ready .peers/servers/.ready .peers/site/.ready: .peers/%/.ready: peers/%/package.json $(VENV)/.ready
 	mkdir -p .peers/$*
 	cp $< .peers/$*/
 	$(NPM) install --prefix .peers/$* --no-audit --no-fund --no-package-lock --silent
@@ -106,6 +106,12 @@ demo: $(VENV)/.ready ## A call goes on while its workers are killed
 demo-tasks: $(VENV)/.ready ## A task goes on while its workers are killed, on SQLite and on Postgres
 	@$(BIN)/python examples/demo_tasks.py
 
+docs: $(VENV)/.ready .peers/site/.ready ## Build the site, in .cache/site/html
+	$(BIN)/python -m scripts.site
+
+docs-serve: $(VENV)/.ready .peers/site/.ready ## Build the site and show it
+	$(BIN)/python -m scripts.site serve
+
 # One worker for each of two cores. Tests that share a peer's process are grouped, so that one worker runs them all.
 WORKERS ?= 2
 PYTEST_OPTIONS = -n $(WORKERS) --dist loadgroup
@@ -113,7 +119,7 @@ PYTEST_OPTIONS = -n $(WORKERS) --dist loadgroup
 test: $(VENV)/.ready $(PEERS) ## Run the tests (also against the clients and servers of others)
 	$(BIN)/pytest $(PYTEST_OPTIONS) -m "not slow"
 
-test-all: $(VENV)/.ready $(PEERS) $(EARLIER_PEERS) $(FRAMEWORKS) $(REAL_SERVERS) ## Run the tests, the slow ones too
+test-all: $(VENV)/.ready .peers/site/.ready $(PEERS) $(EARLIER_PEERS) $(FRAMEWORKS) $(REAL_SERVERS) ## Run the tests, the slow ones too
 	$(BIN)/pytest $(PYTEST_OPTIONS)
 
 # The newest Python that is here, if it is newer than the one of the development environment.
