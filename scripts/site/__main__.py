@@ -51,6 +51,7 @@ def _write_versions(html: Path, short: str) -> None:
     (html / "versions.json").write_text(json.dumps(versions))
     (html / "index.html").write_text(
         '<!doctype html><html lang="en"><title>ekiden</title>'
+        f'<link rel="icon" href="{short}/assets/images/favicon.png">'
         f'<meta http-equiv="refresh" content="0; url={short}/"><a href="{short}/">ekiden</a></html>\n'
     )
 

@@ -148,7 +148,7 @@ def _signature(name: str, function: Any) -> str:
 
 def _table(parameters: Sequence[Any], words: str, place: str) -> Iterator[str]:
     if parameters:
-        yield "| parameter | type | default | |\n|---|---|---|---|\n" + "\n".join(
+        yield "| parameter | type | default | what it is |\n|---|---|---|---|\n" + "\n".join(
             f"| `{one.name}` | {_typed(one.annotation)} | {_typed(one.default)} |"
             f" {_cell(_about(one.name, words, place))} |"
             for one in parameters

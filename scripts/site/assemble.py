@@ -74,7 +74,7 @@ class _Site:
         place.parent.mkdir(parents=True, exist_ok=True)
         if DIAGRAM in text:
             up = posixpath.relpath("assets/mermaid.min.js", posixpath.dirname(home) or ".")
-            text += f'\n<script src="{"../" if home != "index.md" else ""}{up}"></script>\n'
+            text += f'\n<script src="{up}"></script>\n'
         place.write_text(text)
 
     def _with_links(self, path: str, home: str, text: str) -> str:
@@ -96,9 +96,9 @@ class _Site:
         """Where something of the repository is on the site. A source is put there when it is first wanted."""
         if path in HOMES:
             return HOMES[path]
-        if path.startswith("docs/"):
-            return path.removeprefix("docs/")
         source, home = self._root / path, f"source/{path}.md"
+        if path.startswith("docs/") and source.is_file():
+            return path.removeprefix("docs/")
         if source.is_dir() and (source / "README.md").exists():
             return self._home(f"{path}/README.md")
         if path.endswith(".md"):

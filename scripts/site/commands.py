@@ -33,8 +33,10 @@ def page() -> str:
     """Each command with its arguments and options."""
     parts = [
         "# Commands",
-        "Each command says the same with `--help`. "
-        "[How to use the command line](../how-to/command-line.md) has examples.",
+        (
+            "Each command tells this with `--help`, too. "
+            "[How to use the command line](../how-to/command-line.md) has examples."
+        ),
     ]
     for words, command in commands().items():
         parts.extend(_entry(words, command))
@@ -49,7 +51,7 @@ def _entry(words: str, command: Any) -> Iterator[str]:
         _row(parameter, context) for parameter in command.params if not getattr(parameter, "hidden", False)
     ]
     if rows:
-        yield "| argument or option | default | |\n|---|---|---|\n" + "\n".join(rows)
+        yield "| argument or option | default | what it does |\n|---|---|---|\n" + "\n".join(rows)
 
 
 def _row(parameter: Any, context: typer.Context) -> str:

@@ -17,8 +17,10 @@ def page() -> str:
     """All of them, as a tree and one by one."""
     parts = [
         "# Errors",
-        "Every exception that ekiden raises on purpose is an `EkidenError`. All are in `ekiden.errors`, "
-        "and most in `ekiden`, too.",
+        (
+            "Every exception that ekiden raises on purpose is an `EkidenError`. All are in `ekiden.errors`, "
+            "and most in `ekiden`, too."
+        ),
         _intro(),
     ]
     for one in classes():
