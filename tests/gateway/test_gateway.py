@@ -261,17 +261,23 @@ async def test_lists_are_read_again_although_no_change_was_told(monkeypatch: pyt
         assert text(await client.call_tool("shop_late")) == "late"
 
 
-async def test_a_name_that_two_upstreams_have_is_left_out_and_logged(
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize("is_up", [True, False])
+async def test_no_upstream_gets_the_calls_of_another_by_a_name_that_begins_like_its_prefix(
+    is_up: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     def one(name: str, tool: str) -> Upstream:
         server = Server(name)
         server.add_tool(lambda: name, name=tool)
         return Upstream(name=name, target=server)
 
-    async with in_front(one("a", "b_c"), one("a_b", "c")) as server, Client(server) as client:
-        assert [tool.name for tool in await client.list_tools()] == ["a_b_c"]
-    assert "Tool 'a_b_c' is registered already" in caplog.text
+    other = one("a_b", "c") if is_up else Upstream(name="a_b", target=["/nowhere/server"])
+    async with in_front(one("a", "b_c"), other) as server, Client(server) as client:
+        if is_up:
+            assert text(await client.call_tool("a_b_c")) == "a_b"
+        else:
+            with pytest.raises(ServerError, match="behind 'a_b' is not available"):
+                await client.call_tool("a_b_c")
+    assert "Tool 'a_b_c' belongs to the prefix 'a_b'" in caplog.text
 
 
 def test_a_gateway_has_a_lifespan_of_its_own() -> None:

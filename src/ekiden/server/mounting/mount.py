@@ -10,7 +10,7 @@ from ekiden.errors import ProtocolError, RegistrationError
 from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.server.endpoint import ServerEndpoint
 from ekiden.server.middleware import Run
-from ekiden.server.mounting.names import Prefix, with_uris
+from ekiden.server.mounting.names import Neighbours, Prefix, with_uris
 from ekiden.server.registration.catalog import Catalog
 from ekiden.server.registration.resources import Resource
 from ekiden.server.registration.routed import RoutedPrompt, RoutedResource, RoutedTool, UnlistedResources
@@ -31,9 +31,11 @@ _NAMED: Final = frozenset({"tools/call", "prompts/get"})
 class Mount:
     """The way from a server to one that is mounted in it, and back."""
 
-    def __init__(self, outer: ServerEndpoint, inner: ServerEndpoint, prefix: Prefix) -> None:
+    def __init__(
+        self, outer: ServerEndpoint, inner: ServerEndpoint, prefix: Prefix, neighbours: Neighbours
+    ) -> None:
         self._outer, self.inner = outer, inner
-        self.prefix = prefix
+        self.prefix, self._neighbours = prefix, neighbours
         self._listed: dict[str, set[str]] = {}
         """What of the inner server is in each outer catalog."""
         self._told: set[str] = set()
@@ -49,7 +51,7 @@ class Mount:
         inner.followers.append(self._changed)
         outer.completions.elsewhere.append(lambda: bool(inner.completions))
         outer.tasks_elsewhere.append(lambda: inner.serves_tasks)
-        outer.unlisted.append(UnlistedResources(self.prefix, self.answer))
+        outer.unlisted.append(UnlistedResources(self, self.answer))
         outer.unknown.append(self._find)
         outer.hub.inner.append(inner.hub)
         outer.hub.on_watched.append(inner.hub.watched_changed)
@@ -60,11 +62,27 @@ class Mount:
 
     def _find(self, name: str) -> Run | None:
         """Who answers a call of an unknown name: this, if the inner server knows somebody who may."""
+        if not self.prefix.has_name(name) or self._neighbours.other_of_name(name, self.prefix) is not None:
+            return None
         inner = self.prefix.inner_name(name)
-        is_prefixed = self.prefix.name(inner) == name
-        return self.answer if is_prefixed and self.inner.registry.find_elsewhere(inner) is not None else None
+        return None if self.inner.registry.find_elsewhere(inner) is None else self.answer
+
+    def match(self, uri: str) -> dict[str, str] | None:
+        """Implements `Matches` for all URIs that can only be of the inner server."""
+        is_here = self.prefix.has_uri(uri) and self._neighbours.other_of_uri(uri, self.prefix) is None
+        return {} if is_here else None
 
     # Lists
+
+    def listed_under(self, prefix: Prefix) -> str | None:
+        """A name or URI of the inner server that would belong to another prefix, if that were mounted."""
+        if len(prefix.text) <= len(self.prefix.text):
+            return None
+        outer = self._outer.registry
+        named = [key for each in (outer.tools, outer.prompts) for key in self._listed[each.what]]
+        located = [key for each in (outer.resources, outer.templates) for key in self._listed[each.what]]
+        under = [*filter(prefix.has_name, named), *filter(prefix.has_uri, located)]
+        return min(under, default=None)
 
     def _changed(self) -> None:
         self._list(strict=False)
@@ -97,16 +115,25 @@ class Mount:
         own = self._listed.get(catalog.what, set())
         free: list[Any] = []
         for entry in entries:
-            if entry.key in own or catalog.get(entry.key) is None:
+            other = self._owner(catalog, entry.key)
+            if other is None and (entry.key in own or catalog.get(entry.key) is None):
                 free.append(entry)
                 continue
-            problem = f"{catalog.what} {entry.key!r} is registered already: mount with another prefix="
+            taken = "is registered already" if other is None else f"belongs to the prefix {other.text!r}"
+            problem = f"{catalog.what} {entry.key!r} {taken}: mount with another prefix="
             if strict:
                 raise RegistrationError(problem)
             if entry.key not in self._told:
                 self._told.add(entry.key)
                 _log.error("%s; that of the mounted server is left out", problem)
         return free
+
+    def _owner(self, catalog: Catalog[Any], key: str) -> Prefix | None:
+        """The prefix of another mounted server that a name or a URI belongs to."""
+        registry = self._outer.registry
+        if catalog is registry.tools or catalog is registry.prompts:
+            return self._neighbours.other_of_name(key, self.prefix)
+        return self._neighbours.other_of_uri(key, self.prefix)
 
     def _tell_unavailable(self) -> None:
         """Name what the inner server cannot reach, under its name here."""
@@ -139,7 +166,7 @@ class Mount:
 
     def _watched(self) -> set[str]:
         uris = self._outer.registry.hub.watched()
-        return {self.prefix.inner_uri(uri) for uri in uris if self.prefix.match(uri) is not None}
+        return {self.prefix.inner_uri(uri) for uri in uris if self.match(uri) is not None}
 
     # Requests
 

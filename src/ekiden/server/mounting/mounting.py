@@ -8,7 +8,7 @@ from ekiden.errors import RegistrationError, UsageError
 from ekiden.server.auth.auth import Auth
 from ekiden.server.endpoint import ServerEndpoint
 from ekiden.server.mounting.mount import Mount
-from ekiden.server.mounting.names import Prefix
+from ekiden.server.mounting.names import Neighbours, Prefix
 from ekiden.server.rounds.rounds import Rounds
 from ekiden.server.sealing.key_source import KeySource
 
@@ -36,6 +36,7 @@ class Mounting:
 
     def __init__(self) -> None:
         self._mounts: list[tuple[Mount, Mounting]] = []
+        self._prefixes = Neighbours()
 
     @property
     def insides(self) -> Insides:
@@ -52,8 +53,9 @@ class Mounting:
         """
         inner, spelled = other, Prefix(prefix or "")
         self._check_mount(inner, spelled)
-        mount = Mount(self.endpoint, inner.endpoint, spelled)
+        mount = Mount(self.endpoint, inner.endpoint, spelled, self._prefixes)
         mount.connect()
+        self._prefixes.add(spelled)
         self._mounts.append((mount, inner))
         parts = inner.insides
         parts.keys.follow(self._keys)
@@ -76,6 +78,11 @@ class Mounting:
         for mount, _ in self._mounts:
             if prefix.text and mount.prefix.scheme == prefix.scheme:
                 raise RegistrationError(f"the prefix {prefix.text!r} is taken: choose another prefix=")
+            if (under := mount.listed_under(prefix)) is not None:
+                raise RegistrationError(
+                    f"{under!r} of a server that is mounted begins with the prefix {prefix.text!r}: "
+                    "choose another prefix="
+                )
         known = {server.insides.audience: server for server in self.tree()}
         for server in other.tree():
             if known.get(audience := server.insides.audience, server) is not server:

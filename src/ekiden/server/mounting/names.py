@@ -11,7 +11,7 @@ from typing import Any, Final
 from ekiden.errors import RegistrationError
 from ekiden.wire.json import JsonObject, is_array, is_object
 
-__all__ = ["Prefix", "with_uris"]
+__all__ = ["Neighbours", "Prefix", "with_uris"]
 
 _PREFIX: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 _WEB: Final = ("http:", "https:")
@@ -35,6 +35,14 @@ class Prefix:
         """A name of the mounted server, as it is called around it."""
         return f"{self.text}_{inner}" if self.text else inner
 
+    def has_name(self, name: str) -> bool:
+        """Whether a name begins with this prefix."""
+        return name.startswith(f"{self.text}_") if self.text else True
+
+    def has_uri(self, uri: str) -> bool:
+        """Whether a URI begins with this prefix."""
+        return uri.startswith(self.scheme)
+
     def inner_name(self, name: str) -> str:
         """A name as the mounted server has it."""
         return name.removeprefix(f"{self.text}_") if self.text else name
@@ -47,9 +55,31 @@ class Prefix:
         """A URI as the mounted server has it."""
         return uri.removeprefix(self.scheme)
 
-    def match(self, uri: str) -> dict[str, str] | None:
-        """Implements `Matches` for all URIs with this prefix."""
-        return {} if uri.startswith(self.scheme) else None
+
+class Neighbours:
+    """The prefixes in one server. What begins with two of them belongs to the longer one.
+
+    Otherwise a server mounted as `a`, with a tool `b_pay`, could take calls of one that is mounted as `a_b`.
+    """
+
+    def __init__(self) -> None:
+        self._all: list[Prefix] = []
+
+    def add(self, prefix: Prefix) -> None:
+        """Take a prefix in."""
+        self._all.append(prefix)
+
+    def other_of_name(self, name: str, prefix: Prefix) -> Prefix | None:
+        """The prefix that a name belongs to, if it is not this one but a longer one."""
+        return self._longer(prefix, lambda other: other.has_name(name))
+
+    def other_of_uri(self, uri: str, prefix: Prefix) -> Prefix | None:
+        """The prefix that a URI belongs to, if it is not this one but a longer one."""
+        return self._longer(prefix, lambda other: other.has_uri(uri))
+
+    def _longer(self, prefix: Prefix, has_it: Callable[[Prefix], bool]) -> Prefix | None:
+        longer = (other for other in self._all if len(other.text) > len(prefix.text) and has_it(other))
+        return max(longer, key=lambda other: len(other.text), default=None)
 
 
 def with_uris(result: JsonObject, change: Callable[[str], str]) -> JsonObject:
