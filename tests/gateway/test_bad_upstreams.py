@@ -12,9 +12,9 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from ekiden import Client, Context, PendingCall, Server, ServerError
-from ekiden.gateway import Upstream, connector
+from ekiden.gateway import Proxy, Upstream, connector
 from scripts.ports import free_port
-from tests.gateway.in_front import ERAS, KEYS, elicit, in_front, listed, text
+from tests.gateway.in_front import ERAS, KEYS, elicit, in_front, listed, text, until
 from tests.gateway.upstreams import shop
 from tests.serving import served, soon
 
@@ -54,7 +54,113 @@ async def test_an_upstream_that_comes_back_is_used_by_the_next_call(monkeypatch:
                 await client.call_tool("shop_nothing")
 
 
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        (["a\0b"], "it cannot be reached"),
+        ("http://a..b/mcp", "it cannot be reached"),
+        (f"http://{'a' * 70}.example/mcp", "it cannot be reached"),
+        ("http://127.0.0.1:99999/mcp", "it cannot be used"),
+    ],
+)
+async def test_an_address_that_cannot_be_one_is_named_like_an_upstream_that_is_down(
+    target: Any, why: str
+) -> None:
+    async with in_front(Upstream(name="odd", target=target)) as server, Client(server) as client:
+        assert (await listed(client))["_meta"]["ekiden/unavailable"] == {"odd": why}
+        with pytest.raises(ServerError, match=f"behind 'odd' is not available: {why}"):
+            await client.call_tool("odd_tool")
+
+
+@pytest.mark.parametrize("where", ["_opened", "_listen"])
+async def test_a_fault_of_ours_is_logged_and_the_upstream_is_tried_again(
+    where: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(connector, "_FIRST_PAUSE", 0.01)
+    as_it_is, calls = getattr(Proxy, where), []
+
+    async def faulty(self: Proxy, connection: Any) -> None:
+        calls.append(connection)
+        if len(calls) == 1:
+            raise RuntimeError("our fault")
+        await as_it_is(self, connection)
+
+    monkeypatch.setattr(Proxy, where, faulty)
+    async with in_front(Upstream(name="shop", target=shop())) as server, Client(server) as client:
+        await until(lambda: len(calls) > 1 and server.endpoint.registry.tools.get("shop_add") is not None)
+        assert text(await client.call_tool("shop_add", {"a": 1, "b": 2})) == "3"
+    assert "our fault" in caplog.text
+
+
 # Upstreams that do harm
+
+_SCHEMA = {"type": "object"}
+_GOOD: dict[str, dict[str, Any]] = {
+    "tools": {"name": "good", "inputSchema": _SCHEMA},
+    "prompts": {"name": "good"},
+    "resources": {"uri": "good://a", "name": "good"},
+    "resourceTemplates": {"uriTemplate": "good://{b}", "name": "good"},
+}
+_MALFORMED: list[tuple[str, Any]] = [
+    ("tools", {"name": "bad", "inputSchema": _SCHEMA, "title": 5}),
+    ("tools", {"name": "bad", "inputSchema": _SCHEMA, "outputSchema": []}),
+    ("tools", {"name": "bad", "inputSchema": _SCHEMA, "icons": "x"}),
+    ("tools", {"name": "bad", "inputSchema": _SCHEMA, "annotations": {"readOnlyHint": "yes"}}),
+    ("tools", {"name": "bad", "inputSchema": {"type": "string"}}),
+    ("tools", {"name": "bad", "inputSchema": _SCHEMA, "description": "x" * 5_000_000}),
+    ("tools", {"name": "bad"}),
+    ("tools", "bad"),
+    ("prompts", {"name": "bad", "arguments": {}}),
+    ("prompts", {"name": "bad", "arguments": [{"name": 5}]}),
+    ("prompts", {"name": "bad", "description": []}),
+    ("resources", {"uri": "bad://a", "name": {}}),
+    ("resources", {"uri": "bad://a", "name": "bad", "size": "large"}),
+    ("resources", {"uri": "bad://a", "name": "bad", "_meta": []}),
+    ("resourceTemplates", {"uriTemplate": "bad://{a}", "name": True}),
+    ("resourceTemplates", {"uriTemplate": "bad://{a}"}),
+]
+
+
+async def test_a_malformed_definition_is_left_out_and_costs_nobody_a_list(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    methods = {"resourceTemplates": "resources/templates/list"}
+    listed_there: dict[str, Any] = {
+        "server/discover": {
+            "supportedVersions": ["2026-07-28"],
+            "capabilities": {"tools": {}, "prompts": {}, "resources": {}},
+        }
+    }
+    for what, good in _GOOD.items():
+        bad = [definition for where, definition in _MALFORMED if where == what]
+        listed_there[methods.get(what, f"{what}/list")] = {what: [good, *bad]}
+    async with AsyncExitStack() as stack:
+        base = await stack.enter_async_context(served(_answering(listed_there)))
+        upstreams = Upstream(name="s", target=f"{base}/mcp"), Upstream(name="shop", target=shop())
+        server = await stack.enter_async_context(in_front(*upstreams))
+        for mode in ERAS:
+            client = await stack.enter_async_context(Client(server, mode=mode))
+            seen: list[list[Any]] = [
+                [tool.name for tool in await client.list_tools()],
+                [prompt.name for prompt in await client.list_prompts()],
+                [resource.uri for resource in await client.list_resources()],
+                [template.uri_template for template in await client.list_resource_templates()],
+            ]
+            assert "shop_add" in seen[0]
+            theirs = [[name for name in names if name.startswith(("s_", "s+"))] for names in seen]
+            assert theirs == [["s_good"], ["s_good"], ["s+good://a"], ["s+good://{b}"]]
+    assert caplog.text.count("is left out") == len(_MALFORMED)
+
+
+def _answering(results: dict[str, Any]) -> Starlette:
+    """A server of 2026 that gives these results, whatever is asked."""
+
+    async def answer(request: StarletteRequest) -> JSONResponse:
+        message = await request.json()
+        result = {"resultType": "complete", **results.get(message["method"], {})}
+        return JSONResponse({"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+    return Starlette(routes=[Route("/mcp", answer, methods=["POST"])])
 
 
 @pytest.mark.parametrize(
@@ -73,15 +179,8 @@ async def test_odd_questions_of_an_upstream_end_the_call_clearly(requests: dict[
         "tools/list": {"tools": [{"name": "odd", "inputSchema": {"type": "object"}}, {"name": 3}, "what?"]},
         "tools/call": interim,
     }
-
-    async def odd(request: StarletteRequest) -> JSONResponse:
-        message = await request.json()
-        result = {"resultType": "complete", **results.get(message["method"], {})}
-        return JSONResponse({"jsonrpc": "2.0", "id": message["id"], "result": result})
-
-    application = Starlette(routes=[Route("/mcp", odd, methods=["POST"])])
     async with AsyncExitStack() as stack:
-        base = await stack.enter_async_context(served(application))
+        base = await stack.enter_async_context(served(_answering(results)))
         server = await stack.enter_async_context(in_front(Upstream(name="s", target=f"{base}/mcp")))
         client = await stack.enter_async_context(Client(server, elicit=elicit, roots=["file:///a"]))
         assert [tool.name for tool in await client.list_tools()] == ["s_odd"]

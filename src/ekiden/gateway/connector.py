@@ -103,8 +103,9 @@ class Connector:
                 continue
             pause = _FIRST_PAUSE
             working = asyncio.create_task(self._while_open(connection))
+            working.add_done_callback(lambda _: self._wake.set())
             try:
-                await self._until_lost(connection)
+                await self._until_lost(connection, working)
             finally:
                 self.connection = None
                 working.cancel()
@@ -142,7 +143,7 @@ class Connector:
                 await connection.open()
                 self._check_forwarding(connection)
                 await self._on_open(connection)
-        except (EkidenError, OSError) as error:
+        except Exception as error:
             self._lost(error)
             await _close(connection)
             return None
@@ -169,13 +170,25 @@ class Connector:
     def _lost(self, error: BaseException) -> None:
         before, self._why = self._why, why_unavailable(error)
         level = logging.DEBUG if before == self._why else logging.WARNING  # It is tried again and again.
-        _log.log(level, "%s: %s is not available: %s", self.upstream.name, self.upstream.address, error)
+        is_known = isinstance(error, EkidenError | OSError)
+        _log.log(
+            level,
+            "%s: %s is not available: %s",
+            self.upstream.name,
+            self.upstream.address,
+            error,
+            exc_info=None if is_known else error,
+        )
         self._on_change(self._why)
 
-    async def _until_lost(self, connection: ServerConnection) -> None:
+    async def _until_lost(self, connection: ServerConnection, working: "asyncio.Task[None]") -> None:
+        """Return when the upstream does not answer any more, or when the work with it has failed."""
         era = connection.session.era
         while True:
             await self._sleep(_CHECK_SECONDS)
+            if working.done() and (failure := working.exception()) is not None:
+                self._lost(failure)
+                return
             try:
                 async with within(_ALIVE_SECONDS, "The check"):
                     await _check(connection)

@@ -5,6 +5,8 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, TypeAlias
 
+from pydantic import BaseModel, ValidationError
+
 from ekiden.rounds.outcome import Complete, Outcome, Task
 from ekiden.server.context import Context
 from ekiden.server.handlers import Handler
@@ -13,7 +15,7 @@ from ekiden.server.registration.prompts import Prompt
 from ekiden.server.registration.resources import Resource
 from ekiden.server.registration.tools import Tool
 from ekiden.wire.headers import find_mirrored_params
-from ekiden.wire.json import JsonObject, is_object
+from ekiden.wire.json import JsonObject, encode, is_object
 
 __all__ = ["ForwardedPrompt", "ForwardedResource", "ForwardedTool", "Forwarding", "Unlisted", "definitions"]
 
@@ -21,6 +23,8 @@ _log = logging.getLogger(__name__)
 
 _LONGEST: Final = 2048
 """Characters of a name or a URI: longer ones are in no header, and of no use."""
+_MOST_BYTES: Final = 4 * 1024 * 1024
+"""The size of one upstream's list. All lists together are one result."""
 
 Call: TypeAlias = Callable[[Context[Any]], Coroutine[Any, Any, Any]]
 
@@ -133,14 +137,51 @@ class _Beginning:
 
 
 def definitions(upstream: str, what: str, listed: list[Any]) -> list[JsonObject]:
-    """The definitions of a list that can be used, by name; the others are left out with a warning."""
-    key = {"tools": "name", "prompts": "name", "resources": "uri", "resourceTemplates": "uriTemplate"}[what]
+    """The definitions of a list that can be used, by name; the others are left out with a warning.
+
+    Clients refuse a list with one malformed entry, and would lose what other upstreams list.
+    """
+    key, model = _models()[what]
     usable: dict[str, JsonObject] = {}
+    size = 0
     for definition in listed:
         name = definition.get(key) if is_object(definition) else None
-        has_schema = what != "tools" or (is_object(definition) and is_object(definition.get("inputSchema")))
-        if isinstance(name, str) and 0 < len(name) <= _LONGEST and has_schema and name not in usable:
-            usable[name] = definition
+        problem = "it has no name that can be used"
+        if isinstance(name, str) and 0 < len(name) <= _LONGEST:
+            problem, length = _problem(model, definition)
+            size += length
+            if not problem and name in usable:
+                problem = "there is another one of that name"
+            elif not problem and size > _MOST_BYTES:
+                problem = f"those before it have {_MOST_BYTES} bytes"
+        if problem:
+            _log.warning("%s: one of its %s is left out: %r: %s", upstream, what, str(name)[:100], problem)
         else:
-            _log.warning("%s: one of its %s is left out: %r", upstream, what, str(name)[:100])
+            usable[str(name)] = definition
     return list(usable.values())
+
+
+@functools.cache
+def _models() -> dict[str, tuple[str, type[BaseModel]]]:
+    """The key and the official model of the entries of each list."""
+    from mcp_types import Prompt, Resource, ResourceTemplate, Tool
+
+    return {
+        "tools": ("name", Tool),
+        "prompts": ("name", Prompt),
+        "resources": ("uri", Resource),
+        "resourceTemplates": ("uriTemplate", ResourceTemplate),
+    }
+
+
+def _problem(model: type[BaseModel], definition: JsonObject) -> tuple[str, int]:
+    """What is wrong with a definition, or an empty text; and its size in bytes."""
+    spelled = encode(definition)
+    try:
+        model.model_validate_json(spelled, strict=True, by_name=False)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}", len(spelled)
+    if (schema := definition.get("inputSchema")) is not None and schema.get("type") != "object":
+        return "inputSchema.type: it must be 'object'", len(spelled)
+    return "", len(spelled)

@@ -126,6 +126,8 @@ class HttpClient:
             raise TransportError(f"Connecting to {self._host} took too long") from None
         except OSError as error:
             raise TransportError(f"Cannot connect to {self._host}: {error.strerror or error}") from error
+        except UnicodeError as error:
+            raise TransportError(f"Cannot connect to {self._host}: that is no name of a host") from error
         self._open.add(connection)
         return connection
 

@@ -77,6 +77,8 @@ class ProcessLink(ChannelLink):
             )
         except OSError as error:
             raise TransportError(f"Cannot start {command[0]!r}: {error.strerror or error}") from error
+        except ValueError as error:  # A NUL in it, or in its environment.
+            raise TransportError(f"Cannot start {command[0]!r}: {error}") from error
         return cls(process, limit)
 
     async def _write_line(self, message: bytes) -> None:
