@@ -61,6 +61,28 @@ async def test_a_plain_server_leaves_nothing_behind() -> None:
     assert carry(server, strict=True).left_behind == []
 
 
+async def test_every_list_is_answered_and_pages_for_apps_are_declared() -> None:
+    for mode in ("modern", "legacy"):
+        async with Client(carry(FastMCP("shop")), mode=mode) as client:
+            lists = [
+                await client.list_tools(),
+                await client.list_prompts(),
+                await client.list_resources(),
+                await client.list_resource_templates(),
+            ]
+            assert lists == [[], [], [], []], lists
+            declared = client.server_extension("io.modelcontextprotocol/ui")
+            assert declared == ({} if mode == "modern" else None), declared
+
+
+async def test_a_result_says_that_it_is_no_error() -> None:
+    server = FastMCP("shop")
+    server.tool(lambda: "x", name="x")
+    async with Client(carry(server)) as client:
+        result = await client.call_tool("x")
+        assert "is_error" in result.model_fields_set, result
+
+
 async def test_what_cannot_be_carried_is_named_line_by_line() -> None:
     server = FastMCP("shop", middleware=[Noting()], experimental_capabilities={"x": {}})
     billing = FastMCP("billing")

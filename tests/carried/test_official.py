@@ -8,7 +8,7 @@ import mcp_types as types
 import pytest
 from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
-from mcp.server.extension import Extension
+from mcp.server.extension import Extension, MethodBinding
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.request_state import RequestStateBoundary
 from pydantic import AnyHttpUrl, BaseModel
@@ -43,6 +43,15 @@ class Counting(Extension):
         return await call_next(ctx)
 
 
+class Asking(Extension):
+    """An extension with a method."""
+
+    identifier = "org.example/asking"
+
+    def methods(self) -> list[MethodBinding]:
+        return [MethodBinding("asking/ask", types.RequestParams, passing)]
+
+
 async def passing(ctx: Any, call_next: Any) -> Any:
     return await call_next(ctx)
 
@@ -75,7 +84,7 @@ def test_a_plain_server_leaves_nothing_behind() -> None:
 
 
 def test_what_cannot_be_carried_is_named_line_by_line() -> None:
-    server = MCPServer("shop", middleware=[passing], extensions=[Counting()])
+    server = MCPServer("shop", middleware=[passing], extensions=[Counting(), Asking()])
 
     @server.custom_route("/hello", methods=["GET"])
     async def hello(request: Any) -> Any: ...
@@ -83,7 +92,7 @@ def test_what_cannot_be_carried_is_named_line_by_line() -> None:
     assert carry(server).left_behind == [
         "middleware passing: calls do not pass through it",
         "custom route /hello: it is not served",
-        "extension org.example/counting: it is not declared, and its methods are not served",
+        "extension org.example/asking: it is not declared, and its methods are not served",
     ]
     with pytest.raises(UsageError, match=r"--strict: not all of shop can be carried:\n  middleware passing"):
         carry(server, strict=True)
@@ -97,7 +106,9 @@ async def test_interceptors_of_an_extension_see_the_calls() -> None:
     async def plain() -> str:
         return "plain"
 
-    async with Client(carry(server)) as client:
+    carried = carry(server, strict=True)
+    async with Client(carried) as client:
+        assert client.server_extension("org.example/counting") == {}
         assert text(await soon(client.call_tool("plain"))) == "plain"
     assert counting.seen == ["plain"]
 

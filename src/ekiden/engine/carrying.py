@@ -16,6 +16,7 @@ from ekiden.server.questions.forms import accepted_content
 from ekiden.server.questions.input_required import capabilities_for, read_response
 from ekiden.server.registration.carried import CarriedPrompt, CarriedResource, CarriedTool, Matcher
 from ekiden.server.registration.catalog import Catalog
+from ekiden.server.registration.extensions import OfferedExtension
 from ekiden.server.server import Server
 from ekiden.signals import MalformedAnswer
 from ekiden.wire.json import JsonObject, is_object
@@ -39,7 +40,14 @@ class Carrier:
 
     def __init__(self, server: Server, *, resume: ResumeMode = "replay") -> None:
         self._registry = server.endpoint.registry
+        self._registry.declare_all()  # Servers of other SDKs answer every list, also one that is empty.
         self._resume: ResumeMode = resume
+
+    def declare(self, identifier: str, settings: JsonObject) -> None:
+        """Declare an extension that has no methods of its own, to clients of 2026-07-28."""
+        self._registry.extensions.add(
+            OfferedExtension(identifier=identifier, settings=settings, in_sessions=False)
+        )
 
     def tools(self, given: Iterable[tuple[JsonObject, Callable[..., Any], bool]]) -> None:
         """Register tools: a definition, the function, and whether it is called with a context."""

@@ -38,6 +38,8 @@ class CarriedServer(Server):
         super().__init__(**about, audience=stable_name(about["name"]), lifespan=self._host_lifespan)
         self._host = host
         self._carrier = Carrier(self, resume=resume)
+        for identifier, settings in host.declarations().items():
+            self._carrier.declare(identifier, settings)
         self.left_behind = host.left_behind()
         """What could not be carried, one line for each."""
         self.runs_anew = resume == "replay"

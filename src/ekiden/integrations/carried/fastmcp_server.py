@@ -7,6 +7,7 @@ from typing import Any, Final, cast
 
 import mcp_types as types
 from fastmcp import FastMCP
+from fastmcp.apps import UI_EXTENSION_ID
 from fastmcp.exceptions import FastMCPError, PromptError, ResourceError, ToolError, to_mcp_error
 from fastmcp.server.context import TransportType
 from fastmcp.server.middleware.dereference import DereferenceRefsMiddleware
@@ -47,6 +48,10 @@ class FastMcpHost:
         """What the server says about itself."""
         said = about(parts.low_level(self._server))
         return {"name": self._server.name, **said, "page_size": parts.page_size_of(self._server)}
+
+    def declarations(self) -> dict[str, dict[str, Any]]:
+        """Every FastMCP declares pages for apps, which are tools and resources like others."""
+        return {UI_EXTENSION_ID: {}}
 
     def left_behind(self) -> list[str]:
         """What cannot be carried."""
@@ -252,7 +257,7 @@ def _tool_result(given: Any) -> dict[str, Any]:
     if isinstance(given, types.CallToolResult):
         return calls.dumped(given)
     content, structured = cast("tuple[list[Any], Any]", given if isinstance(given, tuple) else (given, None))
-    result: dict[str, Any] = {"content": [calls.dumped(block) for block in content]}
+    result: dict[str, Any] = {"content": [calls.dumped(block) for block in content], "isError": False}
     if structured is not None:
         result["structuredContent"] = structured
     return result

@@ -18,6 +18,10 @@ class Host(Protocol):
         """What it says about itself: the arguments of `ekiden.Server`."""
         ...
 
+    def declarations(self) -> dict[str, dict[str, Any]]:
+        """The settings of its extensions that have no methods, by identifier."""
+        ...
+
     def left_behind(self) -> list[str]:
         """What cannot be carried, one line for each."""
         ...

@@ -55,6 +55,11 @@ class OfficialHost:
         """What the server says about itself."""
         return {"name": self._server.name, **about(self._low)}
 
+    def declarations(self) -> dict[str, dict[str, Any]]:
+        """The settings of its extensions that have no methods: their tools and interceptors are carried."""
+        extensions = parts.extensions_of(self._server)
+        return {each.identifier: each.settings() for each in extensions if not each.methods()}
+
     def left_behind(self) -> list[str]:
         """What cannot be carried."""
         lines = [
@@ -66,6 +71,7 @@ class OfficialHost:
         lines += [
             f"extension {each.identifier}: it is not declared, and its methods are not served"
             for each in parts.extensions_of(self._server)
+            if each.methods()
         ]
         return lines
 
