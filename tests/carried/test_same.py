@@ -44,7 +44,7 @@ def full() -> MCPServer[Any]:
     def nothing() -> None:
         """Give nothing."""
 
-    @server.tool()
+    @server.tool(structured_output=False)
     def mixed() -> list[Any]:
         return ["text", Image(data=b"png", format="png"), {"key": [1, None]}]
 

@@ -1,6 +1,7 @@
 """The places where ekiden sends messages, watched: what is wrong there is noted in `wrong`."""
 
 import functools
+import json
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -30,13 +31,29 @@ def _note(what: str, problem: str | None, message: Any) -> None:
         wrong.append(f"{what}: {problem}\n    {str(message)[:1000]}")
 
 
+_LONG = 100_000
+"""Bytes of messages that are not looked through for names that stand twice."""
+
+
+def _read(data: bytes) -> Any:
+    """A message. A name that stands twice in one object is noted: readers differ in what they make of it."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = [name for name, _ in pairs]
+        for name in {name for name in names if names.count(name) > 1}:
+            _note("a message", f"{name!r} stands twice in one object", data)
+        return dict(pairs)
+
+    return decode(data) if len(data) > _LONG else json.loads(data, object_pairs_hook=unique)
+
+
 # What a server sends
 
 
 def _check_outcome(endpoint: ServerEndpoint, request: Request, outcome: Any) -> Any:
     # A session spells its responses itself; middleware of tests may answer with something of its own.
     if request.meta.protocol_version == MODERN and type(outcome) in _OURS and request.task is None:
-        message = decode(outcome.render(endpoint.dialect, request.id))
+        message = _read(outcome.render(endpoint.dialect, request.id))
         problem = problem_of_response("server", MODERN, request.method, message)
         _note(f"a server's response to {request.method}", problem, message)
     return outcome
@@ -61,7 +78,7 @@ def _watched_answer(answer: Callable[..., Awaitable[bytes]]) -> Callable[..., Aw
     async def watched(self: Session, message: Any, *rest: Any) -> bytes:
         response = await answer(self, message, *rest)
         if response:
-            spelled = decode(response)
+            spelled = _read(response)
             problem = problem_of_response("server", self.version, message.method, spelled)
             _note(f"a server's response of {self.version} to {message.method}", problem, spelled)
         return response
@@ -119,7 +136,7 @@ def _version_of(link: Any, message: dict[str, Any]) -> str:
 def _watched_request(request: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
     @functools.wraps(request)
     async def watched(self: Any, outgoing: Outgoing, listener: Listener) -> Any:
-        message = decode(outgoing.body)
+        message = _read(outgoing.body)
         version = _version_of(self, message)
         # A ping is our way to find out whether a silent server is there. Tests of links send other things.
         if message.get("method") not in ("ping", None):
@@ -136,7 +153,7 @@ def _watched_request(request: Callable[..., Awaitable[Any]]) -> Callable[..., Aw
 def _watched_send(send: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
     @functools.wraps(send)
     async def watched(self: Any, data: bytes, *rest: Any) -> None:
-        message = decode(data)
+        message = _read(data)
         version = _version_of(self, message)
         if "method" in message:
             what, problem = message["method"], problem_of_request("client", version, message)

@@ -182,8 +182,13 @@ def test_the_meta_of_a_result_is_kept_beside_the_signature() -> None:
     assert result["_meta"] == {"io.modelcontextprotocol/serverInfo": {"name": "s", "version": "1"}, "a": 1}
 
 
-def test_a_result_that_names_its_own_type_keeps_it() -> None:
-    assert json.loads(Modern({}).result({"resultType": "special"}))["resultType"] == "special"
+@pytest.mark.parametrize("others", [{}, {"content": []}, {"_meta": {"a": 1}}])
+def test_a_result_that_names_its_own_type_keeps_it_and_says_it_once(others: Any) -> None:
+    named = {**others, "resultType": "special"}
+    for spelled in (Modern({}).result(named), Modern({}).complete(1, named)):
+        message = json.loads(spelled)
+        assert message.get("result", message)["resultType"] == "special"
+        assert spelled.count(b"resultType") == 1
 
 
 def test_a_result_spelled_ahead_is_the_same_as_one_spelled_now() -> None:

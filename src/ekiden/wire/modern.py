@@ -225,9 +225,9 @@ class Modern:
         self._signature = b"," + encode({"_meta": self._meta})[1:]
 
     def result(self, result: dict[str, Any]) -> bytes:
-        """A complete result as bytes: tagged, and signed with who we are."""
+        """A complete result as bytes: tagged, unless it is already, and signed with who we are."""
         meta = result.get("_meta")
-        if meta is None and result:
+        if meta is None and result and "resultType" not in result:
             return b"".join((_COMPLETE, encode(result)[1:-1], self._signature))
         return encode(
             {"resultType": "complete", **result, "_meta": {SERVER_INFO: self._server_info, **(meta or {})}}
@@ -237,7 +237,7 @@ class Modern:
         """The response for a result; bytes are a result that `result` made before."""
         if isinstance(result, bytes):
             return result_response(request_id, result)
-        if "_meta" in result or not result:
+        if "_meta" in result or "resultType" in result or not result:
             return result_response(request_id, self.result(result))
         spelled = (_ID, encode(request_id), _RESULT, encode(result)[1:-1], self._signature, b"}")
         return b"".join(spelled)
