@@ -93,25 +93,49 @@ async def test_a_result_is_a_dict_a_model_a_struct_or_nothing() -> None:
     assert seen == [3, 3, 3, None, 3]
 
 
+@pytest.mark.parametrize(
+    ("value", "logged"),
+    [
+        (3, "must return an object"),
+        (
+            {"resultType": "input_required", "inputRequests": {}},
+            "results of another type as `ExtensionResult`",
+        ),
+        ({"resultType": 3}, "results of another type as `ExtensionResult`"),
+        ({"_meta": 3}, "an object as `_meta`"),
+        (OSError("secret"), "secret"),
+    ],
+)
 async def test_what_is_no_result_and_what_raises_is_the_authors_error(
-    caplog: pytest.LogCaptureFixture,
+    value: Any, logged: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     extension = Extension(NAME)
 
     @extension.method("search/wrong")
     async def wrong() -> Any:
-        return 3
+        if isinstance(value, Exception):
+            raise value
+        return value
 
-    @extension.method("search/broken")
-    async def broken() -> None:
-        raise OSError("secret")
+    error = await error_of(serving(extension), "search/wrong")
+    assert (error["code"], error["message"]) == (-32603, "Internal error")
+    assert logged in caplog.text
+    async with Client(serving(extension), mode="legacy") as client:
+        with pytest.raises(ServerError, match="Internal error"):
+            await client.request("search/wrong", {})
 
-    server = serving(extension)
-    for method in ("search/wrong", "search/broken"):
-        error = await error_of(server, method)
-        assert (error["code"], error["message"]) == (-32603, "Internal error")
-    assert "must return an object" in caplog.text
-    assert "secret" in caplog.text
+
+async def test_an_interceptor_that_gives_no_outcome_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    extension = Extension(NAME)
+
+    @extension.intercept(methods=["server/discover"])
+    async def forgetful(request: Any, call_next: Any) -> Any:
+        await call_next(request)
+
+    error = await error_of(serving(extension), "server/discover")
+    assert error["code"] == -32603
+    assert "forgetful' must return an outcome" in caplog.text
+    assert "partial" not in caplog.text
 
 
 async def test_a_plain_function_answers_too() -> None:

@@ -155,6 +155,12 @@ def test_a_method_of_the_protocol_is_refused() -> None:
         Extension(NAME).method("tools/call")(lambda: None)
 
 
+@pytest.mark.parametrize("name", ["notifications/search/find", "rpc.find"])
+def test_a_name_that_requests_cannot_have_is_refused(name: str) -> None:
+    with pytest.raises(RegistrationError, match=f"'{name}' cannot be a method: 'notifications/' is for"):
+        Extension(NAME).method(name)(lambda: None)
+
+
 def test_one_method_twice_in_an_extension_is_refused() -> None:
     with pytest.raises(RegistrationError, match="has 'search/find' already"):
         search().notification("search/find")(lambda: None)

@@ -15,7 +15,7 @@ from ekiden.server.middleware import CallNext, Middleware
 from ekiden.server.outgoing import OutgoingMiddleware
 from ekiden.server.registration.decorators import Authoring
 from ekiden.server.registration.extensions import OfferedExtension
-from ekiden.wire.extensions.names import check_identifier, check_method, check_result_type
+from ekiden.wire.extensions.names import check_identifier, check_method, check_request, check_result_type
 from ekiden.wire.json import ENCODE_ERRORS, JsonObject, decode, encode
 from ekiden.wire.modern import Modern, Request
 
@@ -76,7 +76,7 @@ class Extension:
         """
 
         def register(function: F) -> F:
-            self._claim(name)
+            self._claim(check_request(self.identifier, name))
             needed = frozenset(check_scopes(scopes))
             self.scopes |= needed
             self._methods[name] = ExtensionFunction(function, f"method {name!r}", needed)
@@ -161,22 +161,17 @@ class Extension:
 
 def intercepting(extension: Extension, living: LivingExtension) -> list[Middleware]:
     """The interceptors of an extension as middleware whose results are checked."""
-    return [
-        functools.partial(_intercepted, living, function, methods)
-        for function, methods in extension.interceptors
-    ]
+    return [_interceptor(living, function, methods) for function, methods in extension.interceptors]
 
 
-async def _intercepted(
-    living: LivingExtension,
-    function: Middleware,
-    methods: frozenset[str],
-    request: Request,
-    call_next: CallNext,
-) -> Outcome:
-    if methods and request.method not in methods:
-        return await call_next(request)
-    return checked(await function(request, call_next), living.offered, request, living.dialect)
+def _interceptor(living: LivingExtension, function: Middleware, methods: frozenset[str]) -> Middleware:
+    @functools.wraps(function)
+    async def intercepted(request: Request, call_next: CallNext) -> Outcome:
+        if methods and request.method not in methods:
+            return await call_next(request)
+        return checked(await function(request, call_next), living.offered, request, living.dialect)
+
+    return intercepted
 
 
 def _listed(what: str, names: Iterable[str]) -> list[str]:

@@ -13,7 +13,7 @@ from ekiden.server.questions.content import dump
 from ekiden.server.registration.extensions import OfferedExtension
 from ekiden.wire import versions
 from ekiden.wire.extensions.names import declaring
-from ekiden.wire.json import ENCODE_ERRORS, JsonObject, encode
+from ekiden.wire.json import ENCODE_ERRORS, JsonObject, encode, is_object
 from ekiden.wire.jsonrpc import RequestId, result_response
 from ekiden.wire.modern import Modern, Request
 
@@ -50,10 +50,9 @@ def outcome_of(value: object, request: Request) -> Outcome:
     if isinstance(value, Complete | Failed | Interim | Task):
         return value
     result = _fields(value)
-    if result is None:
-        _log.error(
-            "%s must return an object: a dict, a model, a struct or None, not %r", request.method, value
-        )
+    problem = "an object: a dict, a model, a struct or None" if result is None else _wrong_fields(result)
+    if result is None or problem is not None:
+        _log.error("%s must return %s, not %r", request.method, problem, value)
         return Failed(InternalError("Internal error"))
     return Complete(result) if request.meta.protocol_version == versions.MODERN else _InSession(result)
 
@@ -68,6 +67,15 @@ def _fields(value: object) -> JsonObject | None:
         return built if isinstance(built, dict) else None  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, Mapping):
         return dict(value)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
+    return None
+
+
+def _wrong_fields(result: JsonObject) -> str | None:
+    """What a result must have instead of what it has in the fields that all results share."""
+    if result.get("resultType", "complete") != "complete":
+        return "results of another type as `ExtensionResult`"
+    if not is_object(result.get("_meta", {})):
+        return "an object as `_meta`"
     return None
 
 

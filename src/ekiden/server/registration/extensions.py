@@ -14,7 +14,13 @@ from ekiden.rounds.asks import declares
 from ekiden.rounds.outcome import Outcome
 from ekiden.server.subscriptions import Filter, Subscription
 from ekiden.transports.server.port import Stream
-from ekiden.wire.extensions.names import check_identifier, check_method, check_result_type, declaring
+from ekiden.wire.extensions.names import (
+    check_identifier,
+    check_method,
+    check_request,
+    check_result_type,
+    declaring,
+)
 from ekiden.wire.json import JsonObject
 from ekiden.wire.modern import Request
 
@@ -65,7 +71,9 @@ class OfferedExtension(msgspec.Struct, kw_only=True, eq=False):
 
     def __post_init__(self) -> None:
         check_identifier(self.identifier)
-        for method in (*self.methods, *self.hears, *self.sends):
+        for method in self.methods:
+            check_request(self.identifier, method)
+        for method in (*self.hears, *self.sends):
             check_method(self.identifier, method)
         for result_type in self.result_types:
             check_result_type(self.identifier, result_type)

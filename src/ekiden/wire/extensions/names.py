@@ -49,6 +49,7 @@ CORE_METHODS: Final = frozenset(
 )
 """The methods and notifications of the protocol itself, in any version."""
 
+_NOTIFICATIONS: Final = "notifications/"
 _CORE_RESULT_TYPES: Final = frozenset({"complete", "input_required"})
 
 
@@ -73,6 +74,17 @@ def check_method(identifier: str, method: object) -> str:
             f"extension {identifier!r}: {method!r} is a method of the protocol, which it can only intercept"
         )
     return method
+
+
+def check_request(identifier: str, method: object) -> str:
+    """The name of a method that an extension may answer."""
+    name = check_method(identifier, method)
+    if name.startswith((_NOTIFICATIONS, "rpc.")):
+        raise RegistrationError(
+            f"extension {identifier!r}: {name!r} cannot be a method: {_NOTIFICATIONS!r} is for "
+            "notifications, and 'rpc.' for JSON-RPC itself"
+        )
+    return name
 
 
 def check_result_type(identifier: str, result_type: object) -> str:
