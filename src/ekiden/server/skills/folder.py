@@ -45,9 +45,21 @@ def _children(directory: Path, root: Path) -> list[Path]:
         child for child in directory.iterdir() if not child.name.startswith(".") and child.name != _LEFT_OUT
     )
     for child in children:
-        if not child.resolve().is_relative_to(root):
-            raise RegistrationError(f"{str(child)!r} is a link that leads out of the folder of skills")
+        _check(child, root)
     return children
+
+
+def _check(child: Path, root: Path) -> None:
+    try:
+        child.name.encode()
+    except UnicodeEncodeError:
+        raise RegistrationError(f"{str(child)!r} has a name that is not UTF-8: rename it") from None
+    try:
+        target = child.resolve()
+    except (OSError, RuntimeError):  # RuntimeError until Python 3.12.
+        raise RegistrationError(f"{str(child)!r} is a link that leads in circles") from None
+    if not target.is_relative_to(root):
+        raise RegistrationError(f"{str(child)!r} is a link that leads out of the folder of skills")
 
 
 def _directories(root: Path) -> Iterator[Path]:
@@ -67,15 +79,24 @@ def _below(directory: Path, root: Path) -> Iterator[Path]:
 
 def _contents(directory: Path, root: Path) -> dict[str, bytes]:
     """All files of a skill, those of skills within it included."""
-    files = {FILE_NAME: (directory / FILE_NAME).read_bytes()}
+    files = {FILE_NAME: _read(directory / FILE_NAME)}
     size = 0
     for place in _below(directory, root):
         for child in _children(place, root):
             if not child.is_file():
                 continue
-            content = child.read_bytes()
+            content = _read(child)
             files[_path(child, directory)] = content
             size += len(content)
             if len(files) > MOST_FILES or size > MOST_BYTES:
                 return files  # The skill is refused: no more needs to be read to know that.
     return files
+
+
+def _read(file: Path) -> bytes:
+    """A file, or so much of it that it is known to be too large."""
+    try:
+        with file.open("rb") as opened:
+            return opened.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise RegistrationError(f"{str(file)!r} cannot be read: {error.strerror or error}") from None
