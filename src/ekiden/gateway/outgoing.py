@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from ekiden.client.sessions.session import ClientRequest
 from ekiden.gateway.upstream import Upstream
+from ekiden.wire.extensions.names import UI
 from ekiden.wire.json import JsonObject, is_object
 from ekiden.wire.meta import (
     CLIENT_CAPABILITIES,
@@ -24,6 +25,8 @@ _OURS: Final = frozenset(
 )
 """Keys of `_meta` that every client says for itself."""
 _QUESTIONS: Final = ("elicitation", "sampling", "roots")
+_EXTENSIONS: Final = (EXTENSION, UI)
+"""The extensions that pass through a gateway."""
 
 
 def request_of(request: Request, upstream: Upstream, params: JsonObject, name: str | None) -> ClientRequest:
@@ -42,15 +45,17 @@ def _says(meta: RequestMeta) -> JsonObject:
     """What the client said of itself, as far as it concerns what may be sent back through the gateway."""
     declared = meta.capabilities
     passed: JsonObject = {name: declared[name] for name in _QUESTIONS if is_object(declared.get(name))}
-    if is_object(extensions := declared.get("extensions")) and EXTENSION in extensions:
-        passed["extensions"] = {EXTENSION: extensions[EXTENSION]}
+    extensions = declared.get("extensions")
+    known: JsonObject = extensions if is_object(extensions) else {}
+    if kept := {name: known[name] for name in _EXTENSIONS if name in known}:
+        passed["extensions"] = kept
     said: JsonObject = {CLIENT_CAPABILITIES: passed}
     if meta.log_level is not None:
         said[LOG_LEVEL] = meta.log_level
     return said
 
 
-def with_extension(capabilities: Mapping[str, Any]) -> bool:
-    """Whether an upstream declares tasks of 2026."""
+def with_extension(capabilities: Mapping[str, Any], identifier: str = EXTENSION) -> bool:
+    """Whether an upstream declares an extension; without an identifier, tasks of 2026."""
     extensions = capabilities.get("extensions")
-    return is_object(extensions) and EXTENSION in extensions
+    return is_object(extensions) and identifier in extensions

@@ -31,10 +31,12 @@ from ekiden.gateway.upstream import Upstream
 from ekiden.rounds.outcome import Complete, Outcome
 from ekiden.server.middleware import Run
 from ekiden.server.registration.catalog import Catalog
+from ekiden.server.registration.extensions import OfferedExtension
 from ekiden.server.sealing.tokens import RoundLimits
 from ekiden.server.server import Server
 from ekiden.server.subscriptions import RESOURCE_UPDATED
 from ekiden.transports.server.port import Stream
+from ekiden.wire.extensions.names import UI
 from ekiden.wire.headers import find_mirrored_params
 from ekiden.wire.json import JsonObject, is_object
 from ekiden.wire.modern import Request
@@ -106,6 +108,9 @@ class Proxy(Server):
         registry = self._registry
         registry.completions.elsewhere.append(lambda: "completions" in self._capabilities)
         registry.tasks_elsewhere.append(lambda: with_extension(self._capabilities))
+        registry.extensions.add(
+            OfferedExtension(identifier=UI, is_offered=lambda: with_extension(self._capabilities, UI))
+        )
         registry.declare_all()
         registry.unknown.append(self._find)
         registry.hub.on_watched.append(lambda: self._rewatch.set())

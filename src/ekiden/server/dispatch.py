@@ -86,6 +86,10 @@ class Dispatcher:
         self.state: object = None
         """What the lifespan yielded."""
 
+    def learn_extensions(self) -> None:
+        """Answer the methods of extensions that came after the start: those of mounted servers."""
+        self._answers.update(self._registry.extensions.answers())
+
     def answer(self, request: Request, stream: Stream) -> Coroutine[Any, Any, Outcome]:
         """Answer a request whose method is known. Raises only what `ends_more_than_a_call`."""
         if request.method == "tools/call":

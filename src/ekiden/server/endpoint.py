@@ -103,6 +103,8 @@ class ServerEndpoint:
             self._mounted.append(inner)
             self.task_map.sources.append(tasks)
             self._lifespan = Lifespan(self._with_mounted)
+            self._dispatcher.learn_extensions()
+            self._listens = self._registry.extensions.listen
 
     @property
     def started(self) -> bool:

@@ -65,7 +65,6 @@ class Sessions:
     ) -> None:
         self.endpoint = endpoint
         self.registry = registry
-        self._modern_only = _MODERN_ONLY | registry.extensions.modern_only()
         self.limits = limits
         self.stateless = stateless
         self.spoken = (*versions.LEGACY, versions.DRAFT) if draft else versions.LEGACY
@@ -101,7 +100,7 @@ class Sessions:
         if method in session_answers:
             is_watching = method.startswith("resources/")
             return not is_watching or (kept and "resources/read" in self.registry.methods)
-        return method in self.registry.methods and method not in self._modern_only
+        return method in self.registry.methods_of_sessions and method not in _MODERN_ONLY
 
     def offers_tasks(self, method: str, version: str) -> bool:
         """Whether a `tasks/` method is answered in a session of that version."""

@@ -10,6 +10,7 @@ from ekiden.errors import ProtocolError, RegistrationError
 from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.server.endpoint import ServerEndpoint
 from ekiden.server.middleware import Run
+from ekiden.server.mounting.extensions import check_extensions, pass_extensions
 from ekiden.server.mounting.names import Neighbours, Prefix, with_uris
 from ekiden.server.registration.catalog import Catalog
 from ekiden.server.registration.resources import Resource
@@ -46,7 +47,12 @@ class Mount:
     def connect(self) -> None:
         """Begin: what the inner server has is listed, and its changes are followed from now on."""
         outer, inner = self._outer.registry, self.inner.registry
+        is_new = self.inner not in self._outer.mounted
+        if is_new:
+            check_extensions(outer, inner)
         self._list(strict=True)
+        if is_new:
+            pass_extensions(outer, inner, self.answer)
         self._tell_unavailable()
         inner.followers.append(self._changed)
         outer.completions.elsewhere.append(lambda: bool(inner.completions))
@@ -92,7 +98,7 @@ class Mount:
     def _list(self, *, strict: bool) -> None:
         outer, inner = self._outer.registry, self.inner.registry
         prefix, answer = self.prefix, self.answer
-        tools = [RoutedTool(tool, prefix.name(tool.key), answer) for tool in inner.tools]
+        tools = [RoutedTool(tool, prefix.name(tool.key), answer, prefix.uri) for tool in inner.tools]
         prompts = [RoutedPrompt(prompt, prefix.name(prompt.key), answer) for prompt in inner.prompts]
         wanted: list[tuple[Catalog[Any], Iterable[Any]]] = [
             (outer.tools, tools),
@@ -205,8 +211,11 @@ class Mount:
         if not isinstance(outcome, Complete):
             return outcome
         result = outcome.result
-        if isinstance(result, bytes):  # Of a task; it is signed with the name of the inner server.
-            result = unsigned(outcome.as_dict())
+        if isinstance(result, bytes):  # Of a task, or an extension's; it is signed by the inner server.
+            spelled = outcome.as_dict()
+            result = unsigned(spelled)
+            if (kind := spelled.get("resultType", "complete")) != "complete":
+                result["resultType"] = kind
         if not self.prefix.text:
             return Complete(result)
         return Complete(self.with_uris(result))

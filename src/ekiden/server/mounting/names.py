@@ -2,6 +2,7 @@
 
 A name gets the prefix and an underscore in front: `billing_refund`. A URI gets the prefix in front of its
 scheme: `billing+config://app`. Web addresses stay as they are, because clients may load these themselves.
+Pages for apps keep their scheme, by which hosts know them: `ui://billing/chart`.
 """
 
 import re
@@ -15,6 +16,7 @@ __all__ = ["Neighbours", "Prefix", "with_uris"]
 
 _PREFIX: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 _WEB: Final = ("http:", "https:")
+_UI: Final = "ui://"
 _WITH_URI: Final = frozenset({"resource", "resource_link"})
 """Kinds of content that have a URI."""
 
@@ -30,6 +32,8 @@ class Prefix:
         self.text = text
         self.scheme = f"{text.replace('_', '-').lower()}+" if text else ""
         """What stands before the scheme of a URI. A scheme has no underscores, and no capital letters."""
+        self._pages = f"{_UI}{self.scheme[:-1]}/" if text else _UI
+        """What pages for apps begin with."""
 
     def name(self, inner: str) -> str:
         """A name of the mounted server, as it is called around it."""
@@ -41,7 +45,7 @@ class Prefix:
 
     def has_uri(self, uri: str) -> bool:
         """Whether a URI begins with this prefix."""
-        return uri.startswith(self.scheme)
+        return uri.startswith(self._pages if uri.startswith(_UI) else self.scheme)
 
     def inner_name(self, name: str) -> str:
         """A name as the mounted server has it."""
@@ -49,10 +53,14 @@ class Prefix:
 
     def uri(self, inner: str) -> str:
         """A URI, or a template, of the mounted server as it is called around it."""
+        if inner.startswith(_UI):
+            return self._pages + inner.removeprefix(_UI)
         return inner if inner.lower().startswith(_WEB) else self.scheme + inner
 
     def inner_uri(self, uri: str) -> str:
         """A URI as the mounted server has it."""
+        if uri.startswith(self._pages):
+            return _UI + uri.removeprefix(self._pages)
         return uri.removeprefix(self.scheme)
 
 

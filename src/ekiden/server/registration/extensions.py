@@ -78,6 +78,11 @@ class OfferedExtension(msgspec.Struct, kw_only=True, eq=False):
         for result_type in self.result_types:
             check_result_type(self.identifier, result_type)
 
+    def names(self) -> list[str]:
+        """What nothing else in the same server may have, in words."""
+        names = [f"method {name!r}" for name in (*self.methods, *self.hears, *self.sends)]
+        return names + [f"result type {name!r}" for name in self.result_types]
+
     def declared_by(self, request: Request) -> bool:
         """Whether the client declares the extension."""
         return declares(request.meta.capabilities, declaring(self.identifier))
@@ -108,18 +113,30 @@ class Extensions:
 
     def add(self, extension: OfferedExtension) -> None:
         """Offer an extension. If a name of it is taken, nothing of it is."""
+        self.check(extension)
         own = extension.identifier
-        if own in self._offered:
-            raise RegistrationError(f"extension {own!r} is registered already")
-        names = [f"method {name!r}" for name in (*extension.methods, *extension.hears, *extension.sends)]
-        names += [f"result type {name!r}" for name in extension.result_types]
-        for name in names:
-            if name in self._owners:
-                raise RegistrationError(f"extension {own!r}: {self._owners[name]!r} has the {name} already")
-        self._owners.update(dict.fromkeys(names, own))
+        self._owners.update(dict.fromkeys(extension.names(), own))
         self._offered[own] = extension
         self._hears.update(extension.hears)
         self._on_change()
+
+    def check(self, extension: OfferedExtension) -> None:
+        """Refuse an extension of which a name is taken."""
+        own = extension.identifier
+        if own in self._offered:
+            raise RegistrationError(f"extension {own!r} is registered already")
+        for name in extension.names():
+            if name in self._owners:
+                raise RegistrationError(f"extension {own!r}: {self._owners[name]!r} has the {name} already")
+
+    def declare(self, extension: OfferedExtension) -> None:
+        """Declare an extension that adds nothing but its name: as long as any server here offers it."""
+        known = self._offered.get(extension.identifier)
+        if known is None:
+            self.add(extension)
+        else:
+            before, more = known.is_offered, extension.is_offered
+            known.is_offered = lambda: before() or more()
 
     def answers(self) -> dict[str, Answer]:
         """What answers the methods, those of earlier versions included."""

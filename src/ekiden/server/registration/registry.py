@@ -69,6 +69,8 @@ class Registry:
         self._discovery: bytes | None = None
         self.methods: set[str] = set()
         """The methods whose capability is declared: one set, which every change updates."""
+        self.methods_of_sessions: set[str] = set()
+        """The same for clients with a handshake, as far as extensions decide."""
         self.followers: list[Callable[[], None]] = []
         """Called after every change: by servers in which this one is mounted."""
         self.unlisted: list[Resource] = []
@@ -137,6 +139,7 @@ class Registry:
         self.methods.clear()
         self.methods.update(method for method in _METHODS if declared.get(method.partition("/")[0], True))
         self.methods.update(self.extensions.methods())
+        self.methods_of_sessions = self.methods - self.extensions.modern_only()
 
     def has(self, method: str, name: str | None) -> bool:
         """Whether a request names a tool or a prompt that exists."""

@@ -1,5 +1,6 @@
 """Entries of the catalogs for what another server answers: listed here, under a name of this server."""
 
+from collections.abc import Callable
 from typing import NoReturn
 
 from ekiden.server.handlers import Handler
@@ -8,6 +9,7 @@ from ekiden.server.registration.prompts import Prompt
 from ekiden.server.registration.resources import Resource
 from ekiden.server.registration.templates import Matches
 from ekiden.server.registration.tools import Tool
+from ekiden.wire.json import JsonObject, is_object
 
 __all__ = ["RoutedPrompt", "RoutedResource", "RoutedTool", "UnlistedResources"]
 
@@ -20,9 +22,9 @@ def _not_here() -> NoReturn:
 class RoutedTool(Tool):
     """A tool of another server."""
 
-    def __init__(self, tool: Tool, name: str, answer: Run) -> None:
+    def __init__(self, tool: Tool, name: str, answer: Run, located: Callable[[str], str]) -> None:
         self.key, self.title = name, f"Tool {name!r}"
-        self.definition = {**tool.definition, "name": name}
+        self.definition = _with_page({**tool.definition, "name": name}, located)
         self.handler = Handler(_not_here, scopes=tool.scopes)
         self.scopes = tool.scopes
         self.on_cancel = None
@@ -33,6 +35,15 @@ class RoutedTool(Tool):
     def task_support(self) -> str | None:
         """As the other server says."""
         return self._support
+
+
+def _with_page(definition: JsonObject, located: Callable[[str], str]) -> JsonObject:
+    """The definition of a tool whose page for apps is where it is found here."""
+    meta = definition.get("_meta")
+    page = meta.get("ui") if is_object(meta) else None
+    if not is_object(meta) or not is_object(page) or not isinstance(uri := page.get("resourceUri"), str):
+        return definition
+    return {**definition, "_meta": {**meta, "ui": {**page, "resourceUri": located(uri)}}}
 
 
 class RoutedPrompt(Prompt):

@@ -5,7 +5,15 @@ from typing import Any, Final
 
 from ekiden.errors import RegistrationError
 
-__all__ = ["CORE_METHODS", "check_identifier", "check_method", "check_result_type", "declaring"]
+__all__ = [
+    "CORE_METHODS",
+    "UI",
+    "check_identifier",
+    "check_method",
+    "check_request",
+    "check_result_type",
+    "declaring",
+]
 
 _LABEL: Final = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _NAME: Final = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
@@ -51,6 +59,10 @@ CORE_METHODS: Final = frozenset(
 
 _NOTIFICATIONS: Final = "notifications/"
 _CORE_RESULT_TYPES: Final = frozenset({"complete", "input_required"})
+
+
+UI: Final = "io.modelcontextprotocol/ui"
+"""The extension for pages of apps. It has no methods: its pages are resources, which tools name."""
 
 
 def check_identifier(identifier: object) -> str:
