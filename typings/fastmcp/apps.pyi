@@ -1,0 +1,1 @@
+UI_EXTENSION_ID: str
