@@ -1,6 +1,5 @@
 """The commands and their options. A command imports what it needs when it runs."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -8,16 +7,28 @@ import typer
 from ekiden.cli.calling.commands import call, prompt, read, tasks
 from ekiden.cli.gateway import gateway
 from ekiden.cli.options import (
+    AccessLog,
+    AllowHost,
+    AllowOrigin,
+    EndpointPath,
     Env,
     Era,
+    Grace,
     Header,
+    Host,
     Json,
     KeysFile,
-    LogLevel,
+    Logged,
     MetricsPort,
+    Port,
     Resume,
+    Stdio,
     Target,
     Timeout,
+    TlsCert,
+    TlsKey,
+    TrustProxy,
+    Workers,
 )
 
 if TYPE_CHECKING:
@@ -58,11 +69,11 @@ def root(
 @app.command()
 def run(
     server: Annotated[str, typer.Argument(metavar="FILE[:NAME]", help="A Python file with a Server.")],
-    stdio: Annotated[bool, typer.Option("--stdio", help="Serve stdin and stdout instead of HTTP.")] = False,
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port; 0 takes any.", min=0, max=65535)] = 8000,
-    path: Annotated[str, typer.Option(help="The path of the endpoint.")] = "/mcp",
-    workers: Annotated[int, typer.Option(help="How many processes serve.", min=1)] = 1,
+    stdio: Stdio = False,
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    path: EndpointPath = "/mcp",
+    workers: Workers = 1,
     store: Annotated[
         str | None, typer.Option(help="sqlite:///FILE or postgresql://..., if the server names none.")
     ] = None,
@@ -71,35 +82,17 @@ def run(
     ] = True,
     reload: Annotated[bool, typer.Option("--reload", help="Restart when a Python file changes.")] = False,
     keys_file: KeysFile = None,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(help="A host name besides localhost that clients may use; '*' allows any."),
-    ] = None,
-    allow_origin: Annotated[
-        list[str] | None, typer.Option(help="A web origin whose pages may call the server.")
-    ] = None,
-    trust_proxy: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--trust-proxy", help="An address or network whose X-Forwarded-For is believed. Repeat it."
-        ),
-    ] = None,
-    grace: Annotated[
-        float, typer.Option(help="Seconds that running calls have to finish at the end.", min=0)
-    ] = 10.0,
-    log_level: Annotated[LogLevel, typer.Option(help="What is logged to stderr.")] = "warning",
-    access_log: Annotated[
-        bool, typer.Option("--access-log", help="Log a line for each response over HTTP.")
-    ] = False,
+    allow_host: AllowHost = None,
+    allow_origin: AllowOrigin = None,
+    trust_proxy: TrustProxy = None,
+    grace: Grace = 10.0,
+    log_level: Logged = "warning",
+    access_log: AccessLog = False,
     stateless_2025: Annotated[
         bool, typer.Option("--stateless-2025", help="Keep no sessions for clients of 2025.")
     ] = False,
-    tls_cert: Annotated[
-        Path | None, typer.Option(help="A certificate in PEM, with its chain: serve HTTPS instead of HTTP.")
-    ] = None,
-    tls_key: Annotated[
-        Path | None, typer.Option(help="The key of that certificate, unless it is in the same file.")
-    ] = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
     max_connections: Annotated[
         int | None, typer.Option(help="Open connections of one worker; more are answered with 503.", min=1)
     ] = None,
@@ -231,7 +224,7 @@ def worker(
             help="Seconds that running steps have to finish at the end; by default as the server says.", min=0
         ),
     ] = None,
-    log_level: Annotated[LogLevel, typer.Option(help="What is logged to stderr.")] = "warning",
+    log_level: Logged = "warning",
     metrics_port: MetricsPort = None,
 ) -> None:
     """Run the tasks of a server, without serving clients."""

@@ -5,7 +5,23 @@ from typing import Annotated
 
 import typer
 
-from ekiden.cli.options import KeysFile, LogLevel, MetricsPort
+from ekiden.cli.options import (
+    AccessLog,
+    AllowHost,
+    AllowOrigin,
+    EndpointPath,
+    Grace,
+    Host,
+    KeysFile,
+    Logged,
+    MetricsPort,
+    Port,
+    Stdio,
+    TlsCert,
+    TlsKey,
+    TrustProxy,
+    Workers,
+)
 from ekiden.errors import UsageError
 
 __all__ = ["gateway"]
@@ -13,41 +29,23 @@ __all__ = ["gateway"]
 
 def gateway(
     file: Annotated[Path, typer.Argument(metavar="FILE", help='A JSON file with "mcpServers".')],
-    stdio: Annotated[bool, typer.Option("--stdio", help="Serve stdin and stdout instead of HTTP.")] = False,
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port; 0 takes any.", min=0, max=65535)] = 8000,
-    path: Annotated[str, typer.Option(help="The path of the endpoint.")] = "/mcp",
-    workers: Annotated[int, typer.Option(help="How many processes serve.", min=1)] = 1,
+    stdio: Stdio = False,
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
+    path: EndpointPath = "/mcp",
+    workers: Workers = 1,
     store: Annotated[
         str | None, typer.Option(help="sqlite:///FILE or postgresql://..., for sessions of 2025.")
     ] = None,
     keys_file: KeysFile = None,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(help="A host name besides localhost that clients may use; '*' allows any."),
-    ] = None,
-    allow_origin: Annotated[
-        list[str] | None, typer.Option(help="A web origin whose pages may call the gateway.")
-    ] = None,
-    trust_proxy: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--trust-proxy", help="An address or network whose X-Forwarded-For is believed. Repeat it."
-        ),
-    ] = None,
-    grace: Annotated[
-        float, typer.Option(help="Seconds that running calls have to finish at the end.", min=0)
-    ] = 10.0,
-    log_level: Annotated[LogLevel, typer.Option(help="What is logged to stderr.")] = "warning",
-    access_log: Annotated[
-        bool, typer.Option("--access-log", help="Log a line for each response over HTTP.")
-    ] = False,
-    tls_cert: Annotated[
-        Path | None, typer.Option(help="A certificate in PEM, with its chain: serve HTTPS instead of HTTP.")
-    ] = None,
-    tls_key: Annotated[
-        Path | None, typer.Option(help="The key of that certificate, unless it is in the same file.")
-    ] = None,
+    allow_host: AllowHost = None,
+    allow_origin: AllowOrigin = None,
+    trust_proxy: TrustProxy = None,
+    grace: Grace = 10.0,
+    log_level: Logged = "warning",
+    access_log: AccessLog = False,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
     metrics_port: MetricsPort = None,
 ) -> None:
     """Serve many servers as one: those that an mcpServers file names."""

@@ -6,23 +6,35 @@ from typing import Annotated, Literal
 import typer
 
 __all__ = [
+    "AccessLog",
+    "AllowHost",
+    "AllowOrigin",
     "Answer",
     "Answers",
+    "EndpointPath",
     "Env",
     "Era",
+    "Grace",
     "Header",
+    "Host",
     "Json",
     "KeysFile",
-    "LogLevel",
+    "Logged",
     "MaxRounds",
     "MetricsPort",
+    "Port",
     "Resume",
     "Root",
     "SaveTo",
+    "Stdio",
     "Target",
     "Timeout",
+    "TlsCert",
+    "TlsKey",
+    "TrustProxy",
     "Verbose",
     "Words",
+    "Workers",
 ]
 
 Target = Annotated[
@@ -47,7 +59,33 @@ MetricsPort = Annotated[
     int | None,
     typer.Option(help="Serve metrics to Prometheus at this port of localhost.", min=1, max=65535),
 ]
-LogLevel = Literal["debug", "info", "warning", "error", "critical"]
+_LogLevel = Literal["debug", "info", "warning", "error", "critical"]
+
+# Of the commands that serve
+
+Stdio = Annotated[bool, typer.Option("--stdio", help="Serve stdin and stdout instead of HTTP.")]
+Host = Annotated[str, typer.Option(help="The address to listen on.")]
+Port = Annotated[int, typer.Option(help="The port; 0 takes any.", min=0, max=65535)]
+EndpointPath = Annotated[str, typer.Option(help="The path of the endpoint.")]
+Workers = Annotated[int, typer.Option(help="How many processes serve.", min=1)]
+AllowHost = Annotated[
+    list[str] | None,
+    typer.Option(help="A host name besides localhost that clients may use; '*' allows any."),
+]
+AllowOrigin = Annotated[list[str] | None, typer.Option(help="A web origin whose pages may call the server.")]
+TrustProxy = Annotated[
+    list[str] | None,
+    typer.Option("--trust-proxy", help="An address or network whose X-Forwarded-For is believed. Repeat it."),
+]
+Grace = Annotated[float, typer.Option(help="Seconds that running calls have to finish at the end.", min=0)]
+Logged = Annotated[_LogLevel, typer.Option(help="What is logged to stderr.")]
+AccessLog = Annotated[bool, typer.Option("--access-log", help="Log a line for each response over HTTP.")]
+TlsCert = Annotated[
+    Path | None, typer.Option(help="A certificate in PEM, with its chain: serve HTTPS instead of HTTP.")
+]
+TlsKey = Annotated[
+    Path | None, typer.Option(help="The key of that certificate, unless it is in the same file.")
+]
 Resume = Literal["replay", "parked"]
 
 # Of the commands that may be asked something

@@ -16,12 +16,11 @@ is the principal of durable calls.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Unpack
 
-from ekiden import Principal, RoundLimits, Store, TaskLimits, UsageError
-from ekiden.engine import Keys
+from ekiden import Principal, UsageError
 from ekiden.integrations.inside.checks import require, stable_name
-from ekiden.integrations.inside.durable import DurableHandlers
+from ekiden.integrations.inside.durable import DurableHandlers, DurableOptions
 
 if TYPE_CHECKING:  # The host is an extra: it is imported when a `Durable` is made.
     from fastmcp import FastMCP
@@ -43,14 +42,8 @@ class Durable(DurableHandlers):
         self,
         server: FastMCP,
         *,
-        store: Store | str | None = None,
-        keys: Keys | None = None,
-        seal_store: bool = False,
-        audience: str | None = None,
         principal: Callable[[ServerRequestContext[Any, Any]], Principal | str | None] | None = None,
-        rounds: RoundLimits | None = None,
-        tasks: TaskLimits | None = None,
-        cannot_ask: Literal["error", "result"] = "error",
+        **options: Unpack[DurableOptions],
     ) -> None:
         require("fastmcp", (4, 1), 5)
         from fastmcp import FastMCP
@@ -64,16 +57,5 @@ class Durable(DurableHandlers):
                 "for MCPServer there is ekiden.integrations.mcp"
             )
         host = FastMcpHost(server)
-        super().__init__(
-            host,
-            stable_name(server.name),
-            version=server.version or "",
-            keys=keys,
-            store=store,
-            seal_store=seal_store,
-            audience=audience,
-            rounds=rounds,
-            tasks=tasks,
-            cannot_ask=cannot_ask,
-        )
+        super().__init__(host, stable_name(server.name), server.version, options)
         host.install(self, principal)

@@ -2,13 +2,13 @@
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, TypedDict
 
 from ekiden import RegistrationError, RoundLimits, Server, Store, TaskLimits
 from ekiden.engine import Engine, Keys, Kind, principal_of
 from ekiden.integrations.inside.checks import check_context, warn_of_keys
 
-__all__ = ["KEYS", "DurableHandlers", "Host", "check_names"]
+__all__ = ["KEYS", "DurableHandlers", "DurableOptions", "Host", "check_names"]
 
 KEYS: Final[dict[Kind, str]] = {
     "tools": "name",
@@ -98,6 +98,18 @@ def check_names(engine: Engine, host: Host) -> None:
                 raise _taken(kind, definition[field])
 
 
+class DurableOptions(TypedDict, total=False):
+    """The options of `ekiden.Server` that durable handlers have in every host."""
+
+    store: Store | str | None
+    keys: Keys | None
+    seal_store: bool
+    audience: str | None
+    rounds: RoundLimits | None
+    tasks: TaskLimits | None
+    cannot_ask: Literal["error", "result"]
+
+
 class DurableHandlers:
     """Durable tools, prompts and resources beside those of a host.
 
@@ -105,38 +117,19 @@ class DurableHandlers:
     and `add_resource`. Handlers take ekiden's `Context`; `ctx.state` is what the host's lifespan yielded.
     """
 
-    def __init__(
-        self,
-        host: Host,
-        name: str,
-        *,
-        version: str,
-        keys: Keys | None,
-        store: Store | str | None,
-        seal_store: bool,
-        audience: str | None,
-        rounds: RoundLimits | None,
-        tasks: TaskLimits | None,
-        cannot_ask: Literal["error", "result"],
-    ) -> None:
+    def __init__(self, host: Host, name: str, version: str | None, options: DurableOptions) -> None:
         self._state: object = None
         server = _Handlers(
             name,
             version=version or "0.0.0",
-            keys=keys,
-            store=store,
-            seal_store=seal_store,
-            audience=audience,
-            rounds=rounds,
-            tasks=tasks,
-            cannot_ask=cannot_ask,
             principal=principal_of,
             lifespan=self._lifespan,
+            **options,
         )
         self.engine = Engine(server)
         """The handlers, as `ekiden.engine` has them."""
         server.move_in(host, self.engine)
-        warn_of_keys(keys, shared=server.shares_tasks)
+        warn_of_keys(options.get("keys"), shared=server.shares_tasks)
         self.tool = server.tool
         """Register a function as a durable tool; see `ekiden.Server.tool`."""
         self.prompt = server.prompt
