@@ -9,17 +9,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from ekiden.errors import InvalidParams
-from ekiden.rounds.asks import ELICIT, LIST_ROOTS, SAMPLE, Ask, digest_of
+from ekiden.rounds.asks import ELICIT, LIST_ROOTS, SAMPLE
 from ekiden.server.context import Context
 from ekiden.server.handlers import ResumeMode
-from ekiden.server.questions.forms import accepted_content
-from ekiden.server.questions.input_required import capabilities_for, read_response
 from ekiden.server.registration.carried import CarriedPrompt, CarriedResource, CarriedTool, Matcher
 from ekiden.server.registration.catalog import Catalog
 from ekiden.server.registration.extensions import OfferedExtension
 from ekiden.server.server import Server
-from ekiden.signals import MalformedAnswer
-from ekiden.wire.json import JsonObject, is_object
+from ekiden.wire.json import JsonObject
 
 __all__ = ["Carrier", "Matcher", "ResumeMode", "answers_by_hand", "ask"]
 
@@ -102,30 +99,11 @@ async def ask(ctx: Context[Any], method: str, params: Mapping[str, Any] | None) 
     """
     if method not in (ELICIT, SAMPLE, LIST_ROOTS):
         raise InvalidParams(f"{method} is not a question: it must be one of {ELICIT}, {SAMPLE}, {LIST_ROOTS}")
-    said = None if method == LIST_ROOTS else _plain(method, params or {})
-    needs = capabilities_for({"method": method, "params": said})
-    answer: JsonObject = await ctx.put(Ask(method, said, needs, _reader(method), digest_of(method, said)))
-    return answer
-
-
-def _plain(method: str, params: Mapping[str, Any]) -> JsonObject:
-    """The parameters of a question as rounds have them: an id for a page is the transport's business."""
-    return {
-        name: value for name, value in params.items() if not (method == ELICIT and name == "elicitationId")
-    }
-
-
-def _reader(method: str) -> Callable[[Any], JsonObject]:
-    def read(raw: Any) -> JsonObject:
-        if not is_object(raw):
-            raise MalformedAnswer("it must be an object")
-        if method == ELICIT:
-            accepted_content(raw)
-        elif read_response("", raw, None) is None:
-            raise MalformedAnswer(f"it does not answer {method}")
-        return raw
-
-    return read
+    if method == LIST_ROOTS:
+        return await ctx.ask({"method": method})
+    # The id of a page is the transport's business.
+    said = {name: value for name, value in (params or {}).items() if name != "elicitationId"}
+    return await ctx.ask({"method": method, "params": said})
 
 
 def answers_by_hand(ctx: Context[Any]) -> tuple[dict[str, Any], str | None]:

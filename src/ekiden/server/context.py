@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAl
 from typing_extensions import TypeVar
 
 from ekiden.errors import UsageError
-from ekiden.rounds.asks import Ask, declares, is_method
+from ekiden.rounds.asks import declares, is_method
 from ekiden.rounds.interpreter import Interpreter
 from ekiden.rounds.pushing import Push
 from ekiden.server.questions import questions
@@ -205,10 +205,6 @@ class Context(StepEffects, Generic[StateT]):
     def list_roots(self, *, key: str | None = None) -> "Coroutine[Any, Any, list[Root]]":
         """Ask the client which directories and files the server may work on."""
         return self._leg.ask(questions.ROOTS, key)
-
-    async def put(self, ask: Ask) -> Any:
-        """Put a question that is made already: for handlers of another server."""
-        return await self._leg.ask(ask, None)
 
     async def ask(self, request: Mapping[str, Any], *, key: str | None = None) -> JsonObject:
         """Ask what `request` says in the words of the protocol: a `method` and its `params`.
