@@ -127,7 +127,7 @@ class HttpClient:
         except OSError as error:
             raise TransportError(f"Cannot connect to {self._host}: {error.strerror or error}") from error
         except UnicodeError as error:
-            raise TransportError(f"Cannot connect to {self._host}: that is no name of a host") from error
+            raise TransportError(f"Cannot connect to {self._host}: that is not the name of a host") from error
         self._open.add(connection)
         return connection
 
