@@ -155,3 +155,23 @@ async def test_what_else_lies_in_the_folder_harms_nobody_and_stays() -> None:
         await other.close()
         left = {entry.name for entry in place.iterdir()}
         assert left == {"folder", "file", "link", "nowhere", "pipe"}
+
+
+async def test_who_never_listened_tidies_up_after_listeners_that_were_killed() -> None:
+    program = (
+        "import asyncio, os, signal, sys\nfrom pathlib import Path\n"
+        "from ekiden.stores.sqlite import SQLiteStore\n"
+        "async def main():\n"
+        "    store = SQLiteStore(Path(sys.argv[1]))\n    await store.bus.listen(print)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "asyncio.run(main())"
+    )
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        file, sockets = Path(folder, "store.db"), Path(folder, "store.db-bus")
+        ended = await asyncio.to_thread(
+            subprocess.run, [sys.executable, "-c", program, str(file)], timeout=60
+        )
+        assert ended.returncode == -signal.SIGKILL
+        assert len(list(sockets.iterdir())) == 1
+        await SQLiteStore(file).close()
+        assert not sockets.exists()

@@ -157,8 +157,9 @@ class Datagrams:
         return Sent.YES
 
     def close(self) -> None:
-        """Close both sockets."""
+        """Close both sockets, and remove those of processes that were killed."""
         self.stop_listening()
+        _tidy(self._folder)
         if self._sender is not None:
             self._sender.close()
             self._sender = None
@@ -171,7 +172,7 @@ def _receive(receiver: socket.socket, on_message: Callable[[bytes], None]) -> No
 
 
 def _leave(folder: PrivateFolder, name: str, process: int) -> None:
-    """Remove the socket of this process and those of dead ones, and the folder if it is empty then."""
+    """Remove the socket of this process, and tidy up."""
     if os.getpid() != process:
         return  # A fork of the process that listens.
     own = folder.path / name
@@ -180,6 +181,13 @@ def _leave(folder: PrivateFolder, name: str, process: int) -> None:
     with contextlib.suppress(OSError):
         folder.look()
         own.unlink(missing_ok=True)
+    _tidy(folder)
+
+
+def _tidy(folder: PrivateFolder) -> None:
+    """Remove the sockets of dead processes, and the folder if it is empty then."""
+    with contextlib.suppress(OSError):
+        folder.look()
         for other in folder.names():
             if _is_dead(folder.path / other):
                 (folder.path / other).unlink(missing_ok=True)
