@@ -354,6 +354,8 @@ def _check_field(name: str, field: object) -> None:
         raise UsageError(f"form field {name!r}: its schema must be an object")
     if field.get("format") == "password" or field.get("writeOnly"):
         raise UsageError(f"form field {name!r} is a secret: forms must not ask for secrets, use elicit_url")
+    if not all(isinstance(value, str) for value in _values(field)):
+        raise UsageError(f"form field {name!r}: choices must be texts, as in Literal['1', '2'], not numbers")
     allowed = _ALLOWED.get(field.get("type", ""))
     if allowed is None:
         raise UsageError(
@@ -368,8 +370,13 @@ def _check_field(name: str, field: object) -> None:
         )
     if field["type"] == "array":
         _check_items(name, field.get("items"))
-    elif not all(isinstance(choice, str) for choice in field.get("enum", ())):
-        raise UsageError(f"form field {name!r}: the values of a choice must be strings")
+
+
+def _values(field: JsonObject) -> list[object]:
+    """What can be chosen: in the field, or in the items of its list."""
+    schema: JsonObject = field["items"] if is_object(field.get("items")) else field
+    titled: list[JsonObject] = schema.get("oneOf", schema.get("anyOf", []))
+    return [*schema.get("enum", ()), *(option["const"] for option in titled if "const" in option)]
 
 
 def _check_items(name: str, items: object) -> None:
