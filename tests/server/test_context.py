@@ -1,6 +1,8 @@
+from datetime import date
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from ekiden import Context, Server, UsageError
 from tests.serving import call, call_tool, exchange
@@ -44,6 +46,44 @@ async def test_progress_that_does_not_grow_is_dropped() -> None:
 
     messages = await told(handler, progressToken=1)
     assert [message["params"]["progress"] for message in messages] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("said", [("1",), (1, "2"), (1, 2, 3), (True,), (None,)])
+async def test_progress_that_cannot_be_said_is_refused_before_it_is_sent(said: Any) -> None:
+    problems: list[str] = []
+
+    async def handler(ctx: Context) -> None:
+        try:
+            await ctx.progress(*said)
+        except UsageError as error:
+            problems.append(str(error))
+
+    assert await told(handler, progressToken=1) == []
+    (problem,) = problems
+    assert problem.startswith("ctx.progress(progress, total, message) takes two numbers and a text, not ")
+
+
+async def test_data_is_logged_as_tools_return_it_and_the_rest_is_refused() -> None:
+    class Loaf(BaseModel):
+        baked: date
+
+    problems: list[str] = []
+
+    async def handler(ctx: Context) -> None:
+        await ctx.info(Loaf(baked=date(2026, 7, 28)))
+        await ctx.info({"loaves": (1, 2)})
+        try:
+            await ctx.info(object())
+        except UsageError as error:
+            problems.append(str(error))
+
+    messages = await told(handler, **{LEVEL: "info"})
+    assert [message["params"]["data"] for message in messages] == [
+        {"baked": "2026-07-28"},
+        {"loaves": [1, 2]},
+    ]
+    (problem,) = problems
+    assert problem.startswith("ctx.log() takes text or data, such as a model or a dict: ")
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from ekiden.rounds.asks import declares, is_method
 from ekiden.rounds.interpreter import Interpreter
 from ekiden.rounds.pushing import Push
 from ekiden.server.questions import questions
+from ekiden.server.questions.content import check_progress, loggable
 from ekiden.server.questions.forms import Answer, form_for, with_meta
 from ekiden.server.questions.input_required import read_response
 from ekiden.server.steps.effects import StepEffects
@@ -298,6 +299,7 @@ class Context(StepEffects, Generic[StateT]):
 
         Sent only if the client gave a progress token. A value that is not higher than the last is dropped.
         """
+        check_progress(progress, total, message)
         token = self.request.meta.progress_token
         if (
             token is None
@@ -316,15 +318,15 @@ class Context(StepEffects, Generic[StateT]):
     async def log(self, level: LogLevel, data: object, *, logger: str | None = None) -> None:
         """Send a log message to the client, if the request set a log level and `level` is not below it.
 
-        `data` is text or any JSON. `debug`, `info`, `notice`, `warning` and `error` are short for the levels
-        that are used most; the others are `"critical"`, `"alert"` and `"emergency"`.
+        `data` is text, or data as a tool returns it. `debug`, `info`, `notice`, `warning` and `error` are
+        short for the levels that are used most; the others are `"critical"`, `"alert"` and `"emergency"`.
         """
         if level not in LOG_LEVELS:
             raise UsageError(f"ctx.log() takes one of the levels {', '.join(LOG_LEVELS)}, not {level!r}")
         wanted = self.request.meta.log_level
         if wanted is None or not self._leg.fresh or LOG_LEVELS[level] < LOG_LEVELS[wanted]:
             return
-        params: JsonObject = {"level": level, "data": data}
+        params: JsonObject = {"level": level, "data": data if isinstance(data, str) else loggable(data)}
         if logger is not None:
             params["logger"] = logger
         await self._stream.notify("notifications/message", params)

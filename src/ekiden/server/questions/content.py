@@ -10,16 +10,29 @@ import sys
 import types
 import typing
 from collections.abc import Iterable
+from types import NoneType
 from typing import Any, Final
 
 from pydantic import BaseModel, TypeAdapter
 
+from ekiden.errors import UsageError
 from ekiden.server.questions.media import Media
 from ekiden.wire.json import JsonObject, encode
 
-__all__ = ["content_blocks", "dump", "is_content_hint", "prompt_messages", "resource_contents", "to_json"]
+__all__ = [
+    "check_progress",
+    "content_blocks",
+    "dump",
+    "is_content_hint",
+    "loggable",
+    "prompt_messages",
+    "resource_contents",
+    "to_json",
+]
 
 _BLOCKS: Final = ("TextContent", "ImageContent", "AudioContent", "ResourceLink", "EmbeddedResource")
+
+_NUMBER: Final = (int, float)
 
 _any: Final[TypeAdapter[Any]] = TypeAdapter(Any)
 
@@ -32,6 +45,24 @@ def dump(model: BaseModel) -> JsonObject:
 def to_json(value: object) -> Any:
     """Any data of the author's as JSON types: models, dataclasses, dates, enums."""
     return _any.dump_python(value, mode="json", by_alias=True)
+
+
+def loggable(data: object) -> Any:
+    """What a handler logs, as JSON types."""
+    try:
+        return to_json(data)
+    except ValueError as error:
+        raise UsageError(f"ctx.log() takes text or data, such as a model or a dict: {error}") from None
+
+
+def check_progress(progress: object, total: object, message: object) -> None:
+    """Refuse progress that the protocol cannot say: a client may drop the whole connection for it."""
+    for value, wanted in ((progress, _NUMBER), (total, (*_NUMBER, NoneType)), (message, (str, NoneType))):
+        if not isinstance(value, wanted) or isinstance(value, bool):
+            raise UsageError(
+                "ctx.progress(progress, total, message) takes two numbers and a text, "
+                f"not {progress!r}, {total!r}, {message!r}"
+            )
 
 
 def _official(*names: str) -> tuple[type, ...]:
