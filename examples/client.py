@@ -113,6 +113,14 @@ async def collect(target: Any, text: str) -> str:
         return "".join(block.text for block in result.content if block.type == "text")
 
 
+async def overheard(target: Any) -> list[str]:
+    """What the server logs while it works."""
+    seen: list[str] = []
+    async with Client(target, on_log=lambda said: seen.append(f"{said['level']}: {said['data']}")) as client:
+        await client.call_tool("bake")
+    return seen
+
+
 async def follow(target: Any, most: int) -> list[str]:
     """Changes as they come. A subscription that is lost is opened again."""
     seen: list[str] = []

@@ -290,6 +290,12 @@ async def test_the_examples_of_the_client_page_do_what_it_says(capsys: pytest.Ca
     assert capsys.readouterr().out == "paid 120 back to Aiko\n"
 
 
+async def test_the_client_page_overhears_what_a_server_logs() -> None:
+    client = __import__("client")
+    async with served(__import__("test_trip").make_bakery()) as base:
+        assert await client.overheard(f"{base}/mcp") == ["info: the oven is hot"]
+
+
 async def test_a_prompt_of_the_client_page_is_begun_here_and_finished_there() -> None:
     server = Server("kitchen", keys=[b"a key of at least thirty-two bytes!"])
 
