@@ -1,5 +1,6 @@
 """The commands that look: lists, keys, tokens, help."""
 
+import asyncio
 import json
 import os
 import shlex
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ekiden import Context, Server
+from ekiden.cli import targets
 from ekiden.server.sealing.keys import new_key
 from ekiden.testing import ScriptedClient
 
@@ -70,6 +72,18 @@ def test_a_server_that_starts_slowly_is_waited_for_and_the_terminal_says_so(tmp_
         with gate.open("w") as opened:
             opened.write("go\n")
         assert command.process.wait(PATIENCE) == 0
+
+
+async def test_nothing_is_downloaded_from_an_address_that_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(targets, "_PATIENT_SECONDS", 0.0)
+    for target in ("http://127.0.0.1:9/mcp", "npx slow"):
+        with targets._wait_told(target):
+            await asyncio.sleep(0.01)
+    address, command = capsys.readouterr().err.splitlines()
+    assert address == "ekiden: waiting for http://127.0.0.1:9/mcp to answer"
+    assert command.endswith("answer; what is started for the first time may have to be downloaded")
 
 
 # Keys and tokens

@@ -8,6 +8,7 @@ import pytest
 
 from ekiden.cli.arguments import parse_arguments, split_pair, typed
 from ekiden.cli.terminal.answers import read_answers
+from ekiden.cli.terminal.asking import _described
 from ekiden.cli.terminal.fields import Field
 from ekiden.cli.terminal.forms import Forms
 from ekiden.cli.terminal.prompting import Terminal
@@ -38,6 +39,8 @@ from ekiden.errors import Mistyped, UsageError
         ("seven", {}, "seven"),
         ("7", True, 7),
         ("a", {"enum": ["a", "b"]}, "a"),
+        ("y", {"type": "boolean"}, True),
+        ("N", {"type": "boolean"}, False),
         ("7", {"$ref": "#/$defs/Count"}, 7),
         ("7", {"$ref": "#/$defs/Loop"}, 7),
     ],
@@ -54,7 +57,7 @@ def test_a_word_is_typed_by_its_schema(text: str, schema: Any, value: Any) -> No
         ("x", {"type": "integer"}, "must be a whole number, not 'x'"),
         ("1.5", {"type": "integer"}, "must be a whole number, not '1.5'"),
         ("NaN", {"type": "number"}, "must be a number, not 'NaN'"),
-        ("maybe", {"type": "boolean"}, "must be true or false, not 'maybe'"),
+        ("maybe", {"type": "boolean"}, "must be yes or no (true or false), not 'maybe'"),
         ("{", {"type": "object"}, "must be a JSON object, not '{'"),
     ],
 )
@@ -185,7 +188,7 @@ def test_a_text_is_what_the_model_wrote() -> None:
 @pytest.mark.parametrize(
     ("answers", "request_", "said"),
     [
-        (["key=maybe"], SURE, "must be true or false, not 'maybe'"),
+        (["key=maybe"], SURE, "must be yes or no (true or false), not 'maybe'"),
         (["key=2"], TRIP, "the form has the fields seats, action: give JSON"),
         (['key={"seats": 2}'], TRIP, "action is missing"),
         (
@@ -216,3 +219,22 @@ async def test_what_is_no_web_page_is_declined_before_the_user_is_asked(
     answer = await Forms(Screen(), Terminal()).visit("shop", {"message": "Look", "url": "file:///etc/passwd"})
     assert answer == {"action": "decline"}
     assert "That is declined: it is not a web page but file:" in capsys.readouterr().err
+
+
+def test_what_is_missing_is_named_with_its_choices() -> None:
+    properties = {
+        "name": {"type": "string"},
+        "email": {"type": "string", "format": "email"},
+        "size": {
+            "type": "string",
+            "oneOf": [{"const": "s", "title": "Small"}, {"const": "l", "title": "Large"}],
+        },
+        "extras": {"type": "array", "items": {"type": "string", "enum": ["ribbon", "card"]}},
+        "day": {"type": "string", "enum": [str(day) for day in range(1, 32)]},
+    }
+    schema = {"type": "object", "properties": properties, "required": ["name", "email", "size", "day"]}
+    request = {"method": "elicitation/create", "params": {"message": "What?", "requestedSchema": schema}}
+    assert _described("order", request) == (
+        "'What?' (key 'order'; name: string; email: email; size: one of s, l; "
+        "extras (optional): some of ribbon, card; day: one of 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ...)"
+    )

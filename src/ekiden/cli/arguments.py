@@ -8,12 +8,13 @@ from ekiden.wire.json import JsonObject, decode, is_array, is_object
 
 __all__ = ["parse_arguments", "read_json", "split_pair", "typed"]
 
-_WORDS: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_YES: Final = ("true", "yes", "y", "on", "1")
+_NO: Final = ("false", "no", "n", "off", "0")
 _KINDS: Final = {
     "string": "text",
     "integer": "a whole number",
     "number": "a number",
-    "boolean": "true or false",
+    "boolean": "yes or no (true or false)",
     "object": "a JSON object",
     "array": "a JSON array",
     "null": "null",
@@ -87,8 +88,8 @@ def typed(text: str, schema: Any, root: Mapping[str, Any] | None = None) -> Any:
 
 def _read_as(kind: str, text: str, *, guess: bool) -> tuple[bool, Any]:
     """Whether a word can be read as this JSON type, and its value."""
-    if kind == "boolean" and not guess and text.lower() in (*_WORDS, "1", "0"):
-        return True, _WORDS.get(text.lower(), text == "1")
+    if kind == "boolean" and not guess and text.lower() in (*_YES, *_NO):
+        return True, text.lower() in _YES
     try:
         value = decode(text.encode())
     except ParseError:

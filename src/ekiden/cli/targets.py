@@ -90,7 +90,9 @@ async def open_client(
 @contextmanager
 def _wait_told(target: str) -> Generator[None]:
     """Say what is waited for, if it takes long."""
-    waiting = f"waiting for {target} to answer; what is started for the first time may have to be downloaded"
+    waiting = f"waiting for {target} to answer"
+    if not _is_url(target):
+        waiting += "; what is started for the first time may have to be downloaded"
     timer = asyncio.get_running_loop().call_later(_PATIENT_SECONDS, say, waiting)
     try:
         yield
@@ -108,8 +110,12 @@ def _timeout_told(connection: TargetOptions) -> Generator[None]:
         raise EkidenError(f"there was no result within {seconds:g} seconds; {connection.fate}") from None
 
 
+def _is_url(target: str) -> bool:
+    return target.startswith(("http://", "https://"))
+
+
 def _resolve(target: str) -> "str | Path | list[str] | Server":
-    if target.startswith(("http://", "https://")):
+    if _is_url(target):
         return target
     path, name = split_spec(target)
     if path.suffix == ".py" and (path.is_file() or len(shlex.split(target)) == 1):

@@ -41,7 +41,7 @@ def test_a_prompt_is_answered_by_key_and_its_rounds_are_shown() -> None:
     assert done.stdout == LETTER, done.stderr
     assert "  tone: elicitation/create: How do you write to Aiko?" in done.stderr.splitlines()
     lacking = ekiden("prompt", ERRANDS, "letter", "to=Aiko")
-    assert "(key 'tone'; value: string)" in lacking.stderr
+    assert "(key 'tone'; value: one of kindly, shortly)" in lacking.stderr
 
 
 def test_a_prompt_is_json_for_programs() -> None:

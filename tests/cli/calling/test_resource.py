@@ -103,10 +103,14 @@ server = Server("stock")
 @server.resource("stock://shelf/{name}")
 async def shelf(name: str) -> str:
     raise ResourceNotFound(f"stock://shelf/{name}")
+
+@server.resource("stock://shelf")
+async def shelves() -> str:
+    return ""
 """
 
 
-def test_a_template_that_the_uri_fits_is_not_suggested(tmp_path: Path) -> None:
+def test_nothing_is_suggested_for_a_uri_that_fits_a_template(tmp_path: Path) -> None:
     file = tmp_path / "stock.py"
     file.write_text(STOCK)
     done = ekiden("read", str(file), "stock://shelf/nam")

@@ -93,6 +93,16 @@ def test_a_task_goes_on_when_nobody_waits_for_it_any_more(tmp_path: Path) -> Non
         assert ekiden("tasks", url, "wait", task_id).stdout == "home at last\n"
 
 
+def test_a_call_that_lacks_an_answer_in_its_task_says_what_became_of_the_task(tmp_path: Path) -> None:
+    with errands(tmp_path) as (url, _):
+        done = ekiden("call", url, "walk", "--answer", "way=left")
+        assert done.returncode == 2
+        assert "no answer is given to 'Buy bread?'" in done.stderr
+        assert "The call had become a task, which is cancelled now; with --detach it stays" in done.stderr
+        listed = ekiden("tasks", "--store", f"sqlite:///{tmp_path}/tasks.db", "list", "--json")
+        assert [task["state"] for task in json.loads(listed.stdout)] == ["cancelled"]
+
+
 # Answer
 
 

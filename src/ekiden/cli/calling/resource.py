@@ -48,10 +48,15 @@ def read(options: AskedOptions, uri: str) -> None:
 
 
 async def _suggest(client: "Client", uri: str) -> None:
-    """Raise an error that names the resource which was probably meant, if one looks like it."""
+    """Raise an error that names the resource which was probably meant, if one looks like it.
+
+    A URI that fits a template was meant as it is: the server just has nothing there.
+    """
     uris = [str(resource.uri) for resource in await listed(client.list_resources)]
     templates = [template.uri_template for template in await listed(client.list_resource_templates)]
-    uris += [template for template in templates if not _fits(uri, template)]
+    if any(_fits(uri, template) for template in templates):
+        return
+    uris += templates
     if uri not in uris and difflib.get_close_matches(uri, uris, 1):
         raise no_such("resource", uri, uris)
 

@@ -83,12 +83,18 @@ async def _call(
 
 
 async def _finish(options: AskedOptions, with_: Conversation, task: "TaskHandle") -> "CallToolResult":
-    """Wait for the task that the call has become; Ctrl-C cancels it."""
+    """Wait for the task that the call has become; Ctrl-C or a missing answer cancels it."""
     if options.verbose:
         with_.screen.note(f"task {one_line(task.id)}", style="dim")
     shown = TaskScreen(with_.screen, verbose=options.verbose)
     try:
         return await task.wait(on_status=shown.show, answer=with_.responder.respond_all)
-    except (asyncio.CancelledError, UsageError):
+    except asyncio.CancelledError:
         await asyncio.shield(task.try_cancel())
         raise
+    except UsageError as error:
+        await asyncio.shield(task.try_cancel())
+        raise UsageError(
+            f"{error}. The call had become a task, which is cancelled now; "
+            "with --detach it stays, and `ekiden tasks TARGET answer` answers it later"
+        ) from None

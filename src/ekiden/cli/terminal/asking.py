@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ekiden.cli.terminal.answers import MODEL, GivenAnswers
-from ekiden.cli.terminal.fields import fields_of
+from ekiden.cli.terminal.fields import Field, fields_of
 from ekiden.cli.terminal.forms import Forms
 from ekiden.cli.terminal.pages import read_page
 from ekiden.cli.terminal.prompting import Terminal
-from ekiden.cli.terminal.screen import Screen
+from ekiden.cli.terminal.screen import Screen, one_line
 from ekiden.client.scripted import model_reply, question_text
 from ekiden.errors import InvalidResult, UsageError
 from ekiden.rounds.asks import ELICIT, LIST_ROOTS, SAMPLE
@@ -35,6 +35,9 @@ __all__ = ["Responder"]
 
 _ATTEMPT: Final = re.compile(r"\.[1-9][0-9]*$")
 """In a task, a question's key ends with the number of the attempt."""
+
+_MOST_CHOICES: Final = 10
+"""Choices of a field that are named where there is no terminal to choose at."""
 
 
 class Responder:
@@ -159,12 +162,19 @@ def _unanswered(requests: Mapping[str, Any]) -> UsageError:
 def _described(key: str, request: Mapping[str, Any]) -> str:
     params: JsonObject = request.get("params") or {}
     named = f" (key {key!r}" if key else " ("
-    fields = [
-        f"{field.name}: {field.schema.get('type', 'any')}"
-        for field in fields_of(params.get("requestedSchema") or {})
-    ]
-    about = ", ".join(fields) if fields else str(request.get("method"))
+    fields = [_wanted(field) for field in fields_of(params.get("requestedSchema") or {})]
+    about = "; ".join(fields) if fields else str(request.get("method"))
     if "url" in params:
         page = read_page(str(params["url"]))
         about = page if isinstance(page, str) else page.address
     return f"{question_text(request)!r}{named}{'; ' if key else ''}{about})"
+
+
+def _wanted(field: Field) -> str:
+    """What may be filled in, in a few words."""
+    name = field.name if field.required else f"{field.name} (optional)"
+    kind = field.schema.get("format") or field.schema.get("type", "any")
+    if choices := [one_line(value) for value, _ in field.choices]:
+        more = ", ..." if len(choices) > _MOST_CHOICES else ""
+        kind = f"{'some' if field.kind == 'choices' else 'one'} of {', '.join(choices[:_MOST_CHOICES])}{more}"
+    return f"{name}: {kind}"
