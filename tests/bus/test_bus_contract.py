@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from ekiden.bus.datagrams import Datagrams
 from ekiden.bus.port import Bus
 from ekiden.bus.sockets import SocketBus
 from ekiden.stores.postgres import PostgresStore
@@ -175,3 +177,94 @@ async def test_who_never_listened_tidies_up_after_listeners_that_were_killed() -
         assert len(list(sockets.iterdir())) == 1
         await SQLiteStore(file).close()
         assert not sockets.exists()
+
+
+@asynccontextmanager
+async def two_on_sockets() -> AsyncGenerator[
+    tuple[SocketBus, SocketBus, Path, asyncio.Queue[bytes | None]], None
+]:
+    """Two ways into one bus, its folder, and what the second hears."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        place = Path(folder, "bus")
+        one, other = SocketBus(place), SocketBus(place)
+        heard: asyncio.Queue[bytes | None] = asyncio.Queue()
+        await other.listen(heard.put_nowait)
+        try:
+            yield one, other, place, heard
+        finally:
+            await one.close()
+            await other.close()
+            assert not place.exists() or not list(place.iterdir())
+
+
+@pytest.mark.parametrize("removed", ["the socket", "the folder"])
+async def test_a_listener_whose_socket_was_removed_is_told_and_hears_again(removed: str) -> None:
+    async with two_on_sockets() as (one, _, place, heard):
+        (socket,) = place.iterdir()
+        socket.unlink()
+        if removed == "the folder":
+            place.rmdir()
+        one.publish(b"nobody hears this")
+        assert await soon(heard.get()) is None
+        one.publish(b"and now")
+        assert await soon(heard.get()) == b"and now"
+
+
+async def test_a_listener_is_told_that_it_missed_what_a_killed_sender_kept_for_it() -> None:
+    program = (
+        "import asyncio, os, signal, sys\nfrom pathlib import Path\n"
+        "from ekiden.bus.sockets import SocketBus\n"
+        "async def main():\n"
+        "    bus = SocketBus(Path(sys.argv[1]))\n"
+        "    bus.publish(b'the first')\n"
+        "    while not bus._waiting:\n"
+        "        bus.publish(b'a message of some length ' * 400)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "asyncio.run(main())"
+    )
+    reads = threading.Event()
+    heard: list[bytes | None] = []
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        place = Path(folder, "bus")
+        sockets = Datagrams(place, warning="")
+
+        def hear(message: bytes) -> None:
+            assert reads.wait(60)
+            heard.append(message)
+
+        sockets.listen(hear, lambda: heard.append(None))
+        ended = await asyncio.to_thread(
+            subprocess.run, [sys.executable, "-c", program, str(place)], timeout=60
+        )
+        assert ended.returncode == -signal.SIGKILL
+        reads.set()
+        async with asyncio.timeout(20):
+            while None not in heard:
+                await asyncio.sleep(0.01)
+        sockets.close()
+        assert heard[0] == b"the first"
+        assert not place.exists()
+
+
+async def test_what_waits_for_a_slow_listener_is_not_taken_for_lost() -> None:
+    async with two_on_sockets() as (one, _, place, heard):
+        burst = [b"%d" % number for number in range(900)]
+        for message in burst:
+            one.publish(message)
+        assert [await soon(heard.get()) for _ in burst] == burst
+        async with asyncio.timeout(20):
+            while one._waiting:
+                await asyncio.sleep(0.01)
+        assert [path.suffix for path in place.iterdir()] == [""]
+
+
+async def test_a_message_that_was_sent_twice_is_heard_once_and_one_that_lacks_is_known(database: str) -> None:
+    """Its sender may not know whether it has left."""
+    store = PostgresStore(database)
+    heard: asyncio.Queue[bytes | None] = asyncio.Queue()
+    await store.bus.listen(heard.put_nowait)
+    with psycopg.connect(database, autocommit=True) as connection:
+        for payload in ("other 1 a", "other 2 b", "other 1 a", "other 2 b", "other 3 c", "other 5 e", "?"):
+            connection.execute("SELECT pg_notify('ekiden_bus', %s)", (payload,))
+    assert [await soon(heard.get()) for _ in range(6)] == [b"a", b"b", b"c", None, b"e", None]
+    await store.close()

@@ -1,6 +1,10 @@
 """Messages between the processes of one machine, by Unix datagram sockets in a private folder.
 
-Every process that listens has a socket of its own in the folder; a sender finds the others by reading it.
+Every process that listens has a socket of its own in the folder; a sender finds the others by reading it. A
+listener looks now and then whether its socket is still there: something else may have removed it. A sender
+that keeps messages for a listener, because its queue is full, leaves a mark in the folder. If it dies,
+the mark grows old, and the listener knows that it has missed something.
+
 Where the system has no such sockets, or the folder belongs to another user, nothing is sent and nothing is
 received.
 """
@@ -36,6 +40,15 @@ _MOST_NAME: Final = 100
 _COARSE: Final = 100_000_000
 """Nanoseconds: how coarse the clock of a file system may be."""
 
+_LOOK_SECONDS: Final = 1.0
+"""How often a listener looks at its socket and for marks."""
+
+_OLD_SECONDS: Final = 3.0
+"""A mark that was not renewed for this long is of a sender that will send no more."""
+
+_LATE: Final = ".late"
+"""How the names of marks end."""
+
 _TRIES: Final = 5
 """How often the folder is made again if another process removes it before there is a socket in it."""
 
@@ -62,7 +75,7 @@ class Datagrams:
         self._known_seconds = known_seconds
         self._name = f"{os.getpid()}-{secrets.token_hex(4)}"
         self._supported = hasattr(socket, "AF_UNIX")
-        self._receiver: socket.socket | None = None
+        self._receiver: _Receiver | None = None
         self._sender: socket.socket | None = None
         self._others: tuple[str, ...] = ()
         self._seen_at = -1
@@ -71,37 +84,26 @@ class Datagrams:
 
     # Receiving
 
-    def listen(self, on_message: Callable[[bytes], None]) -> None:
-        """Call a function, in a thread of its own, for every message of another process."""
+    def listen(
+        self, on_message: Callable[[bytes], None], on_missed: Callable[[], None] = lambda: None
+    ) -> None:
+        """Call a function, in a thread of its own, for every message of another process.
+
+        `on_missed` is called, in that thread, when messages may have been lost.
+        """
         if not self._supported or self._receiver is not None:
             return
         with contextlib.suppress(OSError):
             try:
-                receiver = self._receiver = self._bind()
+                receiver = self._receiver = _Receiver(self._folder, self._name)
             except NotPrivate as problem:
                 self._distrust(problem)
                 return
             # Also if `close` is never called.
-            self._leave = weakref.finalize(self, _leave, self._folder, self._name, os.getpid())
+            self._leave = weakref.finalize(self, _leave, receiver, os.getpid())
             threading.Thread(
-                target=_receive, args=(receiver, on_message), daemon=True, name="ekiden-wake"
+                target=receiver.run, args=(on_message, on_missed), daemon=True, name="ekiden-wake"
             ).start()
-
-    def _bind(self) -> socket.socket:
-        for last in (*[False] * (_TRIES - 1), True):
-            self._folder.make()
-            receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            try:
-                receiver.bind(str(self._folder.path / self._name))
-                return receiver
-            except FileNotFoundError:  # The last process that left has just removed the folder.
-                receiver.close()
-                if last:
-                    raise
-            except OSError:
-                receiver.close()
-                raise
-        raise AssertionError("unreachable")
 
     def _distrust(self, problem: NotPrivate) -> None:
         """Stop using sockets, with one warning."""
@@ -156,6 +158,21 @@ class Datagrams:
             return Sent.FULL
         return Sent.YES
 
+    def mark_late(self, name: str) -> None:
+        """Remember, beyond the end of this process, that messages wait here for a listener; repeat it while
+        they do."""
+        with contextlib.suppress(OSError):
+            self._folder.look()
+            self._mark(name).touch()
+
+    def unmark_late(self, name: str) -> None:
+        """No message waits for this listener any more."""
+        with contextlib.suppress(OSError):
+            self._mark(name).unlink(missing_ok=True)
+
+    def _mark(self, name: str) -> Path:
+        return self._folder.path / f"{name}.{self._name}{_LATE}"
+
     def close(self) -> None:
         """Close both sockets, and remove those of processes that were killed."""
         self.stop_listening()
@@ -165,32 +182,101 @@ class Datagrams:
             self._sender = None
 
 
-def _receive(receiver: socket.socket, on_message: Callable[[bytes], None]) -> None:
-    with receiver:
-        while message := receiver.recv(MOST_BYTES):
-            on_message(message)
+class _Receiver:
+    """The socket on which a process listens. Its thread reads it; another thread may `end` it."""
+
+    def __init__(self, folder: PrivateFolder, name: str) -> None:
+        self.folder = folder
+        self.address = folder.path / name
+        self._has_ended = threading.Event()
+        self._socket, self._inode = self._bound()
+
+    def _bound(self) -> tuple[socket.socket, int]:
+        for last in (*[False] * (_TRIES - 1), True):
+            self.folder.make()
+            receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            try:
+                receiver.bind(str(self.address))
+                receiver.settimeout(_LOOK_SECONDS)
+                return receiver, self.address.lstat().st_ino
+            except FileNotFoundError:  # The last process that left has just removed the folder.
+                receiver.close()
+                if last:
+                    raise
+            except OSError:
+                receiver.close()
+                raise
+        raise AssertionError("unreachable")
+
+    def run(self, on_message: Callable[[bytes], None], on_missed: Callable[[], None]) -> None:
+        """Receive, until an empty message comes or it was ended."""
+        looked_at = time.monotonic()
+        while not self._has_ended.is_set():
+            with contextlib.suppress(TimeoutError):
+                if not (message := self._socket.recv(MOST_BYTES)):
+                    break
+                on_message(message)
+            if time.monotonic() - looked_at >= _LOOK_SECONDS:
+                with contextlib.suppress(OSError):
+                    if self._was_removed() or self._has_old_marks():
+                        on_missed()
+                looked_at = time.monotonic()
+        self._socket.close()
+
+    def _was_removed(self) -> bool:
+        """Whether something else has removed the socket. Then there is a new one."""
+        with contextlib.suppress(FileNotFoundError):
+            if self.address.lstat().st_ino == self._inode:
+                return False
+            self.address.unlink()
+        replaced = self._socket
+        self._socket, self._inode = self._bound()
+        replaced.close()
+        return True
+
+    def _has_old_marks(self) -> bool:
+        """Whether a sender is gone that kept messages for this listener."""
+        old = [mark for mark in self.folder.path.glob(f"{self.address.name}.*{_LATE}") if _is_old(mark)]
+        for mark in old:
+            mark.unlink(missing_ok=True)
+        return bool(old)
+
+    def end(self) -> None:
+        """Let the thread end, and remove the socket."""
+        self._has_ended.set()
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as last:
+            last.sendto(b"", str(self.address))  # An empty message ends the thread, which closes its socket.
+        with contextlib.suppress(OSError):
+            self.folder.look()
+            self.address.unlink(missing_ok=True)
 
 
-def _leave(folder: PrivateFolder, name: str, process: int) -> None:
+def _is_old(mark: Path) -> bool:
+    try:
+        return time.time() - mark.lstat().st_mtime > _OLD_SECONDS
+    except FileNotFoundError:
+        return False
+
+
+def _leave(receiver: _Receiver, process: int) -> None:
     """Remove the socket of this process, and tidy up."""
     if os.getpid() != process:
         return  # A fork of the process that listens.
-    own = folder.path / name
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as last:
-        last.sendto(b"", str(own))  # An empty message ends the thread, which closes its socket.
-    with contextlib.suppress(OSError):
-        folder.look()
-        own.unlink(missing_ok=True)
-    _tidy(folder)
+    receiver.end()
+    _tidy(receiver.folder)
 
 
 def _tidy(folder: PrivateFolder) -> None:
-    """Remove the sockets of dead processes, and the folder if it is empty then."""
+    """Remove the sockets of dead processes with their marks, and the folder if it is empty then."""
     with contextlib.suppress(OSError):
         folder.look()
         for other in folder.names():
             if _is_dead(folder.path / other):
                 (folder.path / other).unlink(missing_ok=True)
+        listeners = folder.names()
+        for mark in folder.path.glob(f"*.*{_LATE}"):
+            if mark.name.partition(".")[0] not in listeners:
+                mark.unlink(missing_ok=True)
     folder.remove()
 
 

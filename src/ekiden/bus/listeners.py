@@ -40,5 +40,8 @@ class Listeners(Generic[T]):
                 here = False
             if here:
                 listener(message)
-            else:
+                continue
+            try:
                 loop.call_soon_threadsafe(listener, message)
+            except RuntimeError:  # It was closed meanwhile.
+                self._remove(number)

@@ -2,7 +2,7 @@
 
 A message is in the queues of all listeners when `publish` returns, so it arrives even if its sender is killed
 then. For a listener whose queue is full, messages wait here; beyond a limit it is told only that it has
-missed some.
+missed some, and so it is if its sender is killed while they wait.
 """
 
 import asyncio
@@ -48,6 +48,7 @@ class SocketBus:
             if (waiting := self._waiting.get(name)) is not None:
                 _queue(waiting, message)
             elif self._sockets.send(name, message) is Sent.FULL:
+                self._sockets.mark_late(name)
                 self._waiting[name] = deque([message])
         if self._waiting and (self._sending is None or self._sending.done()):
             self._sending = asyncio.get_running_loop().create_task(self._send_waiting())
@@ -68,12 +69,16 @@ class SocketBus:
                 moved = True
             if not waiting or sent is Sent.GONE:
                 del self._waiting[name]
+                self._sockets.unmark_late(name)
+            else:
+                self._sockets.mark_late(name)
         return moved
 
     async def listen(self, hear: Hear) -> Callable[[], None]:
         """Call `hear` for all that others publish from now on."""
         remove = self._listeners.add(hear)
-        self._sockets.listen(partial(_receive, self._listeners))
+        listeners = self._listeners  # Not `self`: the thread must not keep it alive.
+        self._sockets.listen(partial(_receive, listeners), lambda: listeners.tell(None))
 
         def end() -> None:
             remove()

@@ -67,6 +67,16 @@ class BusContract(abc.ABC):
                 one.publish(message)
             assert await heard.until(_LAST) == burst
 
+    async def test_equal_messages_are_all_heard_and_in_order(self) -> None:
+        """On, off, on is not the same as on, off."""
+        async with self.opened() as (one, other):
+            heard = _Heard()
+            await other.listen(heard)
+            said = [b"on", b"off", b"on", b"on", b"off", b"on"]
+            for message in [*said, _LAST]:
+                one.publish(message)
+            assert await heard.until(_LAST) == said
+
     async def test_nobody_hears_himself(self) -> None:
         """Only what the others publish."""
         async with self.opened() as (one, other):

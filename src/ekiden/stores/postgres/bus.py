@@ -2,6 +2,10 @@
 
 Messages that are published while a statement runs go out with the next one. While the database is away they
 wait here, up to a limit; beyond it listeners are told only that they have missed some.
+
+Each process numbers its messages. Without the number Postgres would fold equal messages of one transaction
+into the first of them. By the number a listener also knows a message that comes twice, because its sender
+could not tell whether it had left, and one that is lacking.
 """
 
 import asyncio
@@ -23,6 +27,10 @@ _log = logging.getLogger(__name__)
 
 _MISSED: Final = "?"
 _MOST_WAITING: Final = 1000
+_MOST_HEARD: Final = 1000
+"""Processes whose numbers are remembered. Those that have ended are not told of."""
+_HEAD_BYTES: Final = 40
+"""What stands before a message, at most."""
 _AT_ONCE: Final = 100
 _AGAIN_SECONDS: Final = 1.0
 
@@ -35,19 +43,27 @@ class PostgresBus:
         self._origin = secrets.token_hex(6)
         """Begins every message of this process, which so ignores its own."""
         self._listeners: Listeners[bytes | None] = Listeners()
-        self._listening = Listening(database, "ekiden_bus", self._receive, lambda: self._listeners.tell(None))
+        self._listening = Listening(database, "ekiden_bus", self._receive, self._missed)
+        self._last = 0
+        """The number of the last message of this process."""
+        self._heard: dict[str, int] = {}
+        """The number of the last message of each other process."""
         self._waiting: list[str] = []
         self._sending: asyncio.Task[None] | None = None
 
     def publish(self, message: bytes) -> None:
         """Send a message to all other processes."""
-        if len(message) + len(self._origin) > MOST_BYTES:
+        if len(message) > MOST_BYTES - _HEAD_BYTES:
             message = _MISSED.encode()
         if len(self._waiting) >= _MOST_WAITING:
-            self._waiting = [self._origin + _MISSED]
-        self._waiting.append(self._origin + message.decode())
+            self._waiting = [self._numbered(_MISSED)]
+        self._waiting.append(self._numbered(message.decode()))
         if self._sending is None or self._sending.done():
             self._sending = asyncio.get_running_loop().create_task(self._send_waiting())
+
+    def _numbered(self, message: str) -> str:
+        self._last += 1
+        return f"{self._origin} {self._last} {message}"
 
     async def _send_waiting(self) -> None:
         while self._waiting:
@@ -82,9 +98,26 @@ class PostgresBus:
         return end
 
     def _receive(self, payload: str) -> None:
-        if not payload.startswith(self._origin):
-            message = payload[len(self._origin) :]
-            self._listeners.tell(None if message == _MISSED else message.encode())
+        origin, _, rest = payload.partition(" ")
+        number, _, message = rest.partition(" ")
+        if origin == self._origin:
+            return
+        if not number.isdecimal():
+            self._listeners.tell(None)  # Of another version.
+            return
+        before, this = self._heard.pop(origin, None), int(number)
+        self._heard[origin] = this if before is None else max(this, before)
+        if len(self._heard) > _MOST_HEARD:
+            del self._heard[next(iter(self._heard))]
+        if before is not None and this <= before:
+            return
+        if before is not None and this > before + 1:
+            self._listeners.tell(None)
+        self._listeners.tell(None if message == _MISSED else message.encode())
+
+    def _missed(self) -> None:
+        self._heard.clear()
+        self._listeners.tell(None)
 
     async def close(self) -> None:
         """Send what waits to be sent, if the database is there, and stop listening."""

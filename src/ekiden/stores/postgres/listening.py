@@ -53,9 +53,11 @@ class Listening:
 
     async def begun(self) -> None:
         """Wait until it listens; not for long if the database is away. Then `missed` is called later."""
-        with contextlib.suppress(TimeoutError):
+        try:
             async with asyncio.timeout(self._database.wait_seconds):
                 await self._begun.wait()
+        except TimeoutError:
+            self._was_cut = True
 
     async def _keep_listening(self) -> None:
         while True:
