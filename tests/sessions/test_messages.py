@@ -2,7 +2,6 @@
 
 from ekiden.sessions.messages import (
     Answered,
-    Attached,
     Cancelled,
     Changed,
     Ended,
@@ -15,12 +14,11 @@ from ekiden.sessions.messages import (
 
 def test_every_message_is_read_as_it_was_spelled() -> None:
     messages = [
-        Changed("s", "watch", "a://é"),
+        Changed("s", "watch", "a://é", 7),
         Ended("s"),
         Answered("s", 2**52),
         Cancelled("s", "seven"),
         Cancelled("s", 7),
-        Attached("s"),
         Followed("s", 3),
         Streamed("s", 3),
     ]

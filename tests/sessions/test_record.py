@@ -17,6 +17,13 @@ def test_each_change_is_a_change_once() -> None:
     assert apply(session, "unwatch", "a://1")
     assert not apply(session, "unwatch", "a://1")
     assert session.watched == []
+    assert session.revision == 5
+
+
+def test_the_stream_that_was_opened_last_is_the_current_one() -> None:
+    session = record()
+    assert [apply(session, "listened", name) for name in ("one", "other", "one")] == [True] * 3
+    assert (session.listener, session.revision) == ("one", 3)
 
 
 def test_a_session_watches_a_limited_number_of_resources() -> None:

@@ -143,8 +143,11 @@ async def test_subscriptions_and_changes_may_be_at_other_processes_than_the_stre
             assert (await session.post(port, session.request("resources/subscribe", uri=uri))).is_success
             await session.call((one if number % 3 else other).port, "change", uri=uri)
             async with asyncio.timeout(LOST_SECONDS):
-                heard.append((await changes.until("notifications/resources/updated"))["params"]["uri"])
-    assert heard == [f"note://{number}" for number in range(30)]
+                while uri not in heard:
+                    heard.append((await changes.until("notifications/resources/updated"))["params"]["uri"])
+    # One that was accepted elsewhere is told of once more, because it may have changed meanwhile.
+    assert list(dict.fromkeys(heard)) == [f"note://{number}" for number in range(30)]
+    assert max(Counter(heard).values()) <= 2
 
 
 async def test_a_stream_for_changes_that_moves_to_another_process_misses_nothing(

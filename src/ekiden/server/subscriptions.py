@@ -7,8 +7,7 @@ one; what was missed there counts as changed.
 """
 
 import asyncio
-import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
@@ -49,10 +48,6 @@ _MOST_BYTES_EACH: Final = 16 * 1024 * 1024
 """The same for all subscriptions of one client, as far as clients are told apart."""
 _MOST_BYTES_OF_ALL: Final = 64 * 1024 * 1024
 """The same for all subscriptions of one process. One that only wants to know of lists takes none of it."""
-_LATELY_SECONDS: Final = 5.0
-"""Within this time a process hears of what others have accepted."""
-_MOST_LATELY: Final = 1000
-"""Changes of that time that are remembered, by a hash of their URIs."""
 _PER_NAME: Final = 256
 """Bytes that a URI takes in memory beside its own."""
 
@@ -191,7 +186,11 @@ class Subscription:
             while self._pending:
                 change = next(iter(self._pending))
                 del self._pending[change]
-                yield change
+                try:
+                    yield change
+                except GeneratorExit:  # Whoever was to send it has left: perhaps it was not sent.
+                    self._take(change)
+                    raise
 
 
 class Hub:
@@ -208,8 +207,10 @@ class Hub:
         self._loop: asyncio.AbstractEventLoop | None = None
         """The loop in which changes are sent to other processes; None before the start."""
         self._listening: asyncio.Task[Callable[[], None]] | None = None
-        self._lately: deque[tuple[int, float]] = deque(maxlen=_MOST_LATELY)
-        """Which resources changed lately, and when."""
+        self.changed_lists: set[Change] = set()
+        """The lists that have changed since the start."""
+        self._resources_changed = 0
+        """How often resources have changed, as far as this process knows."""
         self.inner: list[Hub] = []
         """The hubs of servers that are mounted: what they hear of other processes is heard here."""
         self.outer: list[Callable[[Change, bool], None]] = []
@@ -324,15 +325,17 @@ class Hub:
             tell(change, False)
 
     def _offer(self, change: Change) -> None:
-        if change.uri is not None and self._bus is not None:
-            self._lately.append((hash(change.uri), time.monotonic()))
+        if change.uri is not None:
+            self._resources_changed += 1
+        elif self._loop is not None:
+            self.changed_lists.add(change)
         for subscription in tuple(self._open):
             subscription.offer(change)
 
-    def changed_lately(self, uri: str) -> bool:
-        """Whether a resource may have changed before this process heard that a client watches it."""
-        since = time.monotonic() - _LATELY_SECONDS
-        return any(what == hash(uri) and when > since for what, when in tuple(self._lately))
+    @property
+    def moment(self) -> int | None:
+        """Equal to that of an earlier time if no resource has changed since; None if that cannot be known."""
+        return self._resources_changed if self._bus is None and not self.inner else None
 
     def drain(self) -> None:
         """End all subscriptions gracefully, and take no new ones."""

@@ -8,7 +8,6 @@ from ekiden.sessions.record import What
 
 __all__ = [
     "Answered",
-    "Attached",
     "Cancelled",
     "Changed",
     "Ended",
@@ -29,6 +28,9 @@ class Changed(_News, frozen=True, tag="session"):
 
     what: What
     value: str
+    revision: int
+    """Of the record in the store, which says what holds: messages of several processes may overtake each
+    other."""
 
 
 class Ended(_News, frozen=True, tag="ended"):
@@ -47,10 +49,6 @@ class Cancelled(_News, frozen=True, tag="cancelled"):
     request: int | str
 
 
-class Attached(_News, frozen=True, tag="attached"):
-    """The client reads its stream for changes in another process now."""
-
-
 class Followed(_News, frozen=True, tag="followed"):
     """Another process reads a stream, and wants to be told of its events."""
 
@@ -63,7 +61,7 @@ class Streamed(_News, frozen=True, tag="streamed"):
     number: int
 
 
-News: TypeAlias = Changed | Ended | Answered | Cancelled | Attached | Followed | Streamed
+News: TypeAlias = Changed | Ended | Answered | Cancelled | Followed | Streamed
 
 spell = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(News).decode

@@ -15,8 +15,8 @@ __all__ = [
 ]
 
 What: TypeAlias = Literal["initialized", "level", "listened", "unwatch", "watch"]
-"""What a client has changed: it is ready, its log level, it has opened a stream for changes, or a resource
-that it subscribes to."""
+"""What a client has changed: it is ready, its log level, it has opened a stream for changes (which has this
+name), or a resource that it subscribes to."""
 
 
 MOST_WATCHED: Final = 1000
@@ -36,14 +36,27 @@ class SessionRecord(msgspec.Struct):
     listened: bool = False
     """Whether the client has had a stream for changes. If not, it cannot have missed any."""
     watched: list[str] = []
+    listener: str = ""
+    """Which of its streams for changes is the current one: the one that was opened last."""
+    revision: int = 0
+    """How often it has changed. Of two that were read, the one with more is newer."""
 
 
 def apply(record: SessionRecord, what: What, value: str) -> bool:
     """Change a record; whether it was another before."""
-    if what == "initialized" or what == "listened":
-        before: bool = getattr(record, what)
-        setattr(record, what, True)
-        return not before
+    is_another = _apply(record, what, value)
+    record.revision += is_another
+    return is_another
+
+
+def _apply(record: SessionRecord, what: What, value: str) -> bool:
+    if what == "initialized":
+        was_ready, record.initialized = record.initialized, True
+        return not was_ready
+    if what == "listened":
+        before = record.listened, record.listener
+        record.listened, record.listener = True, value
+        return before != (True, value)
     if what == "level":
         before_level, record.log_level = record.log_level, value
         return before_level != value

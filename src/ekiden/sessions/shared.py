@@ -14,7 +14,7 @@ import msgspec
 
 from ekiden.bus.port import Bus
 from ekiden.errors import EkidenError, StoreRefused, StoreUnavailable
-from ekiden.sessions.messages import Answered, Attached, Cancelled, Changed, Ended, News, read, spell
+from ekiden.sessions.messages import Answered, Cancelled, Changed, Ended, News, read, spell
 from ekiden.sessions.record import SessionRecord, What, apply, decode_session, encode_session
 from ekiden.sessions.store import Room, SessionRow, SessionStore
 from ekiden.signals import SessionsFull
@@ -26,6 +26,8 @@ _log = logging.getLogger(__name__)
 _GOODBYE_SECONDS: Final = 5.0
 """How long the end waits for what is under way."""
 _PURGE_SECONDS: Final = 60.0
+_LOOK_SECONDS: Final = 3.0
+"""How often answers are looked for, besides when another process says that there is one."""
 _LONGEST_ID: Final = 1000
 """Characters of the id of a request that other processes are told of. What is too long for the bus would have
 all of them look up all their sessions."""
@@ -71,6 +73,7 @@ class SharedSessions:
         self._listening: asyncio.Task[Callable[[], None]] | None = None
         self._asked: dict[tuple[str, int], Callable[[bytes], object]] = {}
         self._running: set[asyncio.Task[Any]] = set()
+        self._looking: asyncio.Task[None] | None = None
         self._purged_at = float("-inf")
 
     # The bus
@@ -103,6 +106,8 @@ class SharedSessions:
     async def stop(self) -> None:
         """Part from other processes, when what is under way has ended."""
         listening, self._listening = self._listening, None
+        if self._looking is not None:
+            self._looking.cancel()
         if self._running:
             await asyncio.wait(set(self._running), timeout=_GOODBYE_SECONDS)
         if listening is not None:
@@ -152,16 +157,26 @@ class SharedSessions:
             return None
         return row.principal, decode_session(row.data)
 
-    async def change(self, session_id: str, what: What, value: str = "") -> None:
-        """Change what is remembered of a session, here and in other processes."""
+    async def change(
+        self, session_id: str, what: What, value: str = ""
+    ) -> tuple[SessionRecord, SessionRecord] | None:
+        """Change what is remembered of a session, and tell other processes.
+
+        Returns the record as it was and as it is; None if there is no such session any more.
+        """
+        was = now = SessionRecord("", {}, {}, "")
 
         def make(data: bytes) -> bytes | None:
-            record = decode_session(data)
-            return encode_session(record) if apply(record, what, value) else None
+            nonlocal was, now
+            was, now = decode_session(data), decode_session(data)
+            return encode_session(now) if apply(now, what, value) else None
 
         key = key_of(session_id)
-        if await self.store.change(key, make):
-            self.tell(Changed(key, what, value))
+        if not await self.store.change(key, make):
+            return None
+        # Also if it was so before: the process that made it so may have died before it told.
+        self.tell(Changed(key, what, value, now.revision))
+        return was, now
 
     async def touch(self, session_id: str) -> None:
         """Remember that a session was used."""
@@ -185,10 +200,6 @@ class SharedSessions:
         if isinstance(request, int) or len(request) <= _LONGEST_ID:
             self.tell(Cancelled(key_of(session_id), request))
 
-    def attach(self, session_id: str) -> None:
-        """Have other processes end the stream for changes, which this one has now."""
-        self.tell(Attached(key_of(session_id)))
-
     # Questions
 
     async def ask(
@@ -198,6 +209,8 @@ class SharedSessions:
         end."""
         key = key_of(session_id)
         self._asked[key, number] = hear
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look_for_answers())
         await self.store.ask(key, number, expires=self.clock() + seconds)
 
     def withdraw(self, session_id: str, number: int) -> None:
@@ -213,6 +226,13 @@ class SharedSessions:
         if known:
             self.tell(Answered(key, number))
         return known
+
+    async def _look_for_answers(self) -> None:
+        """Find the answers of which a process could not tell, because it was killed."""
+        while self._asked:
+            await asyncio.sleep(_LOOK_SECONDS)
+            for key in {key for key, _ in self._asked}:
+                await _quietly(self._take(key))
 
     async def _take(self, key: str) -> None:
         numbers = [number for other, number in self._asked if other == key]

@@ -1,10 +1,11 @@
 """What a client of 2025 is told of."""
 
 import asyncio
-from typing import Any, cast
+from typing import Any
+
+import pytest
 
 from ekiden import Server
-from ekiden.bus.port import Bus
 from ekiden.server.legacy.watching import Watching
 from tests.serving import soon
 
@@ -21,19 +22,70 @@ async def test_a_task_that_changed_before_there_was_a_stream_is_told_of() -> Non
     watching.end()
 
 
-async def test_a_resource_that_changed_before_its_subscription_was_heard_of_is_told_of() -> None:
-    """The client subscribed at another process, which told this one a moment later."""
+def watching_one(*uris: str) -> Watching:
+    """Of a server with resources, with some subscriptions."""
     registry = Server("s")._registry
-    registry.hub.connect(cast("Bus", object()), "s")  # There are other processes, which say nothing here.
-    watching = Watching(registry)
     registry.resources.declared = True
+    registry.hub.reopen()
+    watching = Watching(registry)
+    for uri in uris:
+        watching.watch(uri, None)
+    return watching
+
+
+def updated(uri: str) -> tuple[str, dict[str, Any]]:
+    return ("notifications/resources/updated", {"uri": uri})
+
+
+async def all_told(watching: Watching, *, has_listened: bool = False) -> list[tuple[str, dict[str, Any]]]:
+    """What waits to be told."""
+    told = watching.notifications(has_listened=has_listened)
+    first = asyncio.ensure_future(anext(told, None))
+    await asyncio.sleep(0)
+    watching.end()
+    return [said for said in [await soon(first), *[said async for said in told]] if said is not None]
+
+
+@pytest.mark.parametrize("heard", ["one by one", "all at once"])
+async def test_a_resource_is_told_of_when_this_process_hears_of_its_subscription(heard: str) -> None:
+    """However long ago another process has accepted it, and however much changed meanwhile."""
+    watching = watching_one("note://old")
+    watching._registry.hub.resource_updated("note://old")
     told = watching.notifications(has_listened=False)
+    assert await soon(anext(told)) == updated("note://old")
     listening = asyncio.ensure_future(anext(told))
     await asyncio.sleep(0)
-    registry.hub.resource_updated("note://before")
-    watching.watch_also("note://before")
-    assert await soon(listening) == ("notifications/resources/updated", {"uri": "note://before"})
-    watching.watch_also("note://before")  # Once is enough, and so is what did not change.
-    watching.watch_also("note://other")
+    if heard == "one by one":
+        watching.watch_also("note://new")
+    else:
+        watching.watch_only(["note://old", "note://new"])
+    assert await soon(listening) == updated("note://new")
+    watching.watch_also("note://new")  # Once is enough.
     watching.end()
-    assert [change async for change in told] == []
+    assert [said async for said in told] == []
+
+
+async def test_what_changed_between_a_subscription_and_the_first_stream_is_told_of() -> None:
+    watching = watching_one("note://1", "note://2")
+    watching._registry.hub.resource_updated("note://2")
+    assert await all_told(watching) == [updated("note://1"), updated("note://2")]
+    assert await all_told(watching_one("note://1")) == []
+
+
+async def test_a_list_that_changed_before_the_first_stream_is_told_of_and_no_other() -> None:
+    watching = watching_one()
+    watching._registry.tools.declared = True
+    watching._registry.hub.list_changed("toolsListChanged")()
+    assert await all_told(watching) == [("notifications/tools/list_changed", {})]
+    assert await all_told(watching_one()) == []
+
+
+async def test_a_change_that_was_not_sent_because_its_client_left_is_told_to_the_next_stream() -> None:
+    watching = watching_one("note://1")
+    watching._registry.hub.resource_updated("note://1")
+    leaving = watching.notifications(has_listened=False)
+    assert await soon(anext(leaving)) == updated("note://1")
+    await leaving.aclose()
+    staying = watching.notifications(has_listened=False)
+    assert await soon(anext(staying)) == updated("note://1")
+    watching.end()

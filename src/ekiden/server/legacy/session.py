@@ -6,6 +6,7 @@ It does not depend on a transport: every request comes with a `Line`, which send
 import asyncio
 import functools
 import logging
+import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import Any, Final, Protocol
 
@@ -89,6 +90,10 @@ class Session:
         """Where the session lies, if it does not live in this process alone."""
         self.verified_at = self.touched_at = float("-inf")
         """When it was last seen in the store, and when that it is used was last written there."""
+        self.revision = self.told = 0
+        """Which record of the store is known here, and which is the newest that was told of."""
+        self._listener = self._newest_listener = ""
+        """The stream for changes that is open here, and the one that was opened last at any process."""
         self._requests = ClientRequests(session_id, shared)
         self._asking = Asking(self._requests, dialect, self._capabilities, keeper.limits.ask_seconds)
         self._running: dict[RequestId, asyncio.Task[Any]] = {}
@@ -251,27 +256,20 @@ class Session:
 
     async def remember(self, what: What, value: str = "") -> None:
         """Have other processes remember what was changed here."""
-        if self._shared is not None:
-            await self._shared.change(self.id, what, value)
-            self.changed(what, value)  # It may have been read from the store as it was before, meanwhile.
-
-    def changed(self, what: What, value: str) -> None:
-        """Take over what the client has changed at another process."""
-        if what == "initialized":
-            self._asking.client_is_ready.set()
-        elif what == "level":
-            self.log_level = value
-        elif what == "watch":
-            self.watching.watch_also(value)
-        elif what == "unwatch":
-            self.watching.unwatch(value)
+        if self._shared is not None and (changed := await self._shared.change(self.id, what, value)):
+            self.take_over(changed[1])
 
     def take_over(self, record: SessionRecord) -> None:
-        """Take over what the store remembers."""
+        """Take over what the store remembers, unless something newer is known."""
+        if record.revision < self.revision:
+            return
+        self.revision = record.revision
         if record.initialized:
             self._asking.client_is_ready.set()
         self.log_level = record.log_level
         self.watching.watch_only(record.watched)
+        self._newest_listener = record.listener
+        self._detach_if_moved()
 
     def set_level(self, level: object) -> None:
         """Send log messages of this level and above."""
@@ -297,15 +295,22 @@ class Session:
 
     async def _attach(self, shared: SharedSessions) -> bool:
         """End the client's stream for changes in other processes; whether it has had one before."""
-        found = await shared.load(self.id)
-        shared.attach(self.id)
-        await self.remember("listened")
-        if found is not None:
-            self.take_over(found[1])
-        return found is not None and found[1].listened
+        name = secrets.token_hex(6)
+        changed = await shared.change(self.id, "listened", name)
+        if changed is None:
+            return False
+        self._listener = name  # Not before: until then the store knows of another one.
+        self.take_over(changed[1])
+        self._detach_if_moved()
+        return changed[0].listened
+
+    def _detach_if_moved(self) -> None:
+        if self._listener and self._listener != self._newest_listener:
+            self.detach()
 
     def detach(self) -> None:
         """The client has its stream for changes in another process now."""
+        self._listener = ""
         self.watching.forget()
         for callback in self.on_detach:
             callback()

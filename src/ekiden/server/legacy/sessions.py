@@ -19,7 +19,7 @@ from ekiden.server.legacy.keeper import Answering, SessionLimits
 from ekiden.server.legacy.session import FIRST_LEVEL, Session, SessionStream
 from ekiden.server.registration.registry import Registry
 from ekiden.sessions.logs import StreamLogs
-from ekiden.sessions.messages import Attached, Cancelled, Changed, Ended, News
+from ekiden.sessions.messages import Cancelled, Changed, Ended, News
 from ekiden.sessions.record import SessionRecord
 from ekiden.sessions.shared import SharedSessions, key_of
 from ekiden.signals import SessionsFull
@@ -41,6 +41,8 @@ _log = logging.getLogger(__name__)
 _MODERN_ONLY: Final = frozenset({"server/discover", "subscriptions/listen"})
 _FRESH_SECONDS: Final = 5.0
 """A session that was seen in the store so short a time ago is not looked up again: changes are told."""
+_AGAIN_SECONDS: Final = 1.0
+"""How long to wait for a store that is away."""
 _EVERYTHING: Final[JsonObject] = {
     "elicitation": {"form": {}, "url": {}},
     "sampling": {"tools": {}, "context": {}},
@@ -210,7 +212,7 @@ class Sessions:
     ) -> Session | None:
         """A session as it is in the store."""
         now = asyncio.get_running_loop().time()
-        if session is None or now - session.verified_at > _FRESH_SECONDS:
+        if session is None or now - session.verified_at > _FRESH_SECONDS or session.told > session.revision:
             found = await shared.load(session_id)
             session = self._open.get(session_id)
             if found is None or found[1].version not in self._dialects:
@@ -241,16 +243,34 @@ class Sessions:
         if session is None:
             return
         if isinstance(news, Changed):
-            session.changed(news.what, news.value)
+            self._changed(session, news)
         elif isinstance(news, Ended):
             session.end()
         elif isinstance(news, Cancelled):
             session.cancel(news.request)
-        elif isinstance(news, Attached):
-            session.detach()
+
+    def _changed(self, session: Session, news: Changed) -> None:
+        """A session was changed at another process: the row says how."""
+        if news.revision <= max(session.revision, session.told):
+            return
+        session.told = news.revision
+        if news.what == "watch":
+            session.watching.watch_also(news.value)  # At once: too much is told rather than too little.
+        if session.in_use and self._shared is not None:
+            self._shared.soon(self._look_again(self._shared, session))
+
+    async def _look_again(self, shared: SharedSessions, session: Session) -> Session | None:
+        """A session as it is in the store now; waits for a store that is away."""
+        while self._open.get(session.id) is session:
+            session.verified_at = float("-inf")
+            try:
+                return await self._current(shared, session.id, session)
+            except StoreUnavailable:
+                await asyncio.sleep(_AGAIN_SECONDS)
+        return None
 
     async def _catch_up(self, shared: SharedSessions, session: Session) -> None:
-        if await self._current(shared, session.id, session) is not None:
+        if await self._look_again(shared, session) is not None:
             session.watching.offer_all()
 
     def _principal_of(self, incoming: Incoming | None) -> str:

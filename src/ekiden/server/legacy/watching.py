@@ -35,6 +35,8 @@ class Watching:
         self._watched: dict[str, None] = {}
         self._tasks: dict[str, tuple[News, Callable[[], None]]] = {}
         self._subscription: Subscription | None = None
+        self._watches_since: int | None = None
+        """The moment of its first subscription."""
 
     def watch(self, uri: object, principal: Principal | None) -> str:
         """Send a notification when a resource changes that the caller may read. Returns its URI."""
@@ -49,17 +51,15 @@ class Watching:
                 f"Invalid params: a session watches URIs of {MOST_WATCHED_BYTES} bytes at most"
             )
         require(principal, self._registry.scopes_of(uri))
+        if not self._watched:
+            self._watches_since = self._registry.hub.moment
         self._watched[uri] = None
         self._update_filter()
         return uri
 
     def watch_also(self, uri: str) -> None:
-        """The same for a resource that another process has accepted, perhaps before its last change."""
-        is_new = uri not in self._watched
-        self._watched[uri] = None
-        self._update_filter()
-        if is_new and self._registry.hub.changed_lately(uri):
-            self.offer(Change(RESOURCE_UPDATED, uri))
+        """The same for a resource that another process has accepted."""
+        self.watch_only([*self._watched, uri])
 
     def unwatch(self, uri: object) -> str:
         """Send no more notifications about a resource. Returns its URI."""
@@ -70,9 +70,17 @@ class Watching:
         return uri
 
     def watch_only(self, uris: Iterable[str]) -> None:
-        """Send notifications about these resources and no others."""
-        self._watched = dict.fromkeys(uris)
+        """Send notifications about these resources and no others.
+
+        Those that are new here may have changed since another process has accepted them: the client is told.
+        """
+        before, self._watched = self._watched, dict.fromkeys(uris)
         self._update_filter()
+        self._offer_resources(uri for uri in self._watched if uri not in before)
+
+    def _offer_resources(self, uris: Iterable[str]) -> None:
+        for uri in uris:
+            self.offer(Change(RESOURCE_UPDATED, uri))
 
     def follow(self, task_id: str, news: News, stop: Callable[[], None]) -> None:
         """Send the changes of a task until `unfollow`, which calls `stop`.
@@ -122,6 +130,11 @@ class Watching:
                 raise SessionsFull(error.message) from None
             if has_listened:
                 self._subscription.offer_all()  # What changed while no process listened is not known.
+            else:  # It may have listed and subscribed before there was a stream to tell of changes.
+                if self._watches_since is None or self._watches_since != self._registry.hub.moment:
+                    self._offer_resources(self._watched)
+                for change in tuple(self._registry.hub.changed_lists):
+                    self.offer(change)
             for task_id in self._tasks:  # It may have changed before there was a stream to say so.
                 self._subscription.offer(Change(NOTIFICATION, task_id))
         async for change in self._subscription:

@@ -375,7 +375,7 @@ def _check_field(name: str, field: object) -> None:
 def _values(field: JsonObject) -> list[object]:
     """What can be chosen: in the field, or in the items of its list."""
     schema: JsonObject = field["items"] if is_object(field.get("items")) else field
-    titled: list[JsonObject] = schema.get("oneOf", schema.get("anyOf", []))
+    titled: list[JsonObject] = schema.get("oneOf") or schema.get("anyOf") or []
     return [*schema.get("enum", ()), *(option["const"] for option in titled if "const" in option)]
 
 
