@@ -128,6 +128,18 @@ async def test_what_was_read_before_a_change_does_not_undo_it(store: SQLiteStore
     assert list(session.watching._watched) == ["note://1"]
 
 
+async def test_a_row_from_before_does_not_drop_what_was_told_since(store: SQLiteStore) -> None:
+    """Else it would be new again with the next row, and told of once more."""
+    reader, other = Process(store), Process(store)
+    session = await reader.session()
+    before = await reader.shared.load("an id")
+    assert before is not None
+    await other.shared.change("an id", "watch", "note://1")
+    await reader.hears(*other.bus.said)
+    session.take_over(before[1])
+    assert list(session.watching._watched) == ["note://1"]
+
+
 async def test_of_two_streams_that_are_opened_at_once_one_stays(store: SQLiteStore) -> None:
     """Each process hears of the other's: the one that came last in the store stays open."""
     processes = [Process(store), Process(store)]

@@ -267,7 +267,8 @@ class Session:
         if record.initialized:
             self._asking.client_is_ready.set()
         self.log_level = record.log_level
-        self.watching.watch_only(record.watched)
+        # What was told of and is not in this row yet stays until the row is read that has it.
+        self.watching.watch_only(record.watched, keep=record.revision < self.told)
         self._newest_listener = record.listener
         self._detach_if_moved()
 

@@ -69,12 +69,13 @@ class Watching:
         self._update_filter()
         return uri
 
-    def watch_only(self, uris: Iterable[str]) -> None:
-        """Send notifications about these resources and no others.
+    def watch_only(self, uris: Iterable[str], *, keep: bool = False) -> None:
+        """Send notifications about these resources and no others; with `keep`, also about those of before.
 
         Those that are new here may have changed since another process has accepted them: the client is told.
         """
-        before, self._watched = self._watched, dict.fromkeys(uris)
+        before = self._watched
+        self._watched = {**(before if keep else {}), **dict.fromkeys(uris)}
         self._update_filter()
         self._offer_resources(uri for uri in self._watched if uri not in before)
 
