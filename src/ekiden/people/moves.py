@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from ekiden.people.record import Inquiry
 
-__all__ = ["NOBODY", "Happening", "add_link", "answer", "due_at", "pass_time", "withdraw"]
+__all__ = ["AGAIN_SECONDS", "NOBODY", "Happening", "add_link", "answer", "due_at", "pass_time", "withdraw"]
 
 NOBODY: Final = "nobody, in time"
 """Who has answered a question that its deadline has answered."""
@@ -15,7 +15,10 @@ NOBODY: Final = "nobody, in time"
 _MOST_LINKS: Final = 8
 """Links of one question that are good at the same time. The oldest is forgotten first."""
 
-Happening: TypeAlias = Literal["reminded", "escalated", "ended"]
+AGAIN_SECONDS: Final = 30.0
+"""After how long another process tells a person, if the one that wanted to has died or failed."""
+
+Happening: TypeAlias = Literal["tell", "ended"]
 
 
 def answer(inquiry: Inquiry, given: dict[str, Any], *, by: str, now: float) -> bool:
@@ -52,13 +55,10 @@ def due_at(inquiry: Inquiry) -> float | None:
         return inquiry.answered if inquiry.task is not None and not inquiry.delivered else None
     if inquiry.state == "withdrawn":
         return None
-    if inquiry.untold_until is not None:
-        return inquiry.untold_until
     ends = None if inquiry.deadline is None else inquiry.since + inquiry.deadline
-    if inquiry.remind is None:
-        return ends
-    reminder = inquiry.since + inquiry.remind * (inquiry.reminded + 1)
-    return reminder if ends is None else min(ends, reminder)
+    reminder = None if inquiry.remind is None else inquiry.since + inquiry.remind * (inquiry.reminded + 1)
+    times = [time for time in (ends, reminder, inquiry.untold_until) if time is not None]
+    return min(times, default=None)
 
 
 def pass_time(inquiry: Inquiry, *, now: float) -> Happening | None:
@@ -69,8 +69,8 @@ def pass_time(inquiry: Inquiry, *, now: float) -> Happening | None:
         if inquiry.turn + 1 < len(inquiry.persons):
             inquiry.turn += 1
             inquiry.since, inquiry.reminded, inquiry.links, inquiry.newest = now, 0, [], ""
-            inquiry.untold_until = now
-            return "escalated"
+            inquiry.untold_until = now + AGAIN_SECONDS
+            return "tell"
         given: dict[str, Any] = {"action": "decline"}
         if inquiry.default is not None:
             given = {"action": "accept", "content": inquiry.default}
@@ -78,6 +78,9 @@ def pass_time(inquiry: Inquiry, *, now: float) -> Happening | None:
         return "ended"
     if inquiry.remind is not None and inquiry.since + inquiry.remind * (inquiry.reminded + 1) <= now:
         inquiry.reminded = int((now - inquiry.since) // inquiry.remind)
-        inquiry.untold_until = now
-        return "reminded"
+        inquiry.untold_until = now + AGAIN_SECONDS
+        return "tell"
+    if inquiry.untold_until is not None and inquiry.untold_until <= now:
+        inquiry.untold_until = now + AGAIN_SECONDS
+        return "tell"
     return None

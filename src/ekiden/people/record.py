@@ -47,7 +47,7 @@ class Inquiry(msgspec.Struct, kw_only=True):
     newest: str = ""
     """The newest link, sealed with the server's keys: it has to be shown again."""
     untold_until: float | None = None
-    """When the person is to be told; None if that is done. Whoever made the call is told by its client."""
+    """When the person is told, unless that is done by then; None if it is done, or needs not be."""
     state: InquiryState = "open"
     answer: dict[str, Any] | None = None
     """As a client would give it: `action`, and `content`."""

@@ -101,7 +101,7 @@ class TaskLeg(PrivateStruct):
 
     def deliver(self, responses: Mapping[str, Any]) -> None:
         """Answers have come while it runs."""
-        if self.effects.is_over:
+        if self.effects.replay.is_over:
             return
         replay = self.effects.replay
         for wire_key, ask, key, branch in self._questions.answered(responses):
