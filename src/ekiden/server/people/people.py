@@ -298,8 +298,9 @@ class People:
         row = await self.store.load(call_id)
         if row is not None:
             known = decode_call(row.data)
-            if known.flow == flow and known.round <= ended:
-                await self.store.remove(call_id, row.version)
+            if known.flow == flow and known.round <= ended and await self.store.remove(call_id, row.version):
+                for kept in (await self.of_call(flow)).values():
+                    await self.change(kept.row.id, moves.withdraw)
 
 
 _CALL: Final = "call-"

@@ -43,6 +43,7 @@ from ekiden.server.rounds.waiting_calls import WaitingCalls
 from ekiden.server.sealing.tokens import Sealer
 from ekiden.server.tasks.methods import TaskMethods
 from ekiden.server.tasks.tasks import Tasks
+from ekiden.server.tasks.with_people import TaskPeople
 from ekiden.signals import Ended, Restart
 from ekiden.telemetry.context import first_trace, link_to
 from ekiden.telemetry.metrics import RERUN_DURATION, record
@@ -114,6 +115,8 @@ class Rounds:
     def ask_people(self, people: People) -> None:
         """Let people answer on pages what no client can be asked."""
         self.people = WaitingCalls(people, self.owner_of)
+        if self.tasks is not None:
+            self.tasks.people = TaskPeople(people, self.tasks.store)
 
     def run(self, call: Call) -> Coroutine[Any, Any, Outcome]:
         """Run one round of a call."""

@@ -12,12 +12,13 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from ekiden.errors import InsufficientScope, InvalidParams, InvalidRequest, ProtocolError
-from ekiden.rounds.asks import ELICIT, Ask, declares
+from ekiden.rounds.asks import ELICIT, declares
 from ekiden.rounds.call_state import CallState
 from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome, Suspended
 from ekiden.server.people.people import Kept, People, ToAsk, about_ask, call_id
 from ekiden.server.people.words import Waiting, in_words
 from ekiden.server.rounds.call import Call
+from ekiden.server.tasks.with_people import is_for_a_page
 from ekiden.wire.json import JsonObject, canonical, is_object
 from ekiden.wire.jsonrpc import RESTART
 from ekiden.wire.modern import Request
@@ -65,7 +66,7 @@ class WaitingCalls:
         What is left in `requests` goes to the client.
         """
         declared = call.request.meta.capabilities
-        paged = {key: ask for key, ask in ended.asks.items() if _needs_a_page(ask, declared)}
+        paged = {key: ask for key, ask in ended.asks.items() if is_for_a_page(declared, ask)}
         if not paged:
             return None
         asks = _about(call.request, state)
@@ -172,10 +173,6 @@ class WaitingCalls:
         arguments = canonical(request.params.get("arguments", {}))
         about = (self.people.audience, self._owner_of(request), request.method, request.name or "")
         return call_id(*(part.encode() for part in about), arguments)
-
-
-def _needs_a_page(ask: Ask, declared: Mapping[str, Any]) -> bool:
-    return ask.method == ELICIT and (ask.person is not None or not declares(declared, ask.needs))
 
 
 def _about(request: Request, state: CallState) -> ToAsk:
