@@ -16,6 +16,7 @@ from ekiden.errors import (
     StoreRefused,
     UsageError,
 )
+from ekiden.rounds.asks import Ask
 from ekiden.rounds.journal import Entry
 from ekiden.rounds.leg import Suspended
 from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome
@@ -60,7 +61,8 @@ class ToolWork:
         self.title = f"Tool {tool.key!r}"
         declared: Mapping[str, Any] = record.meta.get(CLIENT_CAPABILITIES, {})
         self.capabilities = declared if people is None else people.askable(declared)
-        self.is_paged = None if people is None else functools.partial(is_for_a_page, declared)
+        is_paged = None if people is None else functools.partial(is_for_a_page, declared)
+        self.is_paged: Callable[[Ask], bool] | None = is_paged
         self._people = people
         self.tidies = tool.on_cancel is not None
         self._tool = tool
