@@ -134,7 +134,7 @@ async def test_a_page_cannot_be_framed_cached_or_found(ran: list[str]) -> None:
         headers = (await pages_of(server).get(await asked(server))).headers
     assert "frame-ancestors 'none'" in headers["content-security-policy"]
     assert (headers["x-frame-options"], headers["cache-control"]) == ("DENY", "no-store")
-    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["referrer-policy"] == "same-origin"
     assert "noindex" in headers["x-robots-tag"]
 
 

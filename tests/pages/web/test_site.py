@@ -79,7 +79,7 @@ async def test_every_response_has_the_headers_that_keep_a_page_safe() -> None:
         assert "form-action 'self'" in policy
         assert headers["x-frame-options"] == "DENY"
         assert headers["x-content-type-options"] == "nosniff"
-        assert headers["referrer-policy"] == "no-referrer"
+        assert headers["referrer-policy"] == "same-origin"
         assert headers["cache-control"] == "no-store"
         assert "max-age" in headers["strict-transport-security"]
 

@@ -23,7 +23,8 @@ SAFE: Final[dict[str, str]] = {
     "content-security-policy": POLICY,
     "x-frame-options": "DENY",
     "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",  # The address of a page may be a secret.
+    # The address of a page may be a secret. (With `no-referrer`, a browser posts a form with `Origin: null`.)
+    "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=()",
