@@ -11,7 +11,7 @@ NPM = $(BIN)/python -m scripts.npm
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-tasks test test-all test-newest coverage mutants simulate fuzz hostile chaos-tasks soak check format lint \
+.PHONY: help setup demo demo-tasks demo-pages test test-all test-newest coverage mutants simulate fuzz hostile chaos-tasks soak check format lint \
 	types layers conformance bench sbom clean
 
 help: ## Show the targets
@@ -105,6 +105,9 @@ demo: $(VENV)/.ready ## A call goes on while its workers are killed
 
 demo-tasks: $(VENV)/.ready ## A task goes on while its workers are killed, on SQLite and on Postgres
 	@$(BIN)/python examples/demo_tasks.py
+
+demo-pages: $(VENV)/.ready ## A client that can ask nobody, and people who answer on a page
+	@$(BIN)/python -m examples.demo_pages
 
 # One worker for each of two cores. Tests that share a peer's process are grouped, so that one worker runs them all.
 WORKERS ?= 2

@@ -122,10 +122,12 @@ class _Answering:
         """The page of a question that has its answer, or needs none any more. The answer is not shown."""
         inquiry = kept.inquiry
         how = "withdrawn" if inquiry.answer is None else inquiry.answer["action"]
-        return self._site.page("ask_done.html", request, how=how, when=inquiry.answered, late=False)
+        return self._site.page(
+            "ask_done.html", request, how=how, when=inquiry.answered, own=not inquiry.persons
+        )
 
     def _late(self, request: WebRequest) -> WebResponse:
-        return self._site.page("ask_done.html", request, status=409, how="late", when=None, late=True)
+        return self._site.page("ask_done.html", request, status=409, how="late", when=None, own=False)
 
 
 def _form(kept: Kept) -> Form:

@@ -26,7 +26,7 @@ def in_words(waiting: Sequence[Waiting], what: str) -> str:
     own = any(each.link is not None for each in waiting)
     then = "Once that is done, call" if own else "To look whether there is an answer, call"
     return (
-        f"{' '.join(parts)} The call has not failed: it waits, and nothing of it is lost. "
+        f"{' '.join(parts)}\nThe call has not failed: it waits, and nothing of it is lost. "
         f"{then} {what} again with exactly the same arguments, and it goes on from where it is."
     )
 
