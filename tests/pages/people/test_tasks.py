@@ -99,6 +99,19 @@ async def test_a_client_that_can_show_a_form_answers_its_own_question_and_not_th
         assert seen["result"]["content"][0]["text"] == "accept decline "
 
 
+async def test_the_question_of_a_task_that_was_cancelled_cannot_be_answered_any_more(store: Any) -> None:
+    server = office(store, Post(), [])
+    async with server.running():
+        caller, browser = Caller(server, **TASKS), pages_of(server)
+        task = (await caller.call("order", item="desk"))["taskId"]
+        path = link_in((await until(caller, task, "Order desk?"))["statusMessage"])
+        await caller.send("tasks/cancel", taskId=task)
+        await until(caller, task, "cancelled")
+        page = await browser.get(path)
+        assert "nothing to answer any more" in page.words
+        assert "<form" not in page.text
+
+
 async def record(store: Any, task: str) -> Any:
     found = await store.tasks.load(task)
     assert found is not None

@@ -1,5 +1,6 @@
 """Calls that wait for people: in words, by URL mode, for clients of both eras, and for somebody else."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -43,6 +44,22 @@ async def test_until_there_is_an_answer_the_same_link_is_told_and_nothing_runs(
         assert len(links) == 1
         assert ran == ["look 7"]
         assert link_in(text(await caller.call("refund", order=8))) not in links
+
+
+async def test_of_two_same_calls_at_once_one_waits_and_nobody_is_asked_twice(
+    store: Any, ran: list[str]
+) -> None:
+    post = Post()
+    server = shop(store, ran, post=post)
+    async with server.running():
+        caller, browser = Caller(server), pages_of(server)
+        told = await asyncio.gather(*(caller.call("refund", order=7) for _ in range(5)))
+        links = {link_in(text(each)) for each in told if "ask/" in text(each)}
+        assert len(links) == 1
+        await fill(browser, links.pop(), approve="true")
+        assert text(await caller.call("refund", order=7)) == "paid 7, "
+        await asyncio.gather(*(caller.call("buy") for _ in range(5)))
+        assert len(post.notices) == 1
 
 
 async def test_a_client_with_url_mode_is_sent_to_the_page_and_the_call_goes_on(

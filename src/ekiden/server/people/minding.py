@@ -68,7 +68,7 @@ async def mind(people: People) -> None:
 
 
 async def _mind_one(people: People, row: PeopleRow) -> None:
-    inquiry = decode_inquiry(row.data)
+    inquiry = (await people.current(Kept(row, decode_inquiry(row.data)))).inquiry
     if inquiry.state == "answered":
         await people.settled(Kept(row, inquiry))
         return

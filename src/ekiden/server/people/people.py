@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -78,8 +78,10 @@ class People:
         """The server, as people know it."""
         self.describe: Callable[[str, str], tuple[str, str]] = lambda _, target: (target, "")
         """The title and the description of what asks, by its method and name."""
-        self.deliver: Callable[[Inquiry], Any] | None = None
+        self.deliver: Callable[[Inquiry], Awaitable[None]] | None = None
         """Tells a task its answer; set where there are tasks."""
+        self.is_wanted: Callable[[Inquiry], Awaitable[bool]] | None = None
+        """Whether the task still waits for an answer; set where there are tasks."""
         self._keys = keys
         self.clock = clock
         self._answered: dict[str, asyncio.Event] = {}
@@ -131,18 +133,22 @@ class People:
             task=asks.task,
             wire_key=wire_key,
         )
-        lasts = self.pages.keep_seconds
-        if inquiry.deadline is not None:
-            lasts = max(lasts, inquiry.deadline * len(inquiry.persons) + _AFTER_SECONDS)
         place = framed(*(part.encode() for part in (self.audience, asks.flow, key, ask.digest, str(attempt))))
         return PeopleRow(
             id=hashlib.sha256(place).hexdigest()[:32],
             call=asks.flow,
             audience=self.audience,
             due=moves.due_at(inquiry),
-            expires=now + lasts,
+            expires=self.expiry(ask),
             data=encode(inquiry),
         )
+
+    def expiry(self, ask: Ask) -> float:
+        """Until when a question that is asked now is kept."""
+        lasts, person = self.pages.keep_seconds, ask.person
+        if person is not None and person.deadline is not None:
+            lasts = max(lasts, person.deadline * (1 + len(person.escalate)) + _AFTER_SECONDS)
+        return self.clock() + lasts
 
     async def tell(self, kept: Kept) -> None:
         """Have the notifier tell the person. If that fails, it is tried again later."""
@@ -186,9 +192,18 @@ class People:
         row = await self.store.load(row_id) if len(row_id) == 32 and row_id.isalnum() else None
         if row is None or row.audience != self.audience or row.expires <= self.clock():
             return None
-        kept, hashed = Kept(row, decode_inquiry(row.data)), _hash(secret)
+        kept, hashed = await self.current(Kept(row, decode_inquiry(row.data))), _hash(secret)
         fits = [hmac.compare_digest(known.encode(), hashed.encode()) for known in kept.inquiry.links]
         return kept, any(fits)
+
+    async def current(self, kept: Kept) -> Kept:
+        """The question; it is taken back if its task has ended."""
+        inquiry = kept.inquiry
+        if inquiry.state != "open" or inquiry.task is None or self.is_wanted is None:
+            return kept
+        if await self.is_wanted(inquiry):
+            return kept
+        return await self.change(kept.row.id, moves.withdraw) or kept
 
     async def change(self, row_id: str, move: Callable[[Inquiry], bool]) -> Kept | None:
         """Make a move, however many others change the same row; None if the move is not possible."""
@@ -269,19 +284,20 @@ class People:
 
     # Calls that wait
 
-    async def keep_call(self, call_id: str, state: CallState, *, until: float) -> None:
-        """Keep the state of a call that waits, for when the same call is made again."""
+    async def keep_call(self, call_id: str, state: CallState, *, until: float) -> str:
+        """Keep the state of a call that waits, for when the same call is made again.
+
+        Returns the flow that waits: another one, if another call with the same arguments has come first.
+        """
         data = encode(WaitingCall(flow=state.flow, round=state.round, state=encode_state(state)))
         row = PeopleRow(id=call_id, call=state.flow, audience=self.audience, expires=until, data=data)
         for _ in range(_TRIES):
             kept = await self.store.add(row)
-            if kept.data == data:
-                return
             known = decode_call(kept.data)
             if known.flow != state.flow and kept.expires > self.clock():
-                return  # Another call with the same arguments waits already: that one goes on.
+                return known.flow
             if known.flow == state.flow and known.round >= state.round:
-                return
+                return known.flow
             if await self.store.remove(call_id, kept.version):
                 continue
         raise StoreUnavailable("a waiting call is changed by too many at once")

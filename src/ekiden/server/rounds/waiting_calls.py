@@ -69,14 +69,17 @@ class WaitingCalls:
         paged = {key: ask for key, ask in ended.asks.items() if is_for_a_page(declared, ask)}
         if not paged:
             return None
+        state.paged = list(paged)
+        for key in paged:
+            del requests[key]
+        ends = max(self.people.expiry(ask) for ask in paged.values())
+        following = msgspec.structs.replace(state, round=state.round + 1)
+        flow = await self.people.keep_call(self._id(call.request), following, until=ends)
+        if flow != state.flow:
+            # The same call waits already, and that one goes on: nobody is asked twice.
+            return await self._in_words(call, (await self.people.of_call(flow)).values())
         asks = _about(call.request, state)
         kept = {key: await self.people.put(ask, key, asks, call.answered) for key, ask in paged.items()}
-        state.paged = list(kept)
-        for key in kept:
-            del requests[key]
-        ends = max(each.row.expires for each in kept.values())
-        following = msgspec.structs.replace(state, round=state.round + 1)
-        await self.people.keep_call(self._id(call.request), following, until=ends)
         for key, each in kept.items():
             if not each.inquiry.persons and declares(declared, _URL_MODE):
                 requests[key] = await self._as_page(each)

@@ -40,7 +40,7 @@ class TaskPeople:
         self.askable = people.askable
         self._people = people
         self._store = store
-        people.deliver = self._deliver
+        people.deliver, people.is_wanted = self._deliver, self._is_wanted
 
     async def put(self, record: TaskRecord, asked: Sequence[Question], withdrawn: Sequence[str]) -> None:
         """Put those questions of a leg that are for people; take back what is not waited for any more."""
@@ -61,6 +61,11 @@ class TaskPeople:
             for key, kept in (await self._people.of_call(record.flow)).items():
                 if key in withdrawn:
                     await self._people.change(kept.row.id, moves.withdraw)
+
+    async def _is_wanted(self, inquiry: Inquiry) -> bool:
+        """Whether a task still waits for an answer, or has not come to its question yet."""
+        record = None if inquiry.task is None else await self._store.load(inquiry.task)
+        return record is not None and not record.final
 
     async def _deliver(self, inquiry: Inquiry) -> None:
         """Tell a task its answer. Harmless if it has it."""
