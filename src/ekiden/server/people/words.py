@@ -22,7 +22,7 @@ class Waiting(msgspec.Struct, frozen=True):
 
 def in_words(waiting: Sequence[Waiting], what: str) -> str:
     """Why a call has no result yet, and what to do. `what` names the tool, prompt or resource."""
-    parts = [_asked(each) for each in waiting]
+    parts = [_asked(each) for each in waiting] or ["The same call is made already, and asks a person."]
     own = any(each.link is not None for each in waiting)
     then = "Once that is done, call" if own else "To look whether there is an answer, call"
     return (
