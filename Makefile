@@ -11,7 +11,7 @@ NPM = $(BIN)/python -m scripts.npm
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-tasks docs docs-serve test test-all test-newest coverage mutants simulate fuzz hostile chaos-tasks soak check format lint \
+.PHONY: help setup demo demo-tasks demo-pages docs docs-serve test test-all test-newest coverage mutants simulate fuzz hostile chaos-tasks soak check format lint \
 	types layers conformance bench sbom clean
 
 help: ## Show the targets
@@ -22,7 +22,7 @@ setup: $(VENV)/.ready ## Make the development environment
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade pip
-	$(BIN)/pip install --quiet --constraint constraints.txt --group dev --editable ".[auth,cli,postgres,prometheus,skills]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --group dev --editable ".[auth,cli,pages,postgres,prometheus,skills]"
 	@touch $@
 
 # The peers live in environments of their own: what they need must not leak into what we need.
@@ -112,6 +112,9 @@ docs: $(VENV)/.ready .peers/site/.ready ## Build the site, in .cache/site/html
 docs-serve: $(VENV)/.ready .peers/site/.ready ## Build the site and show it
 	$(BIN)/python -m scripts.site serve
 
+demo-pages: $(VENV)/.ready ## A client that can ask nobody, and people who answer on a page
+	@$(BIN)/python -m examples.demo_pages
+
 # One worker for each of two cores. Tests that share a peer's process are grouped, so that one worker runs them all.
 WORKERS ?= 2
 PYTEST_OPTIONS = -n $(WORKERS) --dist loadgroup
@@ -138,7 +141,7 @@ test-newest: ## Run the fast tests on the newest Python that is here
 .cache/newest/.ready: pyproject.toml constraints.txt
 	$(NEWEST) -m venv --clear .cache/newest
 	.cache/newest/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade pip
-	.cache/newest/bin/pip install --quiet --constraint constraints.txt --group dev --editable ".[auth,cli,postgres,prometheus,skills]"
+	.cache/newest/bin/pip install --quiet --constraint constraints.txt --group dev --editable ".[auth,cli,pages,postgres,prometheus,skills]"
 	@touch $@
 
 # Peers, pages and benchmarks are left out: they look at the library from outside, and take most of the time.

@@ -41,6 +41,9 @@ if TYPE_CHECKING:
         UsageError,
         WrongAnswer,
     )
+    from ekiden.pages.people.notifiers import MailNotifier, WebhookNotifier
+    from ekiden.pages.people.pages import Pages
+    from ekiden.rounds.asks import Person
     from ekiden.rounds.interpreter import Retry
     from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome, Task
     from ekiden.server.auth.auth import Auth
@@ -55,6 +58,7 @@ if TYPE_CHECKING:
     from ekiden.server.operations.rate_limit import Rate, RateLimit
     from ekiden.server.operations.routes import HttpRequest, HttpResponse
     from ekiden.server.outgoing import Outgoing, OutgoingMiddleware, SendOn
+    from ekiden.server.people.port import Notice
     from ekiden.server.questions.forms import Accepted, Answer, Cancelled, Declined
     from ekiden.server.questions.input_required import InputRequired
     from ekiden.server.questions.media import Audio, File, Image
@@ -101,13 +105,17 @@ __all__ = [
     "InvalidResult",
     "JWTVerifier",
     "LeftOut",
+    "MailNotifier",
     "Middleware",
     "MissingCapability",
     "NonDeterminismError",
+    "Notice",
     "Outcome",
     "Outgoing",
     "OutgoingMiddleware",
+    "Pages",
     "PendingCall",
+    "Person",
     "Principal",
     "ProtocolError",
     "Rate",
@@ -140,10 +148,16 @@ __all__ = [
     "UnverifiedSkill",
     "UsageError",
     "VerifiedToken",
+    "WebhookNotifier",
     "WrongAnswer",
 ]
 
 _HOMES = {
+    "Notice": "ekiden.server.people.port",
+    "Person": "ekiden.rounds.asks",
+    "WebhookNotifier": "ekiden.pages.people.notifiers",
+    "MailNotifier": "ekiden.pages.people.notifiers",
+    "Pages": "ekiden.pages.people.pages",
     "LeftOut": "ekiden.client.checking",
     "TaskHandle": "ekiden.client.tasks.handle",
     "TaskSnapshot": "ekiden.client.tasks.handle",

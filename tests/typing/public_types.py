@@ -18,6 +18,7 @@ from mcp_types import (
 )
 
 from ekiden import (
+    Answer,
     CacheHint,
     CallNext,
     Client,
@@ -31,6 +32,7 @@ from ekiden import (
     MissingCapability,
     Outcome,
     PendingCall,
+    Person,
     ProtocolError,
     Request,
     Retry,
@@ -270,6 +272,13 @@ def use_gateway() -> None:
     server.mount(proxy(["notes"], name="notes"), prefix="notes")
     gateway([Upstream(name="a", target="http://localhost/mcp")])
     server.mount("http://localhost/mcp")  # pyright: ignore[reportArgumentType]
+
+
+async def somebody_else_is_asked(ctx: Context) -> None:
+    person = Person("a@example.com", remind=60, deadline=3600, escalate=("b@example.com",), default=True)
+    assert_type(await ctx.elicit("Well?", bool, who=person), Answer[bool])
+    assert_type(await ctx.elicit("Well?", bool, who="a@example.com"), Answer[bool])
+    await ctx.elicit("Well?", bool, who=7)  # pyright: ignore[reportCallIssue,reportArgumentType]
 
 
 async def use_ask(ctx: Context[Any]) -> None:

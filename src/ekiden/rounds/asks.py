@@ -19,7 +19,7 @@ from ekiden.signals import MalformedAnswer, UnfitAnswer
 from ekiden.wire.json import canonical
 from ekiden.wire.printable import printable
 
-__all__ = ["UNANSWERED", "Ask", "Questions", "RoundQuestions", "declares", "is_method", "malformed"]
+__all__ = ["UNANSWERED", "Ask", "Person", "Questions", "RoundQuestions", "declares", "is_method", "malformed"]
 
 _log = logging.getLogger(__name__)
 
@@ -36,6 +36,9 @@ _WHO: Final = {
     "sampling": "The client's model could not be asked",
     "roots": "The client could not be asked for its roots",
 }
+PAGES: Final = "ekiden/pages"
+"""Beside the capabilities of a client: its value is `PAGED` itself, where people can be asked on pages."""
+PAGED: Final[Mapping[str, Any]] = {}
 QUESTIONS: Final = _WHO.keys()
 """The capabilities that questions need."""
 _LONGEST_QUESTION: Final = 500
@@ -53,6 +56,20 @@ _WORDS: Final = 48
 """Characters of a question that a token carries."""
 
 
+class Person(msgspec.Struct, frozen=True):
+    """Who is asked, and what happens if there is no answer: `ctx.elicit(..., who=Person("a@example.com"))`.
+
+    Every `remind` seconds the person is reminded. After `deadline` seconds the question goes to the next of
+    `escalate`, who has as long again; after the last of them `default` is the answer, or a decline.
+    """
+
+    name: str
+    remind: float | None = None
+    deadline: float | None = None
+    escalate: tuple[str, ...] = ()
+    default: Any = None
+
+
 class Ask(msgspec.Struct, frozen=True):
     """One question to the user, to the client's model or to the client."""
 
@@ -65,6 +82,8 @@ class Ask(msgspec.Struct, frozen=True):
     """Fingerprint of the question as it is rendered: a reworded question is another question."""
     name: str = ""
     """What it is called where the author has no name for it."""
+    person: Person | None = None
+    """Who is asked; None: the client, or its user."""
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "name", f"{_PREFIXES[self.method]}-{self.digest}")

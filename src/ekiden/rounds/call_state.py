@@ -48,6 +48,8 @@ class CallState(msgspec.Struct, array_like=True, gc=False):
     """The ticket of the parked handler that waits for this token, in one process."""
     trace: str | None = None
     """The `traceparent` of the first round: of the server's span, else of the client's."""
+    paged: list[str] | None = None
+    """The keys of questions that people answer on a page: what the client says to them does not count."""
 
 
 encode_state: Final[Callable[[CallState], bytes]] = msgspec.msgpack.Encoder().encode

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -95,6 +95,11 @@ class Interpreter(Protocol):
     @property
     def fresh(self) -> bool:
         """Whether the handler is beyond what earlier rounds did."""
+        ...
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """What can be asked, spelled as a client would declare it."""
         ...
 
     def clock(self) -> float:

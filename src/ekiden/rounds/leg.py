@@ -78,9 +78,9 @@ class Leg(PrivateStruct):
         return self.replay.fresh
 
     @property
-    def is_over(self) -> bool:
-        """Whether effects count no more."""
-        return self.replay.is_over
+    def capabilities(self) -> Mapping[str, Any]:
+        """What can be asked."""
+        return self.replay.questions.capabilities
 
     def clock(self) -> float:
         """What time it is."""

@@ -60,7 +60,7 @@ class Push:
         self._was_manual = False
         """Whether the handler asked by itself before `background`. After that it may ask in its body."""
         self._send = send
-        self._capabilities = capabilities
+        self.capabilities = capabilities
         self._flow = flow
         self._afterwards: list[tuple[Step, str | None]] = []
         self._steps: set[asyncio.Task[None]] = set()
@@ -142,7 +142,7 @@ class Push:
             raise asyncio.CancelledError
         _not_in_a_step(self.handler, "ask")
         self.use("asks")
-        if not declares(self._capabilities, ask.needs):
+        if not declares(self.capabilities, ask.needs):
             raise CannotAsk(not_asked(ask.needs, ask.words))
         problem = ""
         for _ in range(_TRIES):

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAl
 from typing_extensions import TypeVar
 
 from ekiden.errors import UsageError
-from ekiden.rounds.asks import declares, is_method
+from ekiden.rounds.asks import Ask, Person, declares, is_method
 from ekiden.rounds.interpreter import Interpreter
 from ekiden.rounds.pushing import Push
 from ekiden.server.questions import questions
+from ekiden.server.questions.addressed import addressed
 from ekiden.server.questions.content import check_progress, loggable
 from ekiden.server.questions.forms import Answer, form_for, with_meta
 from ekiden.server.questions.input_required import read_response
@@ -47,6 +48,8 @@ __all__ = ["Carried", "Context", "LogLevel"]
 StateT = TypeVar("StateT", default=Any)
 T = TypeVar("T")
 
+_Meta: TypeAlias = Mapping[str, Any] | None
+_Who: TypeAlias = str | Person | None
 LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 
 
@@ -148,14 +151,14 @@ class Context(StepEffects, Generic[StateT]):
 
     @overload
     def elicit(
-        self, message: str, schema: type[T], *, key: str | None = None, meta: Mapping[str, Any] | None = None
+        self, message: str, schema: type[T], *, key: str | None = None, meta: _Meta = None, who: _Who = None
     ) -> Coroutine[Any, Any, Answer[T]]: ...
     @overload
     def elicit(
-        self, message: str, schema: object, *, key: str | None = None, meta: Mapping[str, Any] | None = None
+        self, message: str, schema: object, *, key: str | None = None, meta: _Meta = None, who: _Who = None
     ) -> Coroutine[Any, Any, Answer[Any]]: ...
     def elicit(
-        self, message: str, schema: object, *, key: str | None = None, meta: Mapping[str, Any] | None = None
+        self, message: str, schema: object, *, key: str | None = None, meta: _Meta = None, who: _Who = None
     ) -> Coroutine[Any, Any, Answer[Any]]:
         """Show the user a form, and wait for the answer.
 
@@ -163,8 +166,12 @@ class Context(StepEffects, Generic[StateT]):
         `float`, a `Literal`, an `Enum`, a list of choices; or a JSON Schema of the restricted kind.
         `meta` is sent as the question's `_meta`: `{"ui": {"resourceUri": "ui://..."}}` names a page that a
         client with MCP Apps shows in place of the form. It does not make the question another one.
+        `who` is somebody else than the client's user, by name or address, who answers on a page; a `Person`
+        also says when to remind and what happens without an answer. It needs `Server(pages=...)`.
         """
         ask = form_for(schema).ask(message)
+        if who is not None:
+            ask = addressed(ask, who, self._leg.capabilities)
         return self._leg.ask(ask if meta is None else with_meta(ask, meta), key)
 
     def elicit_url(
@@ -216,10 +223,10 @@ class Context(StepEffects, Generic[StateT]):
         return answer
 
     def can_ask(self, what: questions.Askable) -> bool:
-        """Whether the client declared that it can be asked for this."""
+        """Whether this can be asked: the client declared it, or the server has pages for it."""
         if what not in questions.NEEDS:
             raise UsageError(f"can_ask() takes one of {', '.join(questions.NEEDS)}, not {what!r}")
-        return declares(self.request.meta.capabilities, questions.NEEDS[what])
+        return declares(self._leg.capabilities, questions.NEEDS[what])
 
     async def require_scope(self, *scopes: str) -> None:
         """Go on only if the caller's access token grants these scopes.

@@ -211,7 +211,7 @@ class Dispatcher:
         """Run one round of a call, or a whole call of a client of 2025, to which questions are pushed."""
         meta = call.request.meta
         for needed in call.handler.needs:
-            if not declares(meta.capabilities, needed):
+            if not declares(self._rounds.askable(call.request), needed):
                 raise MissingCapability(needed)
         if meta.protocol_version != versions.MODERN:
             return self._after_handshake(call)
@@ -223,7 +223,7 @@ class Dispatcher:
         if task is not None:
             return task
         if call.request.meta.protocol_version in versions.LEGACY:
-            return await self._rounds.pushed.run(call)
+            return await self._rounds.run_pushed(call)
         return await self._rounds.run(call)
 
     def _lister(self, catalog: Catalog[Any]) -> Callable[[Request, Stream], Ready]:

@@ -21,8 +21,10 @@ from ekiden.server.legacy.sessions import SessionLimits, Sessions
 from ekiden.server.middleware import Middleware
 from ekiden.server.mounting.mounting import Mounting
 from ekiden.server.operations.card import ServerCard, install_card
-from ekiden.server.operations.pages import Paged, Pages
+from ekiden.server.operations.custom_routes import CustomRoutes, WithRoutes
 from ekiden.server.outgoing import OutgoingMiddleware
+from ekiden.server.people.minding import minded
+from ekiden.server.people.port import PeoplePages
 from ekiden.server.registration.catalog import CacheHint
 from ekiden.server.registration.decorators import Authoring
 from ekiden.server.registration.registry import Registry, unknown_cache_keys
@@ -31,7 +33,7 @@ from ekiden.server.rounds.rounds import Rounds
 from ekiden.server.sealing.key_source import Keys, KeySource
 from ekiden.server.sealing.store import SealedStore
 from ekiden.server.sealing.tokens import RoundLimits, Sealer
-from ekiden.server.storage import check_lasting, find_store, once_in, release, shared_sessions
+from ekiden.server.storage import check_lasting, find_store, once_in, people_in, release, shared_sessions
 from ekiden.server.tasks.sources import TaskMap
 from ekiden.server.tasks.tasks import Tasks
 from ekiden.stores import Store
@@ -54,7 +56,7 @@ if TYPE_CHECKING:  # The official models take 0.3 s to import; code that passes 
 __all__ = ["Server"]
 
 
-class Server(Authoring, Mounting, Paged):
+class Server(Authoring, Mounting, WithRoutes):
     """An MCP server.
 
     `lifespan` is a function from the server to an async context manager; what it yields is
@@ -79,7 +81,8 @@ class Server(Authoring, Mounting, Paged):
     `"result"` with a result that tells the client's model in words. A tool may have its own. A result of more
     than `result_bytes` is not sent, nor kept for a task: an error says so instead. `extensions` add to the
     protocol; what they intercept runs inside the middleware of the server, in the order of the list. `card`
-    is served below the endpoint's path, at `/server-card`.
+    is served below the endpoint's path, at `/server-card`. With `pages`, people answer in a browser what no
+    client can ask; it needs a store.
     """
 
     def __init__(
@@ -109,6 +112,7 @@ class Server(Authoring, Mounting, Paged):
         tasks: TaskLimits | None = None,
         extensions: Sequence[Extension] = (),
         card: ServerCard | None = None,
+        pages: PeoplePages | None = None,
         result_bytes: int = MOST_RESULT_BYTES,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -124,7 +128,7 @@ class Server(Authoring, Mounting, Paged):
         own_url = None if auth is None else auth.resource
         self._card = None if card is None else card.document(info, known, own_url)
         self._has_one_client = False
-        self._pages = Pages()
+        self._custom_routes = CustomRoutes()
         self._keys = ring = KeySource(keys, warn=lambda: not self._has_one_client)
         ring.check(seal_store=seal_store)
         opened, is_own = find_store(store)
@@ -152,14 +156,28 @@ class Server(Authoring, Mounting, Paged):
         if kept is not None:
             offered = Tasks(kept, registry, audience or name, principal, tasks or TaskLimits(), clock)
             self._rounds.offer_tasks(offered, registry)
+        people = people_in(
+            self._store,
+            pages,
+            auth=auth,
+            audience=audience or name,
+            name=title or name,
+            keys=ring.sealer,
+            clock=clock,
+        )
+        if people is not None and pages is not None:
+            people.describe = registry.describe
+            self._rounds.ask_people(people)
+            self._custom_routes.add(pages.path, (), pages.application(people))
         task_map = TaskMap(self._rounds.task_methods, registry)
         registry.extensions.add(task_map.extension)
         living = offer(extensions, registry, has_auth=auth is not None)
+        enter = around_extensions(None if lifespan is None else lambda: lifespan(self), living, registry)
         self.endpoint = ServerEndpoint(
             registry,
             self._rounds,
             task_map,
-            around_extensions(None if lifespan is None else lambda: lifespan(self), living, registry),
+            enter if people is None else minded(enter, people),
             functools.partial(
                 Sessions,
                 registry=registry,
@@ -262,7 +280,8 @@ class Server(Authoring, Mounting, Paged):
                 application.gate.routes.update(dict.fromkeys(metadata.paths(path), metadata.serve))
         if self._card is not None:
             install_card(application.gate, self._card, path)
-        self._pages.install(application.gate, self.endpoint, self._store, health=health and path is not None)
+        has_health = health and path is not None
+        self._custom_routes.install(application.gate, self.endpoint, self._store, health=has_health)
         return application
 
     def auth_metadata(self) -> "Callable[[Scope, Receive, Send], Awaitable[None]]":

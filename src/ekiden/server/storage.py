@@ -6,15 +6,17 @@ from collections.abc import Callable
 from ekiden.errors import UsageError
 from ekiden.server.auth.auth import Auth
 from ekiden.server.legacy.sessions import SessionLimits
+from ekiden.server.people.people import People
+from ekiden.server.people.port import PeoplePages
 from ekiden.server.rounds.once import Once
 from ekiden.server.sealing.key_source import Keys
-from ekiden.server.sealing.keys import has_lasting_keys
+from ekiden.server.sealing.keys import TokenSealer, has_lasting_keys
 from ekiden.server.sealing.tokens import RoundLimits
 from ekiden.sessions.shared import SessionRules, SharedSessions
 from ekiden.stores import Store, open_store
 from ekiden.stores.memory import MemoryStore
 
-__all__ = ["check_lasting", "find_store", "once_in", "release", "shared_sessions"]
+__all__ = ["check_lasting", "find_store", "once_in", "people_in", "release", "shared_sessions"]
 
 
 def check_lasting(keys: Keys | None) -> None:
@@ -38,6 +40,31 @@ def shared_sessions(
         return None
     rules = SessionRules(limits.sessions, limits.per_principal, limits.idle_seconds, limits.busy_seconds)
     return SharedSessions(sessions, bus, audience, rules, clock)
+
+
+def people_in(
+    store: Store | None,
+    pages: PeoplePages | None,
+    *,
+    auth: Auth | None,
+    audience: str,
+    name: str,
+    keys: Callable[[], TokenSealer],
+    clock: Callable[[], float],
+) -> People | None:
+    """The questions that people answer on pages; None if the server has no pages."""
+    if pages is None:
+        return None
+    kept = getattr(store, "people", None)
+    if kept is None:
+        raise UsageError(
+            "Server(pages=...) needs a store that keeps questions: store='sqlite:///questions.db'"
+        )
+    if auth is not None and not pages.knows_people:
+        raise UsageError(
+            "Server(auth=..., pages=...) must know who opens a page: write Pages(..., identify=...)"
+        )
+    return People(kept, pages, audience=audience, name=name, keys=keys, clock=clock)
 
 
 async def release(auth: Auth | None, store: Store | None) -> None:

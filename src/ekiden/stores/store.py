@@ -1,15 +1,18 @@
 """What a store is: where a server keeps what must outlive a request.
 
 The ledger (`ekiden.rounds.ledger.Ledger`) remembers rounds, so that a repeated round runs no step twice;
-`tasks` keeps tasks and their journals; `sessions` keeps those of clients of 2025; `bus` lets the processes
+`tasks` keeps tasks and their journals; `sessions` keeps those of clients of 2025; `people` keeps questions
+that people answer on a page; `bus` lets the processes
 that share the store hear of each other. `open_store` opens the three that come with ekiden. To write another
 one, implement `Store`, and let `ekiden.testing.LedgerContract`, `ekiden.testing.TaskStoreContract` and
-`ekiden.testing.BusContract` and `ekiden.testing.SessionStoreContract` check it.
+`ekiden.testing.BusContract`, `ekiden.testing.SessionStoreContract` and `ekiden.testing.PeopleStoreContract`
+check it.
 """
 
 from typing import Protocol
 
 from ekiden.bus.port import Bus
+from ekiden.people.store import PeopleStore
 from ekiden.rounds.ledger import Ledger
 from ekiden.sessions.store import SessionStore
 from ekiden.tasks.store import TaskStore
@@ -38,6 +41,11 @@ class Store(Ledger, Protocol):
     @property
     def sessions(self) -> SessionStore | None:
         """Where sessions of 2025 are kept; None, or not there: in the memory of each process. Needs a bus."""
+        ...
+
+    @property
+    def people(self) -> PeopleStore | None:
+        """Where questions to people are kept; None, or not there: then `Server(pages=...)` is refused."""
         ...
 
     async def migrate(self) -> None:

@@ -49,6 +49,7 @@ class TaskLeg(PrivateStruct):
         clock: Callable[[], float],
         memory: RoundMemory,
         on_news: Callable[[], None],
+        is_paged: Callable[[Ask], bool] | None = None,
     ) -> Self:
         """The next run of a task that is held."""
         standing = held.record.questions
@@ -56,6 +57,7 @@ class TaskLeg(PrivateStruct):
             handler=handler,
             capabilities=capabilities,
             on_news=on_news,
+            is_paged=is_paged,
             current={question.name: question for question in standing.values()},
             attempts=dict(held.record.asked),
             seen={key for key, question in standing.items() if question.answered},
@@ -101,7 +103,7 @@ class TaskLeg(PrivateStruct):
 
     def deliver(self, responses: Mapping[str, Any]) -> None:
         """Answers have come while it runs."""
-        if self.effects.is_over:
+        if self.effects.replay.is_over:
             return
         replay = self.effects.replay
         for wire_key, ask, key, branch in self._questions.answered(responses):

@@ -42,6 +42,8 @@ class TaskQuestions(PrivateStruct, kw_only=True):
     """How often each was put, by the key of its effect."""
     seen: set[str]
     """Keys of the answers that this leg knows of."""
+    is_paged: Callable[[Ask], bool] | None = None
+    """Whether a question is answered on a page; None if there are none."""
     _open: dict[str, tuple[Ask, str, int]] = {}
     """What the handler waits for, by the key on the wire: with the key of its effect, and its branch."""
     _new: dict[str, Question] = {}
@@ -107,6 +109,8 @@ class TaskQuestions(PrivateStruct, kw_only=True):
             self._take_back(question)
         attempt = self.attempts[key] = self.attempts.get(key, 0) + 1
         question = Question(key, attempt, ask.digest, ask.request())
+        if self.is_paged is not None and self.is_paged(ask):
+            question.paged, question.person = True, ask.person
         self.current[key] = self._new[question.key] = question
         return question
 

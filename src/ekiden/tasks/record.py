@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from ekiden.rounds.asks import Person
 from ekiden.tasks.states import FINAL, State, Status
 
 __all__ = ["Question", "TaskRecord", "decode_record", "encode_record"]
@@ -22,6 +23,10 @@ class Question(msgspec.Struct, array_like=True):
     answered: bool = False
     response: Any = None
     """The answer as it came. The handler has not read it yet."""
+    paged: bool = False
+    """Whether a person answers it on a page: the client sees that the task waits, and cannot answer."""
+    person: Person | None = None
+    """Who is asked there; None: whoever made the call."""
 
     @property
     def key(self) -> str:
@@ -98,8 +103,12 @@ class TaskRecord(msgspec.Struct, kw_only=True):
         return None if self.ttl is None else self.created + self.ttl
 
     def open_questions(self) -> dict[str, Question]:
-        """The questions that are not answered yet."""
-        return {key: question for key, question in self.questions.items() if not question.answered}
+        """The questions to the client that are not answered yet."""
+        return {key: asked for key, asked in self.questions.items() if not (asked.answered or asked.paged)}
+
+    def paged_questions(self) -> dict[str, Question]:
+        """The questions to people that are not answered yet."""
+        return {key: asked for key, asked in self.questions.items() if asked.paged and not asked.answered}
 
 
 _encode = msgspec.msgpack.Encoder().encode

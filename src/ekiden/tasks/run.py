@@ -45,6 +45,7 @@ class Run:
         self.fence = held.fence
         self.task: asyncio.Task[None] | None = None
         self._leg: TaskLeg | None = None
+        self._work: Work | None = None
         self._journal = Journal.of(held.entries)
         self._lost = False
         self._look_again = False
@@ -86,7 +87,9 @@ class Run:
             clock=self._worker.now,
             memory=self,
             on_news=self._on_news,
+            is_paged=work.is_paged,
         )
+        self._work = work
         if self._look_again:
             self.look_soon()
         try:
@@ -116,6 +119,8 @@ class Run:
 
     async def _rest(self, leg: TaskLeg, ended: Suspended, work: Work, unsaved: Mapping[str, Entry]) -> None:
         now, leaves = self._worker.now(), leg.leaves(ended, self._message)
+        if work.is_paged is not None:
+            await self._worker.insist(lambda: work.put(leaves.asked, leaves.withdrawn))
         try:
             await self._worker.insist(
                 lambda: self._store.suspend(self.id, self.fence, leaves, unsaved, now=now, known=self._known)
@@ -327,6 +332,8 @@ class Run:
                 self._told_at = asyncio.get_running_loop().time()
                 leaves, batch = leg.leaves(message=self._message), self._journal.save()
                 try:
+                    if self._work is not None and self._work.is_paged is not None:
+                        await self._work.put(leaves.asked, leaves.withdrawn)
                     self._known = await self._store.publish(
                         self.id, self.fence, leaves, batch, now=self._worker.now(), known=self._known
                     )

@@ -1,9 +1,10 @@
 """What a run of a task knows of the two around it: its tool, and the worker that has claimed it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
+from ekiden.rounds.asks import Ask
 from ekiden.rounds.journal import Entry
 from ekiden.rounds.leg import Suspended
 from ekiden.rounds.outcome import Outcome
@@ -11,7 +12,7 @@ from ekiden.tasks.leases import Leases
 from ekiden.tasks.leg import TaskLeg
 from ekiden.tasks.limits import TaskLimits
 from ekiden.tasks.observer import TaskObserver
-from ekiden.tasks.record import TaskRecord
+from ekiden.tasks.record import Question, TaskRecord
 from ekiden.tasks.store import TaskStore
 
 __all__ = ["Why", "Work", "Worker"]
@@ -29,9 +30,15 @@ class Work(Protocol):
     capabilities: Mapping[str, Any]
     tidies: bool
     """Whether there is a clean-up for tasks that do not come to their end."""
+    is_paged: Callable[[Ask], bool] | None
+    """Whether a question is answered by a person on a page; None if there are no pages."""
 
     async def run(self, leg: TaskLeg, say: Callable[[str], None]) -> Outcome | Suspended:
         """Run the handler. `say` takes its status message."""
+        ...
+
+    async def put(self, asked: Sequence[Question], withdrawn: Sequence[str]) -> None:
+        """Put those questions that are for people, before the row has them. It may be repeated."""
         ...
 
     async def tidy(self, entries: Mapping[str, Entry], why: Why) -> None:

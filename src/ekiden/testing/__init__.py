@@ -3,8 +3,9 @@
 - `ScriptedClient` answers by question: one call, however many rounds it has, also where it becomes a task.
 - `Replicas` runs every round of a call in another instance of the server.
 - `LedgerContract` is what every ledger of rounds must do, `TaskStoreContract` what every store of tasks must
-  do, `SessionStoreContract` what every store of sessions must do, and `BusContract` what every bus between
-  processes must do, as tests to inherit.
+  do, `SessionStoreContract` what every store of sessions must do, `PeopleStoreContract` what every store of
+  questions to people must do, and `BusContract` what every bus between processes must do, as tests to
+  inherit.
 - `crash_at` kills a process right before or right after it commits a change of a task.
 - `check_replay` runs a call round by round and then replays it as a whole, and reports the first
   difference.
@@ -18,6 +19,7 @@ from ekiden.testing.bus_contract import BusContract
 from ekiden.testing.client import LogMessage, Progress, Round, ScriptedClient
 from ekiden.testing.crashing import CRASH_POINTS, crash_at
 from ekiden.testing.ledger_contract import LedgerContract
+from ekiden.testing.people_contract import PeopleStoreContract
 from ekiden.testing.replay import check_replay
 from ekiden.testing.replicas import Replicas
 from ekiden.testing.session_contract import SessionStoreContract
@@ -31,6 +33,7 @@ __all__ = [
     "CallFailed",
     "LedgerContract",
     "LogMessage",
+    "PeopleStoreContract",
     "Progress",
     "ReplayDiffers",
     "Replicas",

@@ -165,6 +165,14 @@ class Registry:
         """The resource or template registered as `uri`."""
         return self.templates.get(uri) or self.resources.get(uri)
 
+    def describe(self, method: str, name: str) -> tuple[str, str]:
+        """The title and the description of what a method calls by this name, for people."""
+        found = self.find_resource(name) if method == "resources/read" else None
+        catalog: Catalog[Any] = self.prompts if method == "prompts/get" else self.tools
+        entry = catalog.get(name) if found is None else found[0]
+        definition: JsonObject = {} if entry is None else entry.definition
+        return definition.get("title") or name, definition.get("description") or ""
+
     def grant(self, wanted: Filter) -> Filter:
         """The part of a subscription that this server can serve."""
         offered = {

@@ -1,17 +1,22 @@
 """One request with the handler that answers it, and the arguments that it is called with."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import msgspec
 
+from ekiden.rounds.journal import Entry
+from ekiden.rounds.outcome import Outcome, Suspended
 from ekiden.server.handlers import Handler
+from ekiden.server.questions.input_required import InputRequired
 from ekiden.server.registration.results import Ending
 from ekiden.transports.server.port import Stream
-from ekiden.wire.json import JsonObject
+from ekiden.wire.json import JsonObject, copied
 from ekiden.wire.modern import Request
 
-__all__ = ["Call"]
+__all__ = ["Call", "append", "returned", "unshared"]
+
+_IMMUTABLE: Final = frozenset({str, int, float, bool, type(None)})
 
 
 class Call(msgspec.Struct):
@@ -30,3 +35,30 @@ class Call(msgspec.Struct):
     title: str
     """Names the handler in logs and errors."""
     ending: Ending
+    from_people: dict[str, Any] = {}
+    """Answers that people gave on a page, by key."""
+    answered: frozenset[str] = frozenset()
+    """The ids of the questions that those answers belong to."""
+
+
+def unshared(arguments: JsonObject) -> JsonObject:
+    """Arguments that no other run of the handler can change: a copy, unless all values are immutable."""
+    for value in arguments.values():
+        if type(value) not in _IMMUTABLE:
+            own: JsonObject = copied(arguments)
+            return own
+    return arguments
+
+
+def append(journal: dict[str, Entry], entries: Mapping[str, Entry]) -> None:
+    """Add committed entries at the end, in their order; those that the journal has already move there."""
+    for key, entry in entries.items():
+        journal.pop(key, None)
+        journal[key] = entry
+
+
+def returned(call: Call, value: object) -> Outcome | Suspended | InputRequired:
+    """The outcome of the handler's value; a value that only ends the round is returned as it is."""
+    if type(value) is Suspended or isinstance(value, InputRequired):
+        return value
+    return call.ending.complete(value)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from ekiden.errors import (
-    InsufficientScope,
     InternalError,
     InvalidParams,
     MissingCapability,
@@ -19,11 +18,12 @@ from ekiden.rounds.asks import RoundQuestions, declares
 from ekiden.rounds.call_state import CallState
 from ekiden.rounds.handler_task import HandlerTask
 from ekiden.rounds.interpreter import mixed_styles
-from ekiden.rounds.journal import STEP, UNKNOWN_BRANCH, Entry, Journal
+from ekiden.rounds.journal import UNKNOWN_BRANCH, Entry, Journal
 from ekiden.rounds.leg import BACKGROUND, Leg, Suspended
 from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome
 from ekiden.rounds.replay import Replay
 from ekiden.server.context import Context
+from ekiden.server.people.people import People
 from ekiden.server.questions.gate import through_the_gate
 from ekiden.server.questions.input_required import (
     InputRequired,
@@ -33,20 +33,24 @@ from ekiden.server.questions.input_required import (
 )
 from ekiden.server.questions.questions import check_answers
 from ekiden.server.registration.registry import Registry
-from ekiden.server.rounds.call import Call
+from ekiden.server.rounds.call import Call, append, returned, unshared
 from ekiden.server.rounds.once import Once, RoundClaim
 from ekiden.server.rounds.parked import ParkingLot
 from ekiden.server.rounds.pushed import PushedCalls
+from ekiden.server.rounds.pushed_waiting import run_pushed
+from ekiden.server.rounds.step_up import step_up
+from ekiden.server.rounds.waiting_calls import WaitingCalls
 from ekiden.server.sealing.tokens import Sealer
 from ekiden.server.tasks.methods import TaskMethods
 from ekiden.server.tasks.tasks import Tasks
+from ekiden.server.tasks.with_people import TaskPeople
 from ekiden.signals import Ended, Restart
 from ekiden.telemetry.context import first_trace, link_to
 from ekiden.telemetry.metrics import RERUN_DURATION, record
 from ekiden.telemetry.rounds import call_ended, count_reasks
 from ekiden.transports.server.proxies import network_of
 from ekiden.wire import versions
-from ekiden.wire.json import JsonObject, copied
+from ekiden.wire.json import JsonObject
 from ekiden.wire.jsonrpc import RESTART
 from ekiden.wire.meta import TRACE_LINK
 from ekiden.wire.modern import Request
@@ -56,8 +60,6 @@ __all__ = ["Rounds"]
 _log = logging.getLogger(__name__)
 
 _NO_RESPONSES: Final[JsonObject] = {}
-
-_IMMUTABLE: Final = frozenset({str, int, float, bool, type(None)})
 
 _GIVE_UP: Final = 10
 """Interim results after which clients give up by default; all official SDKs agree on it."""
@@ -78,6 +80,8 @@ class Rounds:
         self.tasks: Tasks | None = None
         """The tasks of the server; None if its store keeps none."""
         self.task_methods: TaskMethods | None = None
+        self.people: WaitingCalls | None = None
+        """Puts questions to people on pages; None if the server has none."""
         self.stored = sealer.stored
         """Whether there is a store at all."""
         self.parking = ParkingLot(most=limits.parked_calls, seconds=limits.answer_seconds)
@@ -103,8 +107,23 @@ class Rounds:
         self.tasks = tasks
         self.task_methods = TaskMethods(tasks, registry)
 
+    def askable(self, request: Request) -> Mapping[str, Any]:
+        """What can be asked in a call: what its client declared, and on pages."""
+        declared = request.meta.capabilities
+        return declared if self.people is None else self.people.askable(declared)
+
+    def ask_people(self, people: People) -> None:
+        """Let people answer on pages what no client can be asked."""
+        self.people = WaitingCalls(people, self.owner_of)
+        if self.tasks is not None:
+            self.tasks.people = TaskPeople(people, self.tasks.store)
+
     def run(self, call: Call) -> Coroutine[Any, Any, Outcome]:
         """Run one round of a call."""
+        return self.run_round(call) if self.people is None else self.people.run(call, self)
+
+    def run_round(self, call: Call) -> Coroutine[Any, Any, Outcome]:
+        """Run one round of a call, as its request says."""
         params = call.request.params
         responses: Any = params.get("inputResponses", _NO_RESPONSES)
         if responses.__class__ is not dict:
@@ -132,6 +151,10 @@ class Rounds:
                 return task
         return await self._run_leg(call, state, responses, asked, None)
 
+    def run_pushed(self, call: Call) -> Coroutine[Any, Any, Outcome]:
+        """Run a call of a client of 2025, to which questions are pushed."""
+        return self.pushed.run(call) if self.people is None else run_pushed(call, self.people, self)
+
     async def legacy_task(self, call: Call) -> Outcome | None:
         """Create a task for a call if a client with a handshake asks for one; else None."""
         if self.task_methods is None or call.request.method != "tools/call":
@@ -141,20 +164,34 @@ class Rounds:
 
     async def _later_round(self, call: Call, responses: Mapping[str, object]) -> Outcome:
         """Run a round after the first."""
-        request, handler = call.request, call.handler
+        state = await self.opened(call.request)
+        return await self.go_on(call, state, responses, call.request.params["requestState"])
+
+    async def opened(self, request: Request) -> CallState:
+        """The state that a request brings, with what of it is in the store."""
         state = self._sealer.open(request.params["requestState"], request)
         if state.journal_id is not None:
             await self._sealer.fetch(state, request)
         if state.trace is not None and state.trace != request.meta.fields.get(TRACE_LINK):
             link_to(state.trace)
+        return state
+
+    async def go_on(
+        self, call: Call, state: CallState, responses: Mapping[str, object], token: str
+    ) -> Outcome:
+        """Run the round that follows a state. `token` and the responses are its history."""
+        request, handler = call.request, call.handler
+        if state.paged is not None:
+            # What people answer on a page counts from there, and not as the client tells it.
+            responses = {key: value for key, value in responses.items() if key not in state.paged}
+            responses.update(call.from_people)
+            state.paged = None
         if state.parked is not None:
             return await self._resume(call, state, responses)
         check_answers(state.asked, responses)
         memory = None
         if handler.once is not False and not handler.parked:
-            memory = RoundClaim(
-                self.once, f"{state.flow}.{state.round}", request.params["requestState"], responses
-            )
+            memory = RoundClaim(self.once, f"{state.flow}.{state.round}", token, responses)
             looking = memory.recorded(strictly=handler.once is True)
             if looking is not None and (recorded := await looking) is not None:
                 # The client may declare less than it did.
@@ -162,14 +199,14 @@ class Rounds:
         for pause in state.pauses:
             state.journal[pause] = Entry("pause", "", None, UNKNOWN_BRANCH)
         if memory is not None and memory.claimed is not None:
-            _append(state.journal, memory.claimed.entries)
-        raw = _unshared(call.raw)
+            append(state.journal, memory.claimed.entries)
+        raw = unshared(call.raw)
         while True:
             try:
                 return await self._run_leg(call, state, responses, state.asked, memory)
             except Restart as restart:
-                _append(state.journal, restart.entries)
-                call.bound = call.bind(_unshared(raw))
+                append(state.journal, restart.entries)
+                call.bound = call.bind(unshared(raw))
 
     def _new_leg(
         self,
@@ -186,7 +223,7 @@ class Rounds:
         replay = Replay(
             HandlerTask(call.title),
             Journal.of(state.journal.copy()) if state.journal else Journal(),
-            RoundQuestions(call.title, responses, asked, request.meta.capabilities),
+            RoundQuestions(call.title, responses, asked, self.askable(request)),
             self._clock,
             state.flow,
             memory,
@@ -212,7 +249,7 @@ class Rounds:
         context: Context[Any] = parked.context
         context.rebind(call.request, call.stream)
         try:
-            ended = _returned(call, await parked.leg.go_on(values, call.request.meta.capabilities))
+            ended = returned(call, await parked.leg.go_on(values, self.askable(call.request)))
         except BaseException as error:
             ended = call.ending.failed(error)
         outcome = await self._end_round(call, state, parked.leg, context, ended)
@@ -229,7 +266,7 @@ class Rounds:
                     call.title,
                     seconds * 1000,
                 )
-        return _returned(call, replay.conclude())
+        return returned(call, replay.conclude())
 
     async def _run_leg(
         self,
@@ -287,6 +324,10 @@ class Rounds:
             if BACKGROUND in ended.pauses and (task := await self._in_background(call, state, leg, ended)):
                 return task
             requests = self._suspended(call, state, leg, context, ended, before)
+            if self.people is not None:
+                words = await self.people.put_all(call, state, ended, requests)
+                if words is not None:
+                    return words
         elif isinstance(ended, InputRequired):
             requests = self._manual(call, state, leg, context, ended)
             if ended.request_state is None and not state.answers and not state.journal:
@@ -310,7 +351,7 @@ class Rounds:
     ) -> dict[str, JsonObject]:
         """The questions of a leg that waits for answers. The state says what it waits for."""
         if leg.lacks:
-            _step_up(call, leg, leg.lacks, ended, before)
+            step_up(call, leg, leg.lacks, ended, before)
         if leg.was_manual or leg.style == "manual":
             state.answers = context.raw_responses() or None
         if state.asked:
@@ -353,44 +394,3 @@ class Rounds:
 
     def _warn_of_length(self, handler: str, rounds: int) -> None:
         _log.warning("%s has ended %d rounds; clients give up after %d by default", handler, rounds, _GIVE_UP)
-
-
-def _step_up(
-    call: Call, leg: Leg, lacks: Mapping[str, tuple[str, ...]], ended: Suspended, before: Mapping[str, Entry]
-) -> None:
-    """Refuse a round that needs more scopes, unless something would be lost with it.
-
-    A refusal carries no state. So what the client must bring back, answers that it has to give and steps that
-    have run, goes out in an interim result first; the round after that is refused. A response that streams
-    already has a status, and ends in the same way.
-    """
-    wanted = [name for name in ended.pauses if name in lacks]
-    has_more = bool(ended.asks) or len(wanted) < len(ended.pauses)
-    has_run = any(key.startswith(STEP) and key not in before for key in leg.replay.journal.entries)
-    streams = getattr(call.stream, "has_begun", False) and not any(name in before for name in wanted)
-    if wanted and not (has_more or has_run or streams):
-        scopes = call.handler.scopes.union(*(lacks[name] for name in wanted))
-        raise InsufficientScope(sorted(scopes))
-
-
-def _append(journal: dict[str, Entry], entries: Mapping[str, Entry]) -> None:
-    """Add committed entries at the end, in their order; those that the journal has already move there."""
-    for key, entry in entries.items():
-        journal.pop(key, None)
-        journal[key] = entry
-
-
-def _unshared(arguments: JsonObject) -> JsonObject:
-    """Arguments that no other run of the handler can change: a copy, unless all values are immutable."""
-    for value in arguments.values():
-        if type(value) not in _IMMUTABLE:
-            own: JsonObject = copied(arguments)
-            return own
-    return arguments
-
-
-def _returned(call: Call, value: object) -> Outcome | Suspended | InputRequired:
-    """The outcome of the handler's value; a value that only ends the round is returned as it is."""
-    if type(value) is Suspended or isinstance(value, InputRequired):
-        return value
-    return call.ending.complete(value)

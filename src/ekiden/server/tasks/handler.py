@@ -1,6 +1,7 @@
 """Runs the tool of a task: its handler in a leg, and its clean-up after a cancellation."""
 
 import asyncio
+import functools
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
@@ -15,6 +16,7 @@ from ekiden.errors import (
     StoreRefused,
     UsageError,
 )
+from ekiden.rounds.asks import Ask
 from ekiden.rounds.journal import Entry
 from ekiden.rounds.leg import Suspended
 from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome
@@ -24,9 +26,10 @@ from ekiden.server.middleware import Middleware, around
 from ekiden.server.questions.input_required import InputRequired
 from ekiden.server.registration.tools import CancelledTask, Tool
 from ekiden.server.tasks.input_required import ByHand
+from ekiden.server.tasks.with_people import TaskPeople, is_for_a_page
 from ekiden.signals import ArgumentsInvalid, Ended
 from ekiden.tasks.leg import TaskLeg
-from ekiden.tasks.record import TaskRecord
+from ekiden.tasks.record import Question, TaskRecord
 from ekiden.tasks.work import Why
 from ekiden.telemetry.legs import traced_leg
 from ekiden.telemetry.observed import is_observed
@@ -48,10 +51,19 @@ class ToolWork:
     """Implements `ekiden.tasks.work.Work`."""
 
     def __init__(
-        self, tool: Tool, record: TaskRecord, state: object, layers: Sequence[Middleware] = ()
+        self,
+        tool: Tool,
+        record: TaskRecord,
+        state: object,
+        layers: Sequence[Middleware] = (),
+        people: TaskPeople | None = None,
     ) -> None:
         self.title = f"Tool {tool.key!r}"
-        self.capabilities: Mapping[str, Any] = record.meta.get(CLIENT_CAPABILITIES, {})
+        declared: Mapping[str, Any] = record.meta.get(CLIENT_CAPABILITIES, {})
+        self.capabilities = declared if people is None else people.askable(declared)
+        is_paged = None if people is None else functools.partial(is_for_a_page, declared)
+        self.is_paged: Callable[[Ask], bool] | None = is_paged
+        self._people = people
         self.tidies = tool.on_cancel is not None
         self._tool = tool
         self._record = record
@@ -119,6 +131,11 @@ class ToolWork:
             )
             bound[handler.context] = context
         return bound
+
+    async def put(self, asked: Sequence[Question], withdrawn: Sequence[str]) -> None:
+        """Put those questions that are for people."""
+        if self._people is not None:
+            await self._people.put(self._record, asked, withdrawn)
 
     async def tidy(self, entries: Mapping[str, Entry], why: Why) -> None:
         """Run the author's clean-up. It runs again if its worker dies before it has ended."""

@@ -107,7 +107,7 @@ class LegacyTasks:
 
     async def get(self, record: TaskRecord) -> Outcome:
         """`tasks/get`."""
-        return Complete(legacy_task(view(record)))
+        return Complete(legacy_task(await self._tasks.shown(record, in_words=True)))
 
     async def cancel(self, record: TaskRecord) -> Outcome:
         """`tasks/cancel`: answered when the task has stopped, with its final state."""

@@ -45,6 +45,8 @@ class TaskMethods:
         seen = await self._mine(request)
         if request.meta.protocol_version != versions.MODERN:
             return await self.legacy.get(seen.record)
+        if seen.record.paged_questions():
+            return Complete(self._registry.dialect.detailed_task(await self._tasks.shown(seen.record)))
         if seen.spelled is None:
             seen.spelled = self._registry.dialect.detailed_task(view(seen.record))
         return Complete(seen.spelled)
@@ -55,6 +57,8 @@ class TaskMethods:
         responses = request.params.get("inputResponses")
         if not is_object(responses):
             raise InvalidParams("Invalid params: `inputResponses` is required and must be an object")
+        if self._tasks.people is not None:
+            responses = await self._tasks.people.without_pages(record, responses)
         if request.meta.protocol_version != versions.MODERN:
             return await self.legacy.answer(record, responses)
         await self._tasks.answer_record(record, responses)
@@ -111,7 +115,7 @@ class TaskMethods:
     async def news(self, task_id: str) -> JsonObject | None:
         """The current state of a task; None if it is gone."""
         record = await self._tasks.store.load(task_id)
-        return None if record is None else as_dict(view(record))
+        return None if record is None else as_dict(await self._tasks.shown(record))
 
 
 def _task_id(request: Request) -> str:

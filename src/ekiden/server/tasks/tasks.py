@@ -24,10 +24,11 @@ from ekiden.server.subscriptions import Change
 from ekiden.server.tasks.handler import PRINCIPAL, ToolWork
 from ekiden.server.tasks.input_required import carried, given_answers
 from ekiden.server.tasks.quota import TaskQuota
+from ekiden.server.tasks.with_people import TaskPeople
 from ekiden.tasks.record import TaskRecord, encode_record
 from ekiden.tasks.runner import Runner, TaskLimits
 from ekiden.tasks.store import Glance, Held, Signal, TaskStore
-from ekiden.tasks.view import created_view
+from ekiden.tasks.view import created_view, view
 from ekiden.telemetry.context import current_trace
 from ekiden.telemetry.metrics import is_metered
 from ekiden.telemetry.tasks import TaskMetrics
@@ -35,7 +36,7 @@ from ekiden.wire import versions
 from ekiden.wire.json import JsonObject, canonical, encode, is_object
 from ekiden.wire.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 from ekiden.wire.modern import Request
-from ekiden.wire.tasks import EXTENSION, NEEDED, NOTIFICATION
+from ekiden.wire.tasks import EXTENSION, NEEDED, NOTIFICATION, TaskView
 
 __all__ = ["Listener", "Tasks", "wished_ttl"]
 
@@ -85,6 +86,8 @@ class Tasks:
         self._quota = TaskQuota(limits, clock)
         self.layers: list[Middleware] = []
         """The middleware around every leg."""
+        self.people: TaskPeople | None = None
+        """Puts questions to people on pages; None if the server has none."""
         self._state: object = None
         self._started = False
         self._listeners: dict[str, set[Listener]] = {}
@@ -131,7 +134,7 @@ class Tasks:
         tool = self._registry.tools.get(record.tool)
         if tool is None or tool.handler.task == "never":
             return None
-        return ToolWork(tool, record, self._state, self.layers)
+        return ToolWork(tool, record, self._state, self.layers, self.people)
 
     def _tools(self) -> list[str]:
         """The tools whose tasks run here. Tasks of tools that this version lacks are left to others."""
@@ -256,6 +259,11 @@ class Tasks:
     def principal_of(self, request: Request) -> str:
         """The principal of a request; empty if the server does not distinguish them."""
         return "" if self._principal is None else self._principal(request) or ""
+
+    async def shown(self, record: TaskRecord, *, in_words: bool = False) -> TaskView:
+        """A task as its client sees it. `in_words`: it cannot be sent to a page."""
+        seen = view(record)
+        return seen if self.people is None else await self.people.shown(record, seen, in_words=in_words)
 
     # Publishing changes
 

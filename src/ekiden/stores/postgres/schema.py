@@ -141,6 +141,20 @@ _MIGRATIONS: Final[tuple[LiteralString, ...]] = (
         FOREIGN KEY (session, stream) REFERENCES ekiden_streams ON DELETE CASCADE
     );
     """,
+    """
+    CREATE TABLE ekiden_people (
+        id text PRIMARY KEY,
+        call text NOT NULL,
+        audience text NOT NULL,
+        due double precision,
+        expires double precision NOT NULL,
+        version bigint NOT NULL,
+        data bytea NOT NULL
+    );
+    CREATE INDEX ekiden_people_of_call ON ekiden_people (call);
+    CREATE INDEX ekiden_people_due ON ekiden_people (audience, due) WHERE due IS NOT NULL;
+    CREATE INDEX ekiden_people_expires ON ekiden_people (expires);
+    """,
 )
 """The statements that lead from each schema version to the next."""
 

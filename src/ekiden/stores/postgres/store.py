@@ -21,6 +21,7 @@ from ekiden.rounds.ledger import (
 from ekiden.stores.keys_of_entries import key_digest, key_from_bytes, key_to_bytes
 from ekiden.stores.postgres.bus import PostgresBus
 from ekiden.stores.postgres.database import Connection, PostgresDatabase
+from ekiden.stores.postgres.people import PostgresPeople
 from ekiden.stores.postgres.sessions import PostgresSessions
 from ekiden.stores.postgres.tasks import PostgresTasks
 
@@ -64,6 +65,7 @@ class PostgresStore:
     def __init__(self, url: str, *, most_connections: int = 10, wait_seconds: float = 5.0) -> None:
         self._database = PostgresDatabase(url, most_connections=most_connections, wait_seconds=wait_seconds)
         self.tasks = PostgresTasks(self._database)
+        self.people = PostgresPeople(self._database)
         self.sessions = PostgresSessions(self._database)
         self.bus = PostgresBus(self._database)
 

@@ -123,6 +123,20 @@ MIGRATIONS: Final = (
         PRIMARY KEY (session, stream, number)
     ) WITHOUT ROWID;
     """,
+    """
+    CREATE TABLE people (
+        id TEXT PRIMARY KEY,
+        call TEXT NOT NULL,
+        audience TEXT NOT NULL,
+        due REAL,
+        expires REAL NOT NULL,
+        version INTEGER NOT NULL,
+        data BLOB NOT NULL
+    );
+    CREATE INDEX people_of_call ON people (call);
+    CREATE INDEX people_due ON people (audience, due) WHERE due IS NOT NULL;
+    CREATE INDEX people_expires ON people (expires);
+    """,
 )
 """The statements that lead from each schema version to the next."""
 

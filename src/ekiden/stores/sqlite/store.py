@@ -24,6 +24,7 @@ from ekiden.rounds.ledger import (
 )
 from ekiden.stores.keys_of_entries import key_from_bytes, key_to_bytes
 from ekiden.stores.sqlite.file import SQLiteFile, Synchronous
+from ekiden.stores.sqlite.people import SQLitePeople
 from ekiden.stores.sqlite.sessions import SQLiteSessions
 from ekiden.stores.sqlite.tasks import SQLiteTasks
 
@@ -47,6 +48,7 @@ class SQLiteStore:
     ) -> None:
         self._file = SQLiteFile(path, busy_seconds=busy_seconds, synchronous=synchronous)
         self.tasks = SQLiteTasks(self._file)
+        self.people = SQLitePeople(self._file)
         self.sessions = None if str(path) == ":memory:" else SQLiteSessions(self._file)
         self.bus = None if str(path) == ":memory:" else SocketBus(folder_beside(str(path), "bus"))
 

@@ -1,0 +1,58 @@
+"""Questions to people whose contents are sealed: messages, schemas, answers, and the state of calls."""
+
+from typing import Final
+
+import msgspec
+
+from ekiden.people.store import PeopleRow, PeopleStore
+from ekiden.server.sealing.seal import Seal
+
+__all__ = ["SealedPeople"]
+
+_PEOPLE: Final = "question to a person"
+
+
+class SealedPeople(PeopleStore):
+    """Seals on the way into another store, and opens on the way out."""
+
+    def __init__(self, inner: PeopleStore, seal: Seal) -> None:
+        self._inner = inner
+        self._seal = seal
+
+    def _sealed(self, row: PeopleRow) -> PeopleRow:
+        return msgspec.structs.replace(row, data=self._seal.seal(row.data, _PEOPLE, row.id))
+
+    def _opened(self, row: PeopleRow) -> PeopleRow:
+        return msgspec.structs.replace(row, data=self._seal.open(row.data, _PEOPLE, row.id))
+
+    async def add(self, row: PeopleRow) -> PeopleRow:
+        """Keep a new row."""
+        return self._opened(await self._inner.add(self._sealed(row)))
+
+    async def load(self, row_id: str) -> PeopleRow | None:
+        """A row."""
+        row = await self._inner.load(row_id)
+        return None if row is None else self._opened(row)
+
+    async def of_call(self, call: str) -> list[PeopleRow]:
+        """The rows of a call."""
+        return [self._opened(row) for row in await self._inner.of_call(call)]
+
+    async def replace(self, row: PeopleRow) -> bool:
+        """Change a row that still has this version."""
+        sealed = self._sealed(row)
+        is_changed = await self._inner.replace(sealed)
+        row.version = sealed.version
+        return is_changed
+
+    async def remove(self, row_id: str, version: int) -> bool:
+        """Forget a row that still has this version."""
+        return await self._inner.remove(row_id, version)
+
+    async def due(self, audience: str, *, now: float, limit: int) -> list[PeopleRow]:
+        """Rows that are due."""
+        return [self._opened(row) for row in await self._inner.due(audience, now=now, limit=limit)]
+
+    async def purge(self, *, now: float) -> None:
+        """Forget what has expired."""
+        await self._inner.purge(now=now)
