@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ekiden.cli.calling.commands import call, prompt, read, tasks
+from ekiden.cli.developing.command import dev
 from ekiden.cli.gateway import gateway
 from ekiden.cli.options import (
     Env,
@@ -156,6 +157,7 @@ def run(
     )
 
 
+app.command()(dev)
 app.command()(gateway)
 app.command()(call)
 app.command()(prompt)

@@ -1,0 +1,91 @@
+"""The site of `ekiden dev`, on a port of its own of this machine."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncGenerator, Generator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import uvicorn
+
+from ekiden.cli.targets import http_client
+from ekiden.client.client import Client
+from ekiden.pages.trying.kinds import ClientKind
+from ekiden.pages.trying.page import TryPages
+from ekiden.pages.trying.status import ServerStatus
+from ekiden.pages.web import Door, Site
+
+__all__ = ["DevSite"]
+
+_LEAVE_SECONDS: Final = 1
+"""How long open pages have at the end: their streams do not end by themselves."""
+
+
+class _PageServer(uvicorn.Server):
+    """uvicorn without handlers for signals: whoever supervises the workers has them."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+
+class DevSite:
+    """The pages about one server. `headers` are sent with every call of it."""
+
+    def __init__(self, listener: socket.socket, status: ServerStatus, headers: Mapping[str, str]) -> None:
+        self._listener = listener
+        self._status = status
+        self._headers = headers
+        port = listener.getsockname()[1]
+        self._origin = f"http://127.0.0.1:{port}"
+        self._door = Door()
+        self.site = Site(
+            secure=False,
+            hosts=[f"127.0.0.1:{port}", f"localhost:{port}"],
+            form_bytes=4_000_000,
+            shared={"site_name": "ekiden dev", "tabs": (("/", "Try"),)},
+        )
+        self.site.before = self._door.check
+        self._trying = TryPages(self.site, status, self._open, folder=Path.cwd().as_uri())
+
+    @property
+    def link(self) -> str:
+        """The link that opens the page. It has a token: only who has it can call the server from here."""
+        return self._door.link(self._origin)
+
+    @contextlib.asynccontextmanager
+    async def _open(self, kind: ClientKind, **callbacks: Any) -> AsyncGenerator[Client]:
+        """A client of the server, of this kind. A call has no time limit: a person cancels it."""
+        async with contextlib.AsyncExitStack() as stack:
+            http = await stack.enter_async_context(http_client(self._headers)) if self._headers else None
+            client = Client(
+                self._status.where,
+                mode=kind.era,
+                name="ekiden-dev",
+                timeout=None,
+                log_level="debug",
+                http_client=http,
+                **callbacks,
+            )
+            yield await stack.enter_async_context(client)
+
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncGenerator[None]:
+        """Serve the pages while the block runs."""
+        config = uvicorn.Config(
+            self.site,
+            lifespan="off",
+            access_log=False,
+            server_header=False,
+            log_level="critical",  # It tells of every page that is still open at the end.
+            timeout_graceful_shutdown=_LEAVE_SECONDS,
+        )
+        server = _PageServer(config)
+        running = asyncio.create_task(server.serve([self._listener]))
+        try:
+            yield
+        finally:
+            await self._trying.close()
+            server.should_exit = True
+            await running
