@@ -22,7 +22,7 @@ setup: $(VENV)/.ready ## Make the development environment
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade pip
-	$(BIN)/pip install --quiet --constraint constraints.txt --group dev --editable ".[auth,cli,postgres,prometheus,skills]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --group dev --editable ".[auth,cli,pages,postgres,prometheus,skills]"
 	@touch $@
 
 # The peers live in environments of their own: what they need must not leak into what we need.
@@ -132,7 +132,7 @@ test-newest: ## Run the fast tests on the newest Python that is here
 .cache/newest/.ready: pyproject.toml constraints.txt
 	$(NEWEST) -m venv --clear .cache/newest
 	.cache/newest/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade pip
-	.cache/newest/bin/pip install --quiet --constraint constraints.txt --group dev --editable ".[auth,cli,postgres,prometheus,skills]"
+	.cache/newest/bin/pip install --quiet --constraint constraints.txt --group dev --editable ".[auth,cli,pages,postgres,prometheus,skills]"
 	@touch $@
 
 # Peers, pages and benchmarks are left out: they look at the library from outside, and take most of the time.

@@ -139,7 +139,8 @@ class CallDriver:
         """
         params = call.params if before is None else before.retry(responses)
         original: JsonObject = call.params
-        if call.method == "tools/call" and offers_tasks(self._connection.session):
+        may_be_task = call.method == "tools/call" and self._extensions.tasks
+        if may_be_task and offers_tasks(self._connection.session):
             result, sent_as_task = await self._send_maybe_as_task(call, params, optional=as_task)
             if sent_as_task:
                 original = {**original, "task": {}}  # The draft may ask first: the next round says it again.

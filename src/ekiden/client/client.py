@@ -68,8 +68,8 @@ class Client(ByHand, SkillReader):
     for each call. `start_timeout` is for a server that this client starts, until it answers: the first run
     of `npx` or `uvx` downloads it. `mode` is `"auto"` (find out), `"modern"` or `"legacy"`; `auth` is any
     `httpx2.Auth`.
-    `experimental_protocol_version="2026-06-XX"` speaks that draft with servers that have it. `extensions` add
-    to the protocol.
+    `tasks=False` does not declare tasks: no call becomes one. `experimental_protocol_version="2026-06-XX"`
+    speaks that draft with servers that have it. `extensions` add to the protocol.
     """
 
     def __init__(
@@ -81,6 +81,7 @@ class Client(ByHand, SkillReader):
         sample: Sample | None = None,
         sample_tools: bool = False,
         roots: Roots | None = None,
+        tasks: bool = True,
         auth: httpx2.Auth | None = None,
         http_client: httpx2.AsyncClient | None = None,
         env: Mapping[str, str] | None = None,
@@ -106,7 +107,7 @@ class Client(ByHand, SkillReader):
         self._timeout = timeout
         self._start_timeout = start_timeout if is_command(target) else timeout
         self._limits = limits or ClientLimits()
-        enabled = EnabledExtensions(extensions)
+        enabled = EnabledExtensions(extensions, tasks=tasks)
         self._living = enabled.living
         self._alive: AbstractAsyncContextManager[None] | None = None
         self._connection = ServerConnection(

@@ -21,7 +21,7 @@ from ekiden.server.legacy.sessions import SessionLimits, Sessions
 from ekiden.server.middleware import Middleware
 from ekiden.server.mounting.mounting import Mounting
 from ekiden.server.operations.card import ServerCard, install_card
-from ekiden.server.operations.pages import Paged, Pages
+from ekiden.server.operations.custom_routes import CustomRoutes, WithRoutes
 from ekiden.server.operations.recording import CallRecording
 from ekiden.server.outgoing import OutgoingMiddleware
 from ekiden.server.registration.catalog import CacheHint
@@ -58,7 +58,7 @@ if TYPE_CHECKING:  # The official models take 0.3 s to import; code that passes 
 __all__ = ["Server"]
 
 
-class Server(Authoring, Mounting, Paged):
+class Server(Authoring, Mounting, WithRoutes):
     """An MCP server.
 
     `lifespan` is a function from the server to an async context manager; what it yields is
@@ -130,7 +130,7 @@ class Server(Authoring, Mounting, Paged):
         own_url = None if auth is None else auth.resource
         self._card = None if card is None else card.document(info, known, own_url)
         self._has_one_client = False
-        self._pages = Pages()
+        self._custom_routes = CustomRoutes()
         self._keys = ring = KeySource(keys, warn=lambda: not self._has_one_client)
         ring.check(seal_store=seal_store)
         opened, is_own = find_store(store)
@@ -284,7 +284,8 @@ class Server(Authoring, Mounting, Paged):
                 application.gate.routes.update(dict.fromkeys(metadata.paths(path), metadata.serve))
         if self._card is not None:
             install_card(application.gate, self._card, path)
-        self._pages.install(application.gate, self.endpoint, self._store, health=health and path is not None)
+        has_health = health and path is not None
+        self._custom_routes.install(application.gate, self.endpoint, self._store, health=has_health)
         return application
 
     def auth_metadata(self) -> "Callable[[Scope, Receive, Send], Awaitable[None]]":

@@ -280,3 +280,12 @@ async def test_who_waits_for_a_task_outlives_the_death_of_the_server(tmp_path: P
     assert asked == ["round?", "round?", "task?"]
     assert text(result) == "7 answer 2 answer 3 LOOK BOOK PAY MAIL"
     assert shop.ran() == Counter(["look", "book", "pay", "mail"])
+
+
+@pytest.mark.parametrize("mode", ["modern", "legacy"])
+async def test_a_client_without_tasks_gets_the_result_itself_or_is_refused(mode: Any) -> None:
+    async with Client(shop(MemoryStore()), mode=mode, tasks=False) as client:
+        assert text(await client.call_tool("add", {"n": 1})) == "2"
+        assert not isinstance(await client.start_tool("add", {"n": 1}), TaskHandle)
+        with pytest.raises(ServerError, match="task"):
+            await client.call_tool("refund")

@@ -11,34 +11,16 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+from ekiden.wire.printable import UNSEEN, harmless, one_line
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 __all__ = ["Screen", "harmless", "one_line", "say", "show_log"]
 
-_UNSEEN: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 and C1, except tab and line feed.
-    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # These change the direction of writing.
-    "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u2060-\u2065\u206a-\u206f\u3164\ufeff\uffa0"
-    "\ufff0-\ufffb\U000e0000-\U000e0fff]"  # Nothing is seen of these, and two names look like one.
-)
-_BREAKS: Final = re.compile("\r\n|[\n\x0b\x0c\r\x85\u2028\u2029]")
-_TO_ESCAPE: Final = re.compile(f"{_UNSEEN.pattern}|[\x85\u2028\u2029]")
-_LONGEST_LINE: Final = 1000
-"""Letters of what is shown in one line."""
+_TO_ESCAPE: Final = re.compile(f"{UNSEEN.pattern}|[\x85\u2028\u2029]")
 _LONGEST_NOTE: Final = 10_000
 """Letters of what is not a result. Nobody reads more, and it would push all else off the screen."""
-
-
-def harmless(text: object) -> str:
-    """Text from a server without what a terminal would obey, or would not show."""
-    return _UNSEEN.sub("", _BREAKS.sub("\n", str(text)))
-
-
-def one_line(text: object) -> str:
-    """The same, in one line that is not too long: names, titles, types, addresses."""
-    shown = harmless(_BREAKS.sub(" ", str(text)[: 2 * _LONGEST_LINE])).replace("\t", " ")
-    return shown if len(shown) <= _LONGEST_LINE else f"{shown[:_LONGEST_LINE]}..."
 
 
 def _noted(text: str) -> str:

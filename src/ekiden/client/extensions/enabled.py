@@ -20,9 +20,12 @@ _log = logging.getLogger(__name__)
 class EnabledExtensions:
     """The extensions of one client."""
 
-    def __init__(self, extensions: Sequence[ClientExtension] = ()) -> None:
+    def __init__(self, extensions: Sequence[ClientExtension] = (), *, tasks: bool = True) -> None:
         self._extensions = tuple(extensions)
-        self._owners: dict[str, ClientExtension | None] = {EXTENSION: None, f"type {RESULT_TYPE}": None}
+        self.tasks = tasks
+        """Whether calls may become tasks."""
+        ours = (EXTENSION, f"type {RESULT_TYPE}") if tasks else ()
+        self._owners: dict[str, ClientExtension | None] = dict.fromkeys(ours)
         """Who has an identifier, a result type or a notification; None for tasks, which are our own."""
         self._heard: dict[str, Heard] = {}
         self._states: dict[str, object] = {}
@@ -41,7 +44,7 @@ class EnabledExtensions:
 
     def capabilities(self, *, handshake: bool = False) -> JsonObject:
         """The `extensions` capability. In a handshake tasks are not an extension."""
-        declared: JsonObject = {} if handshake else {EXTENSION: {}}
+        declared: JsonObject = {EXTENSION: {}} if self.tasks and not handshake else {}
         return declared | {extension.identifier: extension.settings for extension in self._extensions}
 
     def know(self, result_type: object) -> bool:

@@ -1,4 +1,4 @@
-"""The pages of one server, which every application made of it serves beside the endpoint."""
+"""What authors serve at paths of their own, which every application made of it serves beside the endpoint."""
 
 from collections.abc import Callable, Collection
 from typing import Protocol
@@ -9,7 +9,7 @@ from ekiden.server.operations.health import HEALTH, READY, Readiness, live
 from ekiden.server.operations.routes import AsgiApp, RouteHandler, asgi_route, handler_route
 from ekiden.transports.server.gate import Gate, Route
 
-__all__ = ["Paged", "Pages"]
+__all__ = ["CustomRoutes", "WithRoutes"]
 
 
 class Startable(Protocol):
@@ -20,7 +20,7 @@ class Startable(Protocol):
         ...
 
 
-class Pages:
+class CustomRoutes:
     """What `@server.route` has registered."""
 
     def __init__(self) -> None:
@@ -57,10 +57,10 @@ class Pages:
             gate.routes.set_below(path, route)
 
 
-class Paged:
-    """The part of a server that has pages of its own."""
+class WithRoutes:
+    """The part of a server that serves paths of its author's own."""
 
-    _pages: Pages
+    _custom_routes: CustomRoutes
 
     def route(
         self, path: str, *, methods: Collection[str] = ("GET",), app: AsgiApp | None = None
@@ -71,4 +71,4 @@ class Paged:
         JSON. With `app=`, an ASGI application serves the path and all below it: call it, do not decorate.
         Pages are served to everybody: tokens are for the endpoint.
         """
-        return self._pages.add(path, methods, app)
+        return self._custom_routes.add(path, methods, app)
