@@ -51,6 +51,7 @@ PUBLIC = [
     "ProtocolError",
     "Rate",
     "RateLimit",
+    "Recording",
     "RegistrationError",
     "Request",
     "ResourceNotFound",

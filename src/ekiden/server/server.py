@@ -22,6 +22,7 @@ from ekiden.server.middleware import Middleware
 from ekiden.server.mounting.mounting import Mounting
 from ekiden.server.operations.card import ServerCard, install_card
 from ekiden.server.operations.custom_routes import CustomRoutes, WithRoutes
+from ekiden.server.operations.recording import CallRecording
 from ekiden.server.outgoing import OutgoingMiddleware
 from ekiden.server.registration.catalog import CacheHint
 from ekiden.server.registration.decorators import Authoring
@@ -36,6 +37,9 @@ from ekiden.server.tasks.sources import TaskMap
 from ekiden.server.tasks.tasks import Tasks
 from ekiden.stores import Store
 from ekiden.stores.memory import MemoryStore
+from ekiden.stories.events import Recording
+from ekiden.stories.recorder import Recorder
+from ekiden.stories.store import StoryStore
 from ekiden.tasks.runner import TaskLimits
 from ekiden.transports.server.guard import LOCALHOST, Guard
 from ekiden.transports.server.memory import MemoryChannel, connect
@@ -79,7 +83,8 @@ class Server(Authoring, Mounting, WithRoutes):
     `"result"` with a result that tells the client's model in words. A tool may have its own. A result of more
     than `result_bytes` is not sent, nor kept for a task: an error says so instead. `extensions` add to the
     protocol; what they intercept runs inside the middleware of the server, in the order of the list. `card`
-    is served below the endpoint's path, at `/server-card`.
+    is served below the endpoint's path, at `/server-card`. `record=True`, or a `Recording` with other bounds,
+    does what the method `record` does.
     """
 
     def __init__(
@@ -110,6 +115,7 @@ class Server(Authoring, Mounting, WithRoutes):
         extensions: Sequence[Extension] = (),
         card: ServerCard | None = None,
         result_bytes: int = MOST_RESULT_BYTES,
+        record: Recording | bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         _check_options(page_size, cache or {}, experimental_protocol_version)
@@ -175,6 +181,22 @@ class Server(Authoring, Mounting, WithRoutes):
         if auth is not None:
             self.endpoint.guard(auth)
         install(extensions, living, self.endpoint, self)
+        self._clock = clock
+        self.stories: StoryStore | None = None
+        """Where it is kept what happens to calls; None unless that is recorded."""
+        if record:
+            self.record(None if record is True else record)
+
+    def record(self, recording: Recording | None = None) -> None:
+        """Record what happens to calls and tasks from now on: for the pages of `ekiden dev` and `ekiden ui`.
+
+        It is kept in the store, where other processes see it too; without one, in this process. It is written
+        beside the calls, in batches, and is bounded by `recording`. Call it before the server starts.
+        """
+        kept: StoryStore | None = getattr(self._store, "stories", None)
+        stories = self.stories = MemoryStore().stories if kept is None else kept
+        recorder = Recorder(stories, recording or Recording(), self._audience, self._clock)
+        self.endpoint.record(CallRecording(recorder, self._rounds.principal_of))
 
     # Around requests
 

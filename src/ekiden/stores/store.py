@@ -2,9 +2,10 @@
 
 The ledger (`ekiden.rounds.ledger.Ledger`) remembers rounds, so that a repeated round runs no step twice;
 `tasks` keeps tasks and their journals; `sessions` keeps those of clients of 2025; `bus` lets the processes
-that share the store hear of each other. `open_store` opens the three that come with ekiden. To write another
-one, implement `Store`, and let `ekiden.testing.LedgerContract`, `ekiden.testing.TaskStoreContract` and
-`ekiden.testing.BusContract` and `ekiden.testing.SessionStoreContract` check it.
+that share the store hear of each other; `stories` keeps what happened to calls. `open_store` opens the three
+that come with ekiden. To write another one, implement `Store`, and let `ekiden.testing.LedgerContract`,
+`ekiden.testing.TaskStoreContract`, `ekiden.testing.BusContract`, `ekiden.testing.SessionStoreContract` and
+`ekiden.testing.StoryStoreContract` check it.
 """
 
 from typing import Protocol
@@ -12,6 +13,7 @@ from typing import Protocol
 from ekiden.bus.port import Bus
 from ekiden.rounds.ledger import Ledger
 from ekiden.sessions.store import SessionStore
+from ekiden.stories.store import StoryStore
 from ekiden.tasks.store import TaskStore
 
 __all__ = ["Store"]
@@ -38,6 +40,11 @@ class Store(Ledger, Protocol):
     @property
     def sessions(self) -> SessionStore | None:
         """Where sessions of 2025 are kept; None, or not there: in the memory of each process. Needs a bus."""
+        ...
+
+    @property
+    def stories(self) -> StoryStore | None:
+        """Where it is kept what happened to calls, if a server records that; None, or not there: nowhere."""
         ...
 
     async def migrate(self) -> None:

@@ -25,7 +25,18 @@ from ekiden.tasks.moves import Ending, Suspension
 from ekiden.tasks.record import TaskRecord, encode_record
 from ekiden.tasks.states import State
 
-__all__ = ["Due", "Glance", "Held", "Place", "Signal", "TaskStore", "Usage", "Watcher", "is_quiet"]
+__all__ = [
+    "Due",
+    "Glance",
+    "Held",
+    "Place",
+    "Signal",
+    "TaskQuery",
+    "TaskStore",
+    "Usage",
+    "Watcher",
+    "is_quiet",
+]
 
 T = TypeVar("T")
 
@@ -46,6 +57,27 @@ def is_quiet(record: TaskRecord, updated: float) -> bool:
 Watcher: TypeAlias = Callable[[Signal], None]
 Place: TypeAlias = tuple[float, str]
 """The place of a task in a listing: when it was created, and its id."""
+
+
+class TaskQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which tasks to list for an operator, the newest first. What is empty or None does not matter."""
+
+    states: tuple[State, ...] = ()
+    """Only those in one of these states."""
+    tools: tuple[str, ...] = ()
+    """Only those of one of these tools."""
+    principal: str | None = None
+    after: Place | None = None
+    """The last one of the page before."""
+    limit: int = 50
+
+    def fits(self, record: TaskRecord) -> bool:
+        """Whether a task is among those."""
+        return (
+            (not self.states or record.state in self.states)
+            and (not self.tools or record.tool in self.tools)
+            and self.principal in (None, record.principal)
+        )
 
 
 class Due(msgspec.Struct, frozen=True):
@@ -174,6 +206,24 @@ class TaskStore(abc.ABC):
             size += sum(len(encode_record(record)) for record in page)
             after = (page[-1].created, page[-1].id)
         return Usage(count, size)
+
+    async def search(self, query: TaskQuery) -> Sequence[TaskRecord]:
+        """Tasks that a query is for. A store with an index should use it: this one reads all of them."""
+        found: list[TaskRecord] = []
+        after = query.after
+        while len(found) < query.limit and (page := await self.listing(after=after, limit=1000)):
+            found.extend(record for record in page if query.fits(record))
+            after = (page[-1].created, page[-1].id)
+        return found[: query.limit]
+
+    async def tools(self) -> list[str]:
+        """The tools of all tasks, in order. A store with an index should use it."""
+        known: set[str] = set()
+        after: Place | None = None
+        while page := await self.listing(after=after, limit=1000):
+            known.update(record.tool for record in page)
+            after = (page[-1].created, page[-1].id)
+        return sorted(known)
 
     async def check(self) -> None:
         """Raise `UsageError` if the store cannot be used as it is: its tables are too old or too new."""

@@ -33,7 +33,7 @@ from ekiden.server.questions.input_required import (
 )
 from ekiden.server.questions.questions import check_answers
 from ekiden.server.registration.registry import Registry
-from ekiden.server.rounds.call import Call
+from ekiden.server.rounds.call import Call, unshared
 from ekiden.server.rounds.once import Once, RoundClaim
 from ekiden.server.rounds.parked import ParkingLot
 from ekiden.server.rounds.pushed import PushedCalls
@@ -41,12 +41,13 @@ from ekiden.server.sealing.tokens import Sealer
 from ekiden.server.tasks.methods import TaskMethods
 from ekiden.server.tasks.tasks import Tasks
 from ekiden.signals import Ended, Restart
+from ekiden.stories.telling import current_story
 from ekiden.telemetry.context import first_trace, link_to
 from ekiden.telemetry.metrics import RERUN_DURATION, record
 from ekiden.telemetry.rounds import call_ended, count_reasks
 from ekiden.transports.server.proxies import network_of
 from ekiden.wire import versions
-from ekiden.wire.json import JsonObject, copied
+from ekiden.wire.json import JsonObject
 from ekiden.wire.jsonrpc import RESTART
 from ekiden.wire.meta import TRACE_LINK
 from ekiden.wire.modern import Request
@@ -56,8 +57,6 @@ __all__ = ["Rounds"]
 _log = logging.getLogger(__name__)
 
 _NO_RESPONSES: Final[JsonObject] = {}
-
-_IMMUTABLE: Final = frozenset({str, int, float, bool, type(None)})
 
 _GIVE_UP: Final = 10
 """Interim results after which clients give up by default; all official SDKs agree on it."""
@@ -73,6 +72,8 @@ class Rounds:
         limits = sealer.limits
         self.watch: Callable[[Leg], None] | None = None
         """Called with every leg before it runs; for tests."""
+        self.records = False
+        """Whether what happens is told to the current story."""
         self.pushed = PushedCalls(sealer, clock)
         """Runs the calls of clients of 2025, to which questions are pushed."""
         self.tasks: Tasks | None = None
@@ -112,6 +113,7 @@ class Rounds:
         if "requestState" in params:
             return self._later_round(call, responses)
         state = self._sealer.first(call.request)
+        self._tell(state)
         asked: dict[str, str] | None = {} if call.handler.once is True else None
         if self.tasks is not None and call.handler.task in ("optional", "required"):
             return self._first_or_task(self.tasks, call, state, responses, asked)
@@ -143,6 +145,7 @@ class Rounds:
         """Run a round after the first."""
         request, handler = call.request, call.handler
         state = self._sealer.open(request.params["requestState"], request)
+        self._tell(state)
         if state.journal_id is not None:
             await self._sealer.fetch(state, request)
         if state.trace is not None and state.trace != request.meta.fields.get(TRACE_LINK):
@@ -163,13 +166,13 @@ class Rounds:
             state.journal[pause] = Entry("pause", "", None, UNKNOWN_BRANCH)
         if memory is not None and memory.claimed is not None:
             _append(state.journal, memory.claimed.entries)
-        raw = _unshared(call.raw)
+        raw = unshared(call.raw)
         while True:
             try:
                 return await self._run_leg(call, state, responses, state.asked, memory)
             except Restart as restart:
                 _append(state.journal, restart.entries)
-                call.bound = call.bind(_unshared(raw))
+                call.bound = call.bind(unshared(raw))
 
     def _new_leg(
         self,
@@ -200,15 +203,24 @@ class Rounds:
             leg.can_background = self.tasks.wanted_by(request)
         if self.watch is not None:
             self.watch(leg)
+        self._tell(state, leg)
         context = Context(request, call.stream, call.state, leg, state, responses, handler.function)
         if handler.context is not None:
             call.bound[handler.context] = context
         return leg, context
 
+    def _tell(self, state: CallState, leg: Leg | None = None) -> None:
+        """Tell the story, if there is one, which call this is, and that its handler begins to run."""
+        if self.records and (story := current_story.get()) is not None:
+            story.belongs_to(state.flow, state.round, state.started)
+            if leg is not None:
+                story.leg(leg.replay)
+
     async def _resume(self, call: Call, state: CallState, responses: Mapping[str, object]) -> Outcome:
         ticket, state.parked = state.parked or "", None
         values = self.parking.peek(ticket).leg.read(responses)
         parked = self.parking.take(ticket)
+        self._tell(state, parked.leg)
         context: Context[Any] = parked.context
         context.rebind(call.request, call.stream)
         try:
@@ -376,15 +388,6 @@ def _append(journal: dict[str, Entry], entries: Mapping[str, Entry]) -> None:
     for key, entry in entries.items():
         journal.pop(key, None)
         journal[key] = entry
-
-
-def _unshared(arguments: JsonObject) -> JsonObject:
-    """Arguments that no other run of the handler can change: a copy, unless all values are immutable."""
-    for value in arguments.values():
-        if type(value) not in _IMMUTABLE:
-            own: JsonObject = copied(arguments)
-            return own
-    return arguments
 
 
 def _returned(call: Call, value: object) -> Outcome | Suspended | InputRequired:

@@ -24,7 +24,9 @@ from ekiden.server.middleware import Middleware, around
 from ekiden.server.questions.input_required import InputRequired
 from ekiden.server.registration.tools import CancelledTask, Tool
 from ekiden.server.tasks.input_required import ByHand
+from ekiden.server.tasks.recorded import recorded_leg
 from ekiden.signals import ArgumentsInvalid, Ended
+from ekiden.stories.recorder import Recorder
 from ekiden.tasks.leg import TaskLeg
 from ekiden.tasks.record import TaskRecord
 from ekiden.tasks.work import Why
@@ -48,7 +50,12 @@ class ToolWork:
     """Implements `ekiden.tasks.work.Work`."""
 
     def __init__(
-        self, tool: Tool, record: TaskRecord, state: object, layers: Sequence[Middleware] = ()
+        self,
+        tool: Tool,
+        record: TaskRecord,
+        state: object,
+        layers: Sequence[Middleware] = (),
+        recorder: Recorder | None = None,
     ) -> None:
         self.title = f"Tool {tool.key!r}"
         self.capabilities: Mapping[str, Any] = record.meta.get(CLIENT_CAPABILITIES, {})
@@ -57,9 +64,16 @@ class ToolWork:
         self._record = record
         self._state = state
         self._layers = layers
+        self._recorder = recorder
 
     async def run(self, leg: TaskLeg, say: Callable[[str], None]) -> Outcome | Suspended:
-        """Run the handler to the end of a leg, inside its span and its middleware if there are any."""
+        """Run the handler to the end of a leg; what happens in it is recorded, if that is wanted."""
+        if self._recorder is None:
+            return await self._traced(leg, say)
+        return await recorded_leg(self._recorder, self._record, leg, lambda: self._traced(leg, say))
+
+    async def _traced(self, leg: TaskLeg, say: Callable[[str], None]) -> Outcome | Suspended:
+        """Run it inside its span and its middleware if there are any."""
         stream = _Status(say)
         run = self._layered if self._layers else self._leg
         if is_observed():

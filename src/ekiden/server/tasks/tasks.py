@@ -24,6 +24,7 @@ from ekiden.server.subscriptions import Change
 from ekiden.server.tasks.handler import PRINCIPAL, ToolWork
 from ekiden.server.tasks.input_required import carried, given_answers
 from ekiden.server.tasks.quota import TaskQuota
+from ekiden.stories.recorder import Recorder
 from ekiden.tasks.record import TaskRecord, encode_record
 from ekiden.tasks.runner import Runner, TaskLimits
 from ekiden.tasks.store import Glance, Held, Signal, TaskStore
@@ -85,6 +86,8 @@ class Tasks:
         self._quota = TaskQuota(limits, clock)
         self.layers: list[Middleware] = []
         """The middleware around every leg."""
+        self.recorder: Recorder | None = None
+        """Where it is kept what happens in each leg, if anywhere."""
         self._state: object = None
         self._started = False
         self._listeners: dict[str, set[Listener]] = {}
@@ -131,7 +134,7 @@ class Tasks:
         tool = self._registry.tools.get(record.tool)
         if tool is None or tool.handler.task == "never":
             return None
-        return ToolWork(tool, record, self._state, self.layers)
+        return ToolWork(tool, record, self._state, self.layers, self.recorder)
 
     def _tools(self) -> list[str]:
         """The tools whose tasks run here. Tasks of tools that this version lacks are left to others."""

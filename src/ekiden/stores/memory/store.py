@@ -21,6 +21,7 @@ from ekiden.rounds.ledger import (
     encode_entry,
     is_forgettable,
 )
+from ekiden.stores.memory.stories import MemoryStories
 from ekiden.stores.memory.tasks import MemoryTasks
 
 __all__ = ["MemoryStore"]
@@ -50,6 +51,7 @@ class MemoryStore:
         self.shared = shared
         """True if all servers concerned use this object; False for the memory of a single server."""
         self.tasks = MemoryTasks()
+        self.stories = MemoryStories()
         self._rounds: dict[str, _Round] = {}
         self._done: OrderedDict[str, None] = OrderedDict()
         self._released: OrderedDict[str, None] = OrderedDict()
