@@ -96,8 +96,10 @@ def find_media(result: JsonObject, number: int) -> Media | None:
         inner: Any = told.get("resource")
         held: JsonObject = inner if is_object(inner) else told
         data, mime = held.get("blob", held.get("data")), one_line(held.get("mimeType", ""))
+        if not isinstance(data, str):
+            return None
         try:
-            content = base64.b64decode(str(data), validate=True)
+            content = base64.b64decode(data, validate=True)
         except (binascii.Error, ValueError):
             return None
         return Media(mime if _is_shown(mime) else "application/octet-stream", content, _is_shown(mime))
