@@ -115,7 +115,7 @@ class Tester(Browser):
         """Answer a question of a call."""
         code = (await self.get(where)).hidden("form_code")
         run = where.partition("run=")[2]
-        told = {"form_code": code, "action": action, **form}
+        told = {"form_code": code, "answer": action, **form}
         return await self.post(f"/try/runs/{run}/questions/{number}", told)
 
 

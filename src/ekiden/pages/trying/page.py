@@ -100,7 +100,6 @@ class TryPages:
             kind=self.kind,
             eras=ERAS,
             capabilities=CAPABILITIES,
-            earlier=list(reversed(self._runs.values())),
             live=urlencode(live),
         )
 
@@ -111,6 +110,7 @@ class TryPages:
             "kinds": _KINDS,
             "served": self.status,
             "run": run,
+            "earlier": list(reversed(self._runs.values())),
             "code": code,
             "blocks": blocks_of(run.result) if run is not None and run.result is not None else [],
             "pretty": pretty,
@@ -167,7 +167,7 @@ class TryPages:
         self._csrf.check(request, _PURPOSE)
         run = self._run(request)
         number = request.params["number"]
-        run.answer(int(number) if number.isdecimal() else 0, request.first("action"), request.form)
+        run.answer(int(number) if number.isdecimal() else 0, request.first("answer"), request.form)
         return await self._after(request, run, {f"question-{number}", "state"})
 
     async def _after(self, request: WebRequest, run: Run, parts: set[str]) -> WebResponse:

@@ -60,10 +60,7 @@ class Question:
         """`accept`, `decline` or `cancel`, once it is answered; `gone` if the call ended before."""
         self.answer: JsonObject = {}
         self._answered: asyncio.Future[JsonObject] = asyncio.get_running_loop().create_future()
-        schema: Any = (
-            params.get("requestedSchema") if kind == "form" else _REPLY if kind == "model" else _ROOTS
-        )
-        self.form = Form({} if kind == "link" else schema, prefix=f"q{number}")
+        self.form = Form(_schema(kind, params), prefix=f"q{number}")
         self._roots = roots
         self._tries = 0
         self.view = self._first_view()
@@ -168,6 +165,18 @@ class Question:
             return {"role": "assistant", "content": reply, "model": _MODEL, "stopReason": "endTurn"}
         lines = str(values.get("roots", "")).splitlines()
         return {"roots": [{"uri": line.strip()} for line in lines if line.strip()]}
+
+
+def _schema(kind: QuestionKind, params: JsonObject) -> JsonObject:
+    """What is filled in to answer."""
+    if kind != "form":
+        return {"link": {}, "model": _REPLY, "roots": _ROOTS}[kind]
+    asked: Any = params.get("requestedSchema")
+    fields: Any = asked.get("properties") if is_object(asked) else None
+    if is_object(fields) and fields.keys() == {"value"} and is_object(fields["value"]):
+        # A question for one value has a field without a title, of which the message tells.
+        return {**asked, "properties": {"value": {"title": "Your answer", **fields["value"]}}}
+    return asked if is_object(asked) else {}
 
 
 def _block(block: Any) -> str:
