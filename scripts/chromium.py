@@ -27,12 +27,14 @@ def _found(*names: str) -> str:
 
 
 @contextmanager
-def running_chromium() -> Generator[Chrome, None, None]:
-    """A browser with a profile of its own; it ends with the block."""
+def running_chromium(*, console: bool = False) -> Generator[Chrome, None, None]:
+    """A browser with a profile of its own; it ends with the block. With `console` it keeps what pages log."""
     options = Options()
     options.binary_location = _found("chromium", "chromium-browser", "google-chrome")
     options.add_argument("--headless=new")
     options.add_argument("--disable-dev-shm-usage")
+    if console:
+        options.set_capability("goog:loggingPrefs", {"browser": "WARNING"})
     if os.geteuid() == 0:
         options.add_argument("--no-sandbox")  # Its sandbox does not work for root.
     with tempfile.TemporaryDirectory(prefix="ekiden-chromium-") as profile:

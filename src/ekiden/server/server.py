@@ -32,7 +32,7 @@ from ekiden.server.rounds.rounds import Rounds
 from ekiden.server.sealing.key_source import Keys, KeySource
 from ekiden.server.sealing.store import SealedStore
 from ekiden.server.sealing.tokens import RoundLimits, Sealer
-from ekiden.server.storage import check_lasting, find_store, once_in, release, shared_sessions
+from ekiden.server.storage import check_lasting, find_store, name_of, once_in, release, shared_sessions
 from ekiden.server.tasks.sources import TaskMap
 from ekiden.server.tasks.tasks import Tasks
 from ekiden.stores import Store
@@ -133,6 +133,8 @@ class Server(Authoring, Mounting, WithRoutes):
         self._custom_routes = CustomRoutes()
         self._keys = ring = KeySource(keys, warn=lambda: not self._has_one_client)
         ring.check(seal_store=seal_store)
+        self.store_name = name_of(store)
+        """Such as `sqlite:///path`; None if the store was given as an object, or not at all."""
         opened, is_own = find_store(store)
         self.shares_tasks = opened is not None and opened.shared and not isinstance(opened, MemoryStore)
         """Whether workers in other processes see this server's tasks."""

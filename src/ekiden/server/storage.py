@@ -14,7 +14,7 @@ from ekiden.sessions.shared import SessionRules, SharedSessions
 from ekiden.stores import Store, open_store
 from ekiden.stores.memory import MemoryStore
 
-__all__ = ["check_lasting", "find_store", "once_in", "release", "shared_sessions"]
+__all__ = ["check_lasting", "find_store", "name_of", "once_in", "release", "shared_sessions"]
 
 
 def check_lasting(keys: Keys | None) -> None:
@@ -23,10 +23,19 @@ def check_lasting(keys: Keys | None) -> None:
         raise UsageError("seal_store=True needs keys= or EKIDEN_KEYS: nothing would open after a restart")
 
 
+def name_of(store: Store | str | None) -> str | None:
+    """The name by which other processes can open the store, too; None if it has none."""
+    given = store if store is not None else os.environ.get("EKIDEN_STORE") or None
+    return given if isinstance(given, str) else None
+
+
 def find_store(store: Store | str | None) -> tuple[Store | None, bool]:
     """The store, opened if only its name is given, and whether the server opened it."""
-    given = store if store is not None else os.environ.get("EKIDEN_STORE") or None
-    return (open_store(given), True) if isinstance(given, str) else (given, False)
+    name = name_of(store)
+    if name is not None:
+        return open_store(name), True
+    assert not isinstance(store, str)
+    return store, False
 
 
 def shared_sessions(

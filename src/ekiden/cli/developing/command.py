@@ -54,6 +54,7 @@ def dev(
         path=path,
         grace=1.0,  # A reload waits for running calls this long.
         log_level=log_level,
+        record=True,
         show_trace=True,
     )
     develop(

@@ -66,6 +66,8 @@ class Report(msgspec.Struct):
     """Whether SIGHUP makes it read its keys again; else that signal ends it."""
     lines: list[str] = []
     """What the user must know of the server."""
+    store: str | None = None
+    """The name of its store, if it has one."""
 
 
 class Worker:

@@ -60,6 +60,14 @@ class Catalog(msgspec.Struct):
         return next((item for item in self.items.get(target.kind, ()) if item.target == target), None)
 
     @property
+    def stamp(self) -> str:
+        """Differs if the list does."""
+        told = [
+            (item.target.kind, item.target.name, item.title) for each in self.items.values() for item in each
+        ]
+        return hashlib.sha256(encode([self.name, self.version, *told])).hexdigest()[:16]
+
+    @property
     def first(self) -> Item | None:
         """The item that is shown if none is chosen."""
         return next((item for items in self.items.values() for item in items), None)
