@@ -66,10 +66,12 @@ async def test_all_rounds_of_a_call_are_one_story() -> None:
         "asked",
         "end asked",
         "leg",
+        "answered",
         "done a:elicit",
         "asked",
         "end asked",
         "leg",
+        "answered",
         "done a:elicit",
         "end completed",
     ]

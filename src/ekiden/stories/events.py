@@ -23,12 +23,12 @@ CallStatus: TypeAlias = Literal["running", "waiting", "completed", "tool_failed"
 """`waiting` is for answers of the client; a call that became a `task` goes on there."""
 
 EventKind: TypeAlias = Literal[
-    "leg", "began", "done", "retried", "asked", "log", "progress", "differs", "end", "lost_count"
+    "leg", "answered", "began", "done", "retried", "asked", "log", "progress", "differs", "end", "lost_count"
 ]
 """`leg` is where a worker begins to run the handler, and `end` how that ended. `began` and `done` are an
 effect: a step, a question, a sleep. `retried` is a try of a step that failed and is repeated; `asked` a
-question that goes out; `differs` a replay that does something else. `lost_count` says how many events were
-dropped because there were too many at once."""
+question that goes out, `answered` an answer that a client has sent; `differs` a replay that does something
+else. `lost_count` says how many events were dropped because there were too many at once."""
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):

@@ -53,6 +53,8 @@ class CallTold(msgspec.Struct, kw_only=True):
     flow: str = ""
     """If it is known already: a leg of a task."""
     task: str = ""
+    responses: Mapping[str, Any] = {}
+    """The answers that came with the request, by key."""
     started: float | None = None
 
 
@@ -69,6 +71,7 @@ class Story:
         "_known",
         "_leg",
         "_recorder",
+        "_responses",
         "_row",
         "_since",
         "has_legs",
@@ -91,6 +94,7 @@ class Story:
             task=told.task,
         )
         self._leg = secrets.token_hex(4)
+        self._responses = told.responses
         self._since = now
         self._began: dict[str, float] = {}
         """When the effects that run right now began."""
@@ -119,6 +123,10 @@ class Story:
             facts = {"round": self._facts.rounds, "known": len(self._known), "fence": self._fence}
             value, size = shown(facts, _ALL)
             self._tell("leg", about=f"{_HOST} {os.getpid()}", value=value, size=size, at=self._since)
+            for key, response in self._responses.items():
+                value, size = shown(response, self._recorder.recording)
+                self._tell("answered", key, value=value, size=size, at=self._since)
+            self._responses = {}
 
     def leg(self, replay: Replay | None = None, fence: int | None = None) -> None:
         """The handler begins to run, over this journal; where there is none, nothing is replayed."""

@@ -351,6 +351,13 @@ class TaskStore(abc.ABC):
         changed = await self.change(task_id, lambda record: moves.answer(record, responses, now=now))
         return () if changed is None else changed[1]
 
+    async def wake(self, seen: TaskRecord, entries: Mapping[str, Entry], *, now: float) -> TaskRecord:
+        """Let a task go on that waits for a time; `seen` and `entries` are its row and journal as read."""
+        fence = seen.fence
+        return await self._held(
+            seen.id, lambda record: moves.wake(record, fence, now=now), moves.woken(entries, now=now)
+        )
+
     async def cancel(self, task_id: str, *, now: float, tidy: bool, message: str | None = None) -> bool:
         """Ask for a task to be cancelled."""
         changed = await self.change(

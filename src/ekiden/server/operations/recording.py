@@ -59,7 +59,7 @@ class CallRecording:
         if self._log_lines is None:
             self._log_lines = LogLines(self.recorder)
             logging.getLogger().addHandler(self._log_lines)
-        arguments = request.params.get("arguments")
+        arguments, responses = request.params.get("arguments"), request.params.get("inputResponses")
         told = CallTold(
             method=request.method,
             target=request.name or "",
@@ -68,6 +68,7 @@ class CallRecording:
             client=client_of(request.meta.client_info),
             era=request.meta.protocol_version,
             capabilities=dict(request.meta.capabilities),
+            responses=responses if is_object(responses) else {},
             trace=first_trace(request.meta.fields) or "",
         )
         story = Story(self.recorder, told)
