@@ -138,6 +138,23 @@ def test_what_is_typed_stays_while_the_call_goes_on(page: Page) -> None:
     page.see("The call was cancelled.")
 
 
+def test_what_was_called_is_there_on_the_page_calls(page: Page) -> None:
+    page.choose("refund")
+    page.type("/order", "D-4")
+    page.press("Call")
+    page.see("Refund D-4 how?")
+    page.pick("/value", '"card"')
+    page.press("Answer")
+    page.see("How many pieces?")
+    page.browser.find_element(By.LINK_TEXT, "Calls").click()
+    page.see("refund")
+    until(lambda: page.browser.find_element(By.CSS_SELECTOR, ".table a")).click()
+    page.see("How many pieces?")
+    assert page.browser.find_element(By.LINK_TEXT, "Try")
+    page.browser.find_element(By.LINK_TEXT, "Tasks").click()
+    until(lambda: page.browser.current_url.endswith("/tasks"))
+
+
 def test_a_mistake_in_the_file_is_shown_and_its_correction_too(page: Page) -> None:
     page.choose("greet")
     page.type("/name", "Aiko")

@@ -21,6 +21,7 @@ from ekiden.cli.serving.supervisor import Report, Supervisor
 from ekiden.cli.terminal.screen import say
 from ekiden.errors import UsageError
 from ekiden.pages.trying.status import ServerStatus
+from ekiden.stores import Store, open_store
 
 __all__ = ["DevOptions", "dev"]
 
@@ -68,8 +69,6 @@ def dev(options: DevOptions) -> None:
 @contextlib.contextmanager
 def _stored(store: str | None) -> Generator[None, None, None]:
     """The store for a server that names none: the given one, or a file that ends with this command."""
-    from ekiden.stores import open_store
-
     with contextlib.ExitStack() as stack:
         if store is not None:
             open_store(store)
@@ -99,6 +98,8 @@ class _Developing:
         self._status = ServerStatus(url)
         self._site = DevSite(page, self._status, options.headers)
         self._told = False
+        self._store: Store | None = None
+        self._store_name: str | None = None
         self.supervisor = Supervisor(
             options.job,
             listeners,
@@ -120,11 +121,27 @@ class _Developing:
             say(f"the page is at {self._site.link}")
             if opens:
                 await _open(self._site.link)
+            stack.push_async_callback(self._close)
             await self.supervisor.supervise()
+
+    async def _close(self) -> None:
+        if self._store is not None:
+            await self._store.close()
+
+    def _look_into(self, name: str | None) -> None:
+        """Show what is recorded in the server's store, as soon as its name is known."""
+        if name is None:
+            say("the server's store is an object: what happens to calls is not shown, unless it has a name")
+        elif self._store is None:
+            self._store, self._store_name = open_store(name), name
+            self._site.show_calls(self._store)
+        elif name != self._store_name:
+            say("the server has another store now: start this command again to see what happens there")
 
     def _ready(self, report: Report) -> None:
         for line in report.lines:
             say(line)
+        self._look_into(report.store)
         said = "served again" if self._told else f"served at {self._status.where}"
         say(f"{report.name} is {said}")
         self._told = True

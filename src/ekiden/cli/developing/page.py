@@ -11,10 +11,14 @@ import uvicorn
 
 from ekiden.cli.targets import http_client
 from ekiden.client.client import Client
+from ekiden.pages.desk.access import Everybody
+from ekiden.pages.desk.desk import Desk
 from ekiden.pages.trying.kinds import ClientKind
 from ekiden.pages.trying.page import TryPages
 from ekiden.pages.trying.status import ServerStatus
 from ekiden.pages.web import Door, Site
+from ekiden.stores import Store
+from ekiden.stories.store import StoryStore
 
 __all__ = ["DevSite"]
 
@@ -53,6 +57,17 @@ class DevSite:
     def link(self) -> str:
         """The link that opens the page. It has a token: only who has it can call the server from here."""
         return self._door.link(self._origin)
+
+    def show_calls(self, store: Store) -> None:
+        """Add the pages Calls and Tasks, of what is recorded in this store."""
+        stories: StoryStore | None = getattr(store, "stories", None)
+        if stories is None:
+            return
+        desk = Desk(stories=stories, tasks=store.tasks, access=Everybody())
+        desk.install(self.site)
+        # Whoever develops knows what was done here: the audit log is for others.
+        tabs = [(path, label) for path, label in desk.tabs if path != "/actions"]
+        self.site.shared["tabs"] = (("/", "Try"), *tabs)
 
     @contextlib.asynccontextmanager
     async def _open(self, kind: ClientKind, **callbacks: Any) -> AsyncGenerator[Client]:
