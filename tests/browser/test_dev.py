@@ -10,7 +10,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from scripts.chromium import running_chromium
-from tests.browser.developing import SERVER, Developing, Page, developing, until
+from tests.browser.developing import Page, until
+from tests.cli.developing.running import SERVER, Developing, developing
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("dev")]
 
