@@ -120,8 +120,7 @@ class Server(Authoring, Mounting, WithRoutes):
     ) -> None:
         _check_options(page_size, cache or {}, experimental_protocol_version)
         self.name, self.version = name, version
-        self.auth = auth
-        """Who may send requests over HTTP; None if everybody may."""
+        self._auth = auth
         principal = principal or (None if auth is None else _verified)
         labels = {"title": title, "description": description, "website_url": website_url, "icons": icons}
         info = described({"name": name, "version": version}, **labels)
@@ -279,9 +278,9 @@ class Server(Authoring, Mounting, WithRoutes):
             raise UsageError("trusted_proxies is a list: write ['10.0.0.0/8']")
         if proxies := tuple(trusted_proxies):
             application.gate.proxies = TrustedProxies(proxies)
-        if self.auth is not None:
-            application.gate.doorkeeper = self.auth
-            if (metadata := self.auth.metadata) is not None:
+        if self._auth is not None:
+            application.gate.doorkeeper = self._auth
+            if (metadata := self._auth.metadata) is not None:
                 application.gate.routes.update(dict.fromkeys(metadata.paths(path), metadata.serve))
         if self._card is not None:
             install_card(application.gate, self._card, path)
@@ -289,14 +288,19 @@ class Server(Authoring, Mounting, WithRoutes):
         self._custom_routes.install(application.gate, self.endpoint, self._store, health=has_health)
         return application
 
+    @property
+    def auth(self) -> Auth | None:
+        """Who may send requests over HTTP; None if everybody may."""
+        return self._auth
+
     def auth_metadata(self) -> "Callable[[Scope, Receive, Send], Awaitable[None]]":
         """An ASGI application with the metadata of `auth=`, for a server that is mounted below another path.
 
         Mount it at `/.well-known/oauth-protected-resource` of the whole application.
         """
-        if self.auth is None or self.auth.metadata is None:
+        if self._auth is None or self._auth.metadata is None:
             raise UsageError("there is no metadata: Server(auth=Auth(..., issuer=...)) has some")
-        return self.auth.metadata.application
+        return self._auth.metadata.application
 
     def observe(self, tool: str, watch: Callable[[Leg], None]) -> None:
         """For `ekiden.testing`: call `watch` with every leg before it runs. `tool` must be registered."""

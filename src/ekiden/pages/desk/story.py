@@ -243,9 +243,6 @@ def _mark(event: Event, state: MarkState) -> Mark:
 
 def _done(view: StoryView, leg: LegView, event: Event) -> None:
     kind, _, about = event.about.partition(" ")
-    if event.name.startswith("r:"):  # A task notes in its journal that a step is to be tried again.
-        _retried(leg, f"s:{event.name[2:]}", event)
-        return
     if event.name[:1] not in _KINDS or event.name.startswith("d:sleep"):
         return
     mark = next((each for each in leg.marks if each.key == event.name), None)
@@ -271,8 +268,6 @@ def _retried(leg: LegView, name: str, event: Event) -> None:
     if mark is not None:
         mark.tries, mark.state = mark.tries + 1, "retried"
         mark.failures.append(event.value)
-        if event.seconds is None and event.kind == "done":
-            mark.seconds = event.at - mark.at
 
 
 def _answered(view: StoryView, leg: LegView, name: str, answer: str, size: int, at: float) -> None:
