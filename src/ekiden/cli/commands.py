@@ -8,6 +8,7 @@ import typer
 from ekiden.cli.calling.commands import call, prompt, read, tasks
 from ekiden.cli.developing.command import dev
 from ekiden.cli.gateway import gateway
+from ekiden.cli.operating.command import ui
 from ekiden.cli.options import (
     Env,
     Era,
@@ -243,6 +244,7 @@ def worker(
 
 
 app.command()(tasks)
+app.command()(ui)
 
 
 @stores.command("migrate")

@@ -221,6 +221,8 @@ class Steps(PrivateStruct, kw_only=True):
         failures = 1 if known is None else known.value[0] + 1
         if not again or failures >= step.retry.attempts:
             return entry
+        if self.watcher is not None:
+            self.watcher.retried(name, entry)
         until = self.clock() + step.retry.delay(failures)
         if self._running[name].unwound is None:
             self.record(_tries(name), Entry("again", step.digest, [failures, until]))

@@ -290,6 +290,11 @@ class Server(Authoring, Mounting, WithRoutes):
         self._custom_routes.install(application.gate, self.endpoint, self._store, health=has_health)
         return application
 
+    @property
+    def auth(self) -> Auth | None:
+        """Who may send requests over HTTP; None if everybody may."""
+        return self._auth
+
     def auth_metadata(self) -> "Callable[[Scope, Receive, Send], Awaitable[None]]":
         """An ASGI application with the metadata of `auth=`, for a server that is mounted below another path.
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from ekiden.pages.desk.story import Difference, LegView, StoryView
+from ekiden.pages.desk.story import Difference, LegView, Mark, StoryView
 from ekiden.stories.events import CallFacts
 
 __all__ = ["masked"]
@@ -27,6 +27,11 @@ def _leg(leg: LegView) -> LegView:
     return msgspec.structs.replace(
         leg,
         result="",
-        marks=[msgspec.structs.replace(mark, value="", about="", failures=[]) for mark in leg.marks],
+        marks=[_mark(mark) for mark in leg.marks],
         lines=[msgspec.structs.replace(line, value="") for line in leg.lines],
     )
+
+
+def _mark(mark: Mark) -> Mark:
+    label = "a question" if mark.kind == "answer" else mark.label
+    return msgspec.structs.replace(mark, label=label, value="", about="", failures=[])

@@ -124,9 +124,7 @@ class LegView(msgspec.Struct, kw_only=True):
         """Its bar: what was done when, in thousandths of its duration, drawn in that order."""
         last = max([self.ended or self.began, *(m.at + (m.seconds or 0.0) for m in self.marks)])
         whole = max(last - self.began, 1e-6)
-        ground = (
-            "waiting" if self.state == "waiting" else "working" if self.state == "working" else "replayed"
-        )
+        ground = "working" if self.state == "working" else "replayed"
         drawn = [(ground, 0, 1000, f"the leg: {self.how or 'it runs'}")]
         for mark in self.marks:
             if mark.state == "replayed":
@@ -180,7 +178,18 @@ def assembled(row: CallRow, events: Iterable[Event]) -> StoryView:
             _add(view, leg, event)
     view.legs = sorted(legs.values(), key=lambda leg: leg.began)
     _connect(view.legs)
+    _name_answers(view)
     return view
+
+
+def _name_answers(view: StoryView) -> None:
+    """Call answers by what was asked."""
+    words = {question.key: question.words for question in view.questions}
+    words.update({key.rpartition(".")[0]: asked for key, asked in words.items()})
+    for leg in view.legs:
+        for mark in leg.marks:
+            if mark.kind == "answer":
+                mark.label = words.get(mark.key[2:], mark.label)
 
 
 def label_of(name: str) -> str:
@@ -234,14 +243,12 @@ def _mark(event: Event, state: MarkState) -> Mark:
 
 def _done(view: StoryView, leg: LegView, event: Event) -> None:
     kind, _, about = event.about.partition(" ")
-    if event.name.startswith("r:"):  # A task notes in its journal that a step is to be tried again.
-        _retried(leg, f"s:{event.name[2:]}", event)
-        return
     if event.name[:1] not in _KINDS or event.name.startswith("d:sleep"):
         return
     mark = next((each for each in leg.marks if each.key == event.name), None)
     if mark is None:
         mark = _mark(event, "run")
+        mark.about = ""
         leg.marks.append(mark)
     mark.seconds, mark.value, mark.size = event.seconds, event.value, event.size
     mark.about = about or mark.about
@@ -261,8 +268,6 @@ def _retried(leg: LegView, name: str, event: Event) -> None:
     if mark is not None:
         mark.tries, mark.state = mark.tries + 1, "retried"
         mark.failures.append(event.value)
-        if event.seconds is None and event.kind == "done":
-            mark.seconds = event.at - mark.at
 
 
 def _answered(view: StoryView, leg: LegView, name: str, answer: str, size: int, at: float) -> None:

@@ -112,7 +112,10 @@ class TaskPages:
                 if now is None or _possible(now[0]) != possible:
                     yield Reload()
                     return
-                html = self._site.html("task_story.html", request, code="", **self._values(now, viewer))
+                values = self._values(now, viewer)
+                html = "".join(
+                    self._site.html(name, request, **values) for name in ("task_head.html", "task_story.html")
+                )
                 if html != last:
                     last = html
                     yield Fragment(html)
