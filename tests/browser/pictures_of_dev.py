@@ -1,6 +1,7 @@
 """Makes the pictures of `docs/how-to/dev.md` again: `python -m tests.browser.pictures_of_dev`."""
 
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 from scripts.chromium import running_chromium
@@ -13,7 +14,9 @@ PICTURES = ROOT / "docs" / "pictures"
 def main() -> None:
     PICTURES.mkdir(exist_ok=True)
     server = (ROOT / "examples" / "relay.py").read_text()
-    with tempfile.TemporaryDirectory() as folder, running_chromium() as browser:
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        browser = stack.enter_context(running_chromium())
         with developing(Path(folder), server=server) as dev:
             page = Page(browser, dev)
             page.type("/city", "Hakone")

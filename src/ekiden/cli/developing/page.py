@@ -5,10 +5,11 @@ import contextlib
 import socket
 from collections.abc import AsyncGenerator, Generator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import uvicorn
 
+from ekiden.cli.serving.site import site_config
 from ekiden.cli.targets import http_client
 from ekiden.client.client import Client
 from ekiden.pages.desk.access import Everybody
@@ -21,9 +22,6 @@ from ekiden.stores import Store
 from ekiden.stories.store import StoryStore
 
 __all__ = ["DevSite"]
-
-_LEAVE_SECONDS: Final = 1
-"""How long open pages have at the end: their streams do not end by themselves."""
 
 
 class _PageServer(uvicorn.Server):
@@ -88,15 +86,7 @@ class DevSite:
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncGenerator[None]:
         """Serve the pages while the block runs."""
-        config = uvicorn.Config(
-            self.site,
-            lifespan="off",
-            access_log=False,
-            server_header=False,
-            log_level="critical",  # It tells of every page that is still open at the end.
-            timeout_graceful_shutdown=_LEAVE_SECONDS,
-        )
-        server = _PageServer(config)
+        server = _PageServer(site_config(self.site))
         running = asyncio.create_task(server.serve([self._listener]))
         try:
             yield

@@ -9,7 +9,7 @@ import asyncio
 import os
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import uvicorn
@@ -17,6 +17,7 @@ import uvicorn
 from ekiden.cli.keys import has_keys, use_keys_file
 from ekiden.cli.run import listen
 from ekiden.cli.serving.job import set_up_logging
+from ekiden.cli.serving.site import site_config
 from ekiden.cli.stored_tasks import existing
 from ekiden.cli.terminal.screen import say
 from ekiden.errors import UsageError
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     from ekiden.stores.store import Store
 
 __all__ = ["UiOptions", "serve_ui"]
-
-_LEAVE_SECONDS: Final = 1
-"""How long open pages have at the end: their streams do not end by themselves."""
 
 
 class UiOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,18 +74,10 @@ async def _serve(options: UiOptions, auth: "Auth | None", listener: socket.socke
     store = _opened(options.store)
     try:
         site, door = _site(options, store, auth, listener)
-        config = uvicorn.Config(
-            site,
-            lifespan="off",
-            access_log=False,
-            server_header=False,
-            log_level="critical",  # It tells of every page that is still open at the end.
-            timeout_graceful_shutdown=_LEAVE_SECONDS,
-        )
         origin = f"http{'s' if options.https else ''}://{_hosts(options, listener)[0]}"
         link = f"{origin}/calls" if door is None else door.link(origin, "/calls")
         say(f"calls and tasks of the store: {link}")
-        await uvicorn.Server(config).serve([listener])
+        await uvicorn.Server(site_config(site)).serve([listener])
     finally:
         await store.close()
 

@@ -79,6 +79,7 @@ def _block(number: int, who: str, told: JsonObject) -> Block:
         uri, mime = one_line(inner.get("uri", "")), one_line(inner.get("mimeType", ""))
         if isinstance(inner.get("text"), str):
             return Block("text", who, _cut(inner["text"]), uri, mime)
+        family: Literal["image", "audio", "file"]
         family = "image" if mime in _PICTURES else "audio" if mime in _SOUNDS else "file"
         return Block(family, who, name=uri, mime=mime, number=number)
     return Block("data", who, pretty(told))
