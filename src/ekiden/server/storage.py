@@ -23,19 +23,10 @@ def check_lasting(keys: Keys | None) -> None:
         raise UsageError("seal_store=True needs keys= or EKIDEN_KEYS: nothing would open after a restart")
 
 
-def name_of(store: Store | str | None) -> str | None:
-    """The name by which other processes can open the store, too; None if it has none."""
-    given = store if store is not None else os.environ.get("EKIDEN_STORE") or None
-    return given if isinstance(given, str) else None
-
-
 def find_store(store: Store | str | None) -> tuple[Store | None, bool]:
     """The store, opened if only its name is given, and whether the server opened it."""
-    name = name_of(store)
-    if name is not None:
-        return open_store(name), True
-    assert not isinstance(store, str)
-    return store, False
+    given = store if store is not None else os.environ.get("EKIDEN_STORE") or None
+    return (open_store(given), True) if isinstance(given, str) else (given, False)
 
 
 def shared_sessions(
@@ -67,3 +58,10 @@ def once_in(store: Store | None, limits: RoundLimits, result_bytes: int, clock: 
         keep=limits.flow_seconds,
         result_bytes=result_bytes,
     )
+
+
+def name_of(store: Store | str | None) -> str | None:
+    """The name by which other processes can open the store, too; None if it has none."""
+    if store is None:
+        return os.environ.get("EKIDEN_STORE") or None
+    return store if isinstance(store, str) else None

@@ -1,11 +1,12 @@
 """The page Try, without a browser: what it lists, what it calls and as whom, how questions are answered."""
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
+from pydantic import Field
 
-from ekiden import Server
+from ekiden import Context, Server, ToolError
 from tests.pages.trying.shop import PICTURE, trying
 
 
@@ -248,3 +249,22 @@ async def test_a_page_whose_form_has_changed_is_loaded_again() -> None:
         live = "/try/events?form=of-an-older-version&kind=tool&name=ship"
         sent = await events(browser, live, ["event: reload"])
         assert "event: reload" in sent
+
+
+async def test_words_of_a_hostile_server_stay_words() -> None:
+    evil = '"><script>alert(1)</script>'
+    server = Server("hostile", keys=[b"k" * 32])
+
+    @server.tool(name="bad", title=evil, description=evil)
+    async def bad(ctx: Context, it: Annotated[str, Field(title=evil, description=evil)] = evil) -> str:
+        answer = await ctx.elicit(evil, Annotated[str, Field(title=evil, default=evil)])
+        raise ToolError(f"{evil}{answer.action}")
+
+    async with trying(server) as (browser, _):
+        where = await browser.call("tool", "bad")
+        asked = await browser.until(where, "the server asks")
+        await browser.answer(where, 1, {}, action="decline")
+        ended = await browser.until(where, "The tool failed")
+        for seen in (asked, ended):
+            assert "<script>alert" not in seen.text
+            assert "&lt;script&gt;alert(1)" in seen.text

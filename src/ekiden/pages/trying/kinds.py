@@ -19,11 +19,11 @@ ERAS: Final[dict[Era, tuple[str, str]]] = {
 """The versions of the protocol, and how they differ."""
 
 CAPABILITIES: Final[dict[str, tuple[str, str]]] = {
-    "forms": ("Forms", "elicitation: a form for the user"),
-    "links": ("Links", "elicitation: a page that the user opens"),
-    "models": ("Model", "sampling: a message that a model writes"),
-    "roots": ("Roots", "roots: the folders that the client works in"),
-    "tasks": ("Tasks", "tasks: a call that goes on in the background"),
+    "forms": ("Forms", "The server may ask the user with a form (elicitation)."),
+    "links": ("Links", "The server may ask the user to open a page (elicitation by URL)."),
+    "models": ("Model", "The server may ask the client's model to write something (sampling)."),
+    "roots": ("Roots", "The server may ask for the folders that the client works in."),
+    "tasks": ("Tasks", "A call may go on in the background, after its request was answered."),
 }
 """What a client can declare: its short name, and what it means."""
 
