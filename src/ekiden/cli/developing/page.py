@@ -2,10 +2,11 @@
 
 import asyncio
 import contextlib
+import functools
 import socket
 from collections.abc import AsyncGenerator, Generator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import uvicorn
 
@@ -16,12 +17,18 @@ from ekiden.pages.desk.access import Everybody
 from ekiden.pages.desk.desk import Desk
 from ekiden.pages.trying.kinds import ClientKind
 from ekiden.pages.trying.page import TryPages
+from ekiden.pages.trying.run import Run
 from ekiden.pages.trying.status import ServerStatus
 from ekiden.pages.web import Door, Site
 from ekiden.stores import Store
-from ekiden.stories.store import StoryStore
+from ekiden.stories.events import decode_facts
+from ekiden.stories.store import CallQuery, StoryStore
 
 __all__ = ["DevSite"]
+
+_LOOKS: Final = 10
+_BETWEEN_LOOKS: Final = 0.2
+"""Seconds. A server tells its stories in batches, a little later."""
 
 
 class _PageServer(uvicorn.Server):
@@ -63,6 +70,7 @@ class DevSite:
             return
         desk = Desk(stories=stories, tasks=store.tasks, access=Everybody())
         desk.install(self.site)
+        self._trying.find_story = functools.partial(_find_story, stories)
         # Whoever develops knows what was done here: the audit log is for others.
         tabs = [(path, label) for path, label in desk.tabs if path != "/actions"]
         self.site.shared["tabs"] = (("/", "Try"), *tabs)
@@ -94,3 +102,13 @@ class DevSite:
             await self._trying.close()
             server.should_exit = True
             await running
+
+
+async def _find_story(stories: StoryStore, run: Run) -> str | None:
+    """The page about a call from the page Try, by the trace id that it was sent with."""
+    for _ in range(_LOOKS):
+        for row in await stories.listing(CallQuery(targets=(run.name,))):
+            if row.facts and run.trace in decode_facts(row.facts).trace:
+                return f"/calls/{row.id}"
+        await asyncio.sleep(_BETWEEN_LOOKS)
+    return None

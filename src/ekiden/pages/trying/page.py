@@ -1,9 +1,9 @@
 """The routes of the page Try."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import urlencode
 
 import msgspec
@@ -21,6 +21,8 @@ from ekiden.pages.web.filling import Form, FormView
 from ekiden.wire.json import JsonObject
 
 __all__ = ["TryPages"]
+
+FindStory: TypeAlias = Callable[[Run], Awaitable[str | None]]
 
 _PURPOSE: Final = "try"
 _MOST_RUNS: Final = 30
@@ -54,6 +56,8 @@ class TryPages:
         self.status = status
         self.kind = ClientKind()
         """The client of the last call: the next one is the same, unless it is changed."""
+        self.find_story: FindStory | None = None
+        """Finds what the server has told of a call: the path of its page. None if nothing is recorded."""
         self._site = site
         self._open = open_client
         self._folder = folder
@@ -65,6 +69,7 @@ class TryPages:
         site.post("/try/runs/{run}/cancel")(self.cancel)
         site.post("/try/runs/{run}/questions/{number}")(self.answer)
         site.get("/try/runs/{run}/media/{number}")(self.media)
+        site.get("/try/runs/{run}/story")(self.story)
 
     async def close(self) -> None:
         """End all calls that still run."""
@@ -115,6 +120,7 @@ class TryPages:
             "blocks": blocks_of(run.result) if run is not None and run.result is not None else [],
             "pretty": pretty,
             "link": _link,
+            "has_story": self.find_story is not None and run is not None and run.target.kind == "tool",
         }
 
     def _chosen(self, request: WebRequest, catalog: Catalog) -> Item | None:
@@ -184,6 +190,13 @@ class TryPages:
             raise StatusError(404, "There is no such file.")
         how = {} if found.shown else {"content-disposition": "attachment; filename=result.bin"}
         return WebResponse(found.content, kind=found.mime, headers=how)
+
+    async def story(self, request: WebRequest) -> WebResponse:
+        """Go to the page about a call, where every leg of it is shown."""
+        found = None if self.find_story is None else await self.find_story(self._run(request))
+        if found is None:
+            raise StatusError(404, "Nothing is told of this call yet. Look again in a second.")
+        return redirect(request.root + found)
 
     # Live updates
 

@@ -68,7 +68,8 @@ class Run(Watched):
         """What is called: the name of a tool or a prompt, the URI of a resource."""
         self.arguments = arguments
         self.kind = kind
-        self.began = time.time()
+        self.trace = secrets.token_hex(16)
+        """The trace id that a call of a tool is sent with: by it the story that the server tells is found."""
         self.lasted: float | None = None
         self.entries: list[Entry] = []
         self.questions: list[Question] = []
@@ -167,7 +168,8 @@ class Run(Watched):
 
     async def _first(self, client: Client) -> Any:
         if self.target.kind == "tool":
-            return await client.start_tool(self.name, self.arguments, progress=self._progressed)
+            meta = {"traceparent": f"00-{self.trace}-{secrets.token_hex(8)}-01"}
+            return await client.start_tool(self.name, self.arguments, progress=self._progressed, meta=meta)
         if self.target.kind == "prompt":
             return await client.start_prompt(self.name, self.arguments)
         return await client.start_resource(self.name)
