@@ -304,6 +304,9 @@ def _connect(legs: Sequence[LegView]) -> None:
     for before, leg in pairwise(legs):
         if before.ended is None and not _is_beside(before, leg):
             before.how, before.state = "its worker was lost", "failed"
+            for mark in before.marks:
+                if mark.kind == "step" and mark.seconds is None and mark.state == "run":
+                    mark.state = "cut"
         else:
             leg.waited = max(0.0, leg.began - (before.ended or leg.began))
 
