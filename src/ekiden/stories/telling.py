@@ -94,7 +94,7 @@ class Story:
             task=told.task,
         )
         self._leg = secrets.token_hex(4)
-        self._responses = told.responses
+        self._responses: Mapping[str, Any] = told.responses
         self._since = now
         self._began: dict[str, float] = {}
         """When the effects that run right now began."""

@@ -207,16 +207,19 @@ async def test_an_open_page_of_a_task_is_drawn_again_when_it_changes() -> None:
             await asyncio.Event().wait()
             return {}
 
+        shown = (await browser.get(f"/tasks/{task_id}")).text
+        seen = shown.partition("?seen=")[2].partition('"')[0]
         scope = {
             "type": "http",
             "method": "GET",
             "path": f"/live/tasks/{task_id}",
-            "query_string": b"",
+            "query_string": f"seen={seen}".encode(),
             "headers": [(b"host", b"127.0.0.1")],
         }
         live = asyncio.create_task(browser.app(scope, receive, send))
         async with asyncio.timeout(5):
             assert await pieces.get() == b"retry: 2000\n\n"
+            assert b'<div id="story"' in await pieces.get()
             page = await browser.get(f"/tasks/{task_id}")
             await post(browser, page, task_id, "cancel")
             assert b"event: reload" in await pieces.get()

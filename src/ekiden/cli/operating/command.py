@@ -17,6 +17,7 @@ def ui(
             metavar="FILE[:NAME]", help="A file with the Server: who its auth= lets in may sign in here."
         ),
     ] = None,
+    call: Annotated[str, typer.Option(metavar="ID", help="Print the link of this call.")] = "",
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port; 0 takes any.", min=0, max=65535)] = 8002,
     allow_actions: Annotated[
@@ -40,6 +41,9 @@ def ui(
     https: Annotated[
         bool, typer.Option("--https", help="A proxy in front speaks HTTPS: cookies are for HTTPS only.")
     ] = False,
+    sealed: Annotated[
+        bool, typer.Option("--sealed", help="The server has seal_store=True: open and seal with its keys.")
+    ] = False,
     keys_file: KeysFile = None,
     log_level: Annotated[LogLevel, typer.Option(help="What is logged to stderr.")] = "warning",
 ) -> None:
@@ -50,6 +54,7 @@ def ui(
         UiOptions(
             store=store,
             server=server,
+            call=call,
             host=host,
             port=port,
             acts=allow_actions,
@@ -57,6 +62,7 @@ def ui(
             scopes={"look": look_scope, "values": values_scope, "act": act_scope},
             hosts=allow_host or [],
             https=https,
+            sealed=sealed,
             keys_file=keys_file,
             log_level=log_level,
         )

@@ -37,6 +37,8 @@ class UiOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     store: str
     server: str | None
+    call: str
+    """The id of the call whose link is printed; empty for that of the list."""
     host: str
     port: int
     acts: bool
@@ -44,6 +46,7 @@ class UiOptions(msgspec.Struct, frozen=True, kw_only=True):
     scopes: dict[str, str]
     hosts: list[str]
     https: bool
+    sealed: bool
     keys_file: Path | None
     log_level: str
 
@@ -71,22 +74,25 @@ def _auth_of(spec: str, store: str) -> "Auth":
 
 
 async def _serve(options: UiOptions, auth: "Auth | None", listener: socket.socket) -> None:
-    store = _opened(options.store)
+    store = _opened(options.store, sealed=options.sealed)
     try:
         site, door = _site(options, store, auth, listener)
         origin = f"http{'s' if options.https else ''}://{_hosts(options, listener)[0]}"
-        link = f"{origin}/calls" if door is None else door.link(origin, "/calls")
+        path = f"/calls/{options.call}" if options.call else "/calls"
+        link = f"{origin}{path}" if door is None else door.link(origin, path)
         say(f"calls and tasks of the store: {link}")
         await uvicorn.Server(site_config(site)).serve([listener])
     finally:
         await store.close()
 
 
-def _opened(url: str) -> "Store":
-    """The store; with keys, what is sealed in it is opened."""
+def _opened(url: str, *, sealed: bool) -> "Store":
+    """The store. What is written into one that is not sealed must not be: its server would not open it."""
     store = existing(url)
-    if not has_keys():
+    if not sealed:
         return store
+    if not has_keys():
+        raise UsageError("--sealed needs the keys of the server: set EKIDEN_KEYS, or give --keys-file")
     from ekiden.server.sealing.keys import find_keys
     from ekiden.server.sealing.store import SealedStore
 

@@ -80,7 +80,7 @@ def _call(view: StoryView, arguments: Any) -> str:
 
 def _expected(view: StoryView) -> list[str]:
     result, _ = view.result
-    found = _json(result) if result else {}
+    found: dict[str, Any] = _json(result) if result else {}
     compared = {key: found[key] for key in _COMPARED if key in found}
     return [f"assert result[{key!r}] == {_literal(value)}" for key, value in compared.items()]
 

@@ -22,7 +22,7 @@ class Feed:
         self._tasks = tasks
 
     async def calls(self, call_id: str | None = None) -> AsyncGenerator[None, None]:
-        """One turn for each time that calls, or this one, have changed."""
+        """A turn at once, and one for each time that calls, or this one, have changed."""
         changed = asyncio.Event()
 
         def hear(ids: Sequence[str]) -> None:
@@ -63,6 +63,8 @@ def _watching(tasks: TaskStore, hear: Callable[[Signal], None]) -> Callable[[], 
 
 
 async def _turns(changed: asyncio.Event) -> AsyncGenerator[None, None]:
+    """The first turn is at once: something may have changed between the page and its feed."""
+    yield
     while True:
         await changed.wait()
         await asyncio.sleep(_GATHER_SECONDS)

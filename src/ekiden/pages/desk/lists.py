@@ -1,7 +1,7 @@
 """The lists of calls and tasks: filters, search and pages, and one row of each as it is shown."""
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -23,6 +23,8 @@ __all__ = [
     "task_line",
     "tasks_page",
 ]
+
+T = TypeVar("T")
 
 CALL_FILTERS: Final[dict[str, tuple[CallStatus, ...]]] = {
     "all": (),
@@ -143,7 +145,7 @@ async def tasks_page(tasks: TaskStore, request: WebRequest) -> Page:
     return _page(rows, chosen, text, lambda row: f"{row.created!r}_{row.id}")
 
 
-def _page(rows: Sequence[Any], chosen: str, text: str, place: Any) -> Page:
+def _page(rows: Sequence[T], chosen: str, text: str, place: Callable[[T], str]) -> Page:
     older = place(rows[_LIMIT - 1]) if len(rows) > _LIMIT else ""
     return Page(rows=rows[:_LIMIT], chosen=chosen, text=text, older=older)
 

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from ekiden.stories.events import CallFacts, CallRow, Event, decode_facts
+from ekiden.wire.json import is_array, is_object
 
 __all__ = ["Difference", "LegView", "Line", "Mark", "QuestionView", "StoryView", "assembled", "label_of"]
 
@@ -79,7 +80,7 @@ class QuestionView(msgspec.Struct, kw_only=True):
     @property
     def words(self) -> str:
         """What was asked."""
-        params = self.request.get("params") or {}
+        params: dict[str, Any] = self.request.get("params") or {}
         return str(params.get("message") or self.request.get("method") or "a question")
 
 
@@ -303,6 +304,9 @@ def _connect(legs: Sequence[LegView]) -> None:
     for before, leg in pairwise(legs):
         if before.ended is None and not _is_beside(before, leg):
             before.how, before.state = "its worker was lost", "failed"
+            for mark in before.marks:
+                if mark.kind == "step" and mark.seconds is None and mark.state == "run":
+                    mark.state = "cut"
         else:
             leg.waited = max(0.0, leg.began - (before.ended or leg.began))
 
@@ -313,11 +317,11 @@ def _is_beside(before: LegView, leg: LegView) -> bool:
 
 
 def _read(value: str) -> dict[str, Any]:
-    found = _json(value) if value else {}
-    return found if isinstance(found, dict) else {}
+    found: Any = _json(value) if value else {}
+    return found if is_object(found) else {}
 
 
 def _second(value: str) -> str:
     """The value of an entry, out of `[kind, value]`."""
-    found = _json(value) if value else None
-    return msgspec.json.encode(found[1]).decode() if isinstance(found, list) and len(found) == 2 else ""
+    found: Any = _json(value) if value else None
+    return msgspec.json.encode(found[1]).decode() if is_array(found) and len(found) == 2 else ""

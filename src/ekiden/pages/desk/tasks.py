@@ -14,7 +14,7 @@ from ekiden.pages.desk.lists import task_line
 from ekiden.pages.desk.story import StoryView, label_of
 from ekiden.pages.web import Csrf, Fragment, Reload, Site, WebRequest, WebResponse, event_stream, redirect
 from ekiden.pages.web.filling import Form, FormView
-from ekiden.rounds.journal import Entry
+from ekiden.rounds.journal import Entry, fingerprint
 from ekiden.stories.events import CallRow
 from ekiden.tasks.record import Question, TaskRecord
 from ekiden.tasks.store import TaskStore
@@ -95,7 +95,7 @@ class TaskPages:
             "test": as_test(view) if viewer.values else None,
             "now": self._clock(),
             "wakes": record.state == "waiting" and record.due is not None,
-            "said": "",
+            "seen": _possible(record),
         }
 
     async def live(self, request: WebRequest, viewer: Viewer) -> WebResponse:
@@ -103,7 +103,7 @@ class TaskPages:
         found = await self._find(request.params["id"], viewer)
         if found is None:
             raise StatusError(404, "There is no such task.")
-        flow, possible = found[0].flow, _possible(found[0])
+        flow, possible = found[0].flow, request.first("seen")
 
         async def changes() -> AsyncIterator[Fragment | Reload]:
             last = ""
@@ -159,9 +159,10 @@ class TaskPages:
         return redirect(f"{request.root}/tasks/{request.params['id']}")
 
 
-def _possible(record: TaskRecord) -> object:
-    """What decides which actions the page offers."""
-    return record.final, record.due is not None and record.state == "waiting", list(record.open_questions())
+def _possible(record: TaskRecord) -> str:
+    """A fingerprint of what decides which actions the page offers."""
+    wakes = record.due is not None and record.state == "waiting"
+    return fingerprint(repr((record.final, wakes, list(record.open_questions()))).encode())
 
 
 def _response(question: Question, request: WebRequest) -> tuple[dict[str, Any], FormView | None]:
