@@ -26,6 +26,8 @@ from ekiden.cli.terminal.prompting import Terminal
 from ekiden.cli.terminal.screen import Screen
 from ekiden.client.scripted import question_text
 from ekiden.server.sealing.keys import new_key
+from ekiden.stores import open_store
+from ekiden.stories.store import CallQuery
 
 ANSWERS: dict[str, Any] = {"Seats in": {"seats": 2}, "Pay": {"pay": True}}
 SERVER = Path(__file__).parent / "relay.py"
@@ -35,12 +37,19 @@ console = Console(highlight=False)
 
 async def main() -> None:
     port = free_port()
+    store = f"sqlite:///{tempfile.mkdtemp(prefix='ekiden-demo-')}/store.db"  # It stays, to be looked at.
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         console.print("$ ekiden run examples/relay.py --workers 3", style="bold")
         server = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "ekiden.cli", "run", str(SERVER), "--workers", "3", "--port", str(port)),
-            env={**os.environ, "EKIDEN_KEYS": new_key(), "RELAY_LOG": str(log)},
+            env={
+                **os.environ,
+                "EKIDEN_KEYS": new_key(),
+                "EKIDEN_STORE": store,
+                "RELAY_LOG": str(log),
+                "RELAY_RECORD": "1",
+            },
             stderr=asyncio.subprocess.PIPE,
             start_new_session=True,  # Ctrl-C is for the demo, which stops the server itself.
         )
@@ -51,6 +60,20 @@ async def main() -> None:
         finally:
             server.terminate()
             await server.wait()
+    await show_page(store)
+
+
+async def show_page(url: str) -> None:
+    """Say how to look at the call on a page."""
+    store = open_store(url)
+    try:
+        assert store.stories is not None
+        (row,) = await store.stories.listing(CallQuery())
+    finally:
+        await store.close()
+    console.print("To see this call leg by leg, in a browser:", style="bold")
+    command = f"ekiden ui --store {url} --show-values --call {row.id}"
+    console.print(command, soft_wrap=True)
 
 
 async def call(url: str, server: asyncio.subprocess.Process, log: Path) -> None:

@@ -1,7 +1,8 @@
 """A tool that asks twice and pays once, whichever process serves which round. `make demo` runs it.
 
 Serve it with `ekiden run examples/relay.py --workers 3`. If `RELAY_LOG` names a file, every round and every
-step that runs writes a line there: what it is, and the process that it ran in.
+step that runs writes a line there: what it is, and the process that it ran in. With `RELAY_RECORD` set,
+what happens is also kept in the store, for `ekiden ui`.
 """
 
 import os
@@ -12,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from ekiden import CallNext, Context, Outcome, Request, Server
 
-server = Server("relay")
+server = Server("relay", record=bool(os.environ.get("RELAY_RECORD")))
 
 
 class Seats(BaseModel):

@@ -44,7 +44,8 @@ def database(_migrated: str) -> str:
     with psycopg.connect(_migrated, autocommit=True, connect_timeout=30, options=bounded) as connection:
         connection.execute(
             "TRUNCATE ekiden_tasks, ekiden_task_entries, ekiden_rounds, ekiden_round_steps, ekiden_journals,"
-            " ekiden_sessions, ekiden_questions, ekiden_streams, ekiden_events, ekiden_people"
+            " ekiden_sessions, ekiden_questions, ekiden_streams, ekiden_events, ekiden_people,"
+            " ekiden_calls, ekiden_call_events, ekiden_actions"
         )
     return _migrated
 

@@ -55,6 +55,7 @@ PUBLIC = [
     "ProtocolError",
     "Rate",
     "RateLimit",
+    "Recording",
     "RegistrationError",
     "Request",
     "ResourceNotFound",

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from ekiden.server.sealing.tokens import RoundLimits
     from ekiden.server.server import Server
     from ekiden.stores.store import Store
+    from ekiden.stories.events import Recording
     from ekiden.tasks.runner import TaskLimits
     from ekiden.transports.server.asgi import HttpLimits
     from ekiden.wire.modern import Request
@@ -120,6 +121,7 @@ __all__ = [
     "ProtocolError",
     "Rate",
     "RateLimit",
+    "Recording",
     "RegistrationError",
     "Request",
     "ResourceNotFound",
@@ -192,6 +194,7 @@ _HOMES = {
     "CancelledTask": "ekiden.server.registration.tools",
     "Task": "ekiden.rounds.outcome",
     "Store": "ekiden.stores.store",
+    "Recording": "ekiden.stories.events",
     "TaskLimits": "ekiden.tasks.runner",
     "Retry": "ekiden.rounds.interpreter",
     "HttpRequest": "ekiden.server.operations.routes",

@@ -35,6 +35,11 @@ def test_without_a_terminal_it_answers_by_itself_and_every_step_runs_once() -> N
     assert "Round 3: Booked 2 seats in the 9:03 to Hakone: receipt over 240." in said
     assert len(set(served(said))) == 3, "each round has a process of its own"
     assert table(said, "Steps") == [["find_train", "once"], ["charge", "once"]]
+    command = re.search(
+        r"^ekiden ui --store sqlite:///(\S+) --show-values --call [0-9a-f]{24}$", said, re.MULTILINE
+    )
+    assert command is not None
+    assert Path(command[1]).exists()
     killed = re.findall(r"worker (\d+) was ended by SIGKILL; another one starts", said)
     assert killed == served(said)[:2]
     parent = int(re.findall(r"by 3 workers of process (\d+)", said)[0])

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ekiden.cli.calling.commands import call, prompt, read, tasks
+from ekiden.cli.developing.command import dev
 from ekiden.cli.gateway import gateway
+from ekiden.cli.operating.command import ui
 from ekiden.cli.options import (
     AccessLog,
     AllowHost,
@@ -149,6 +151,7 @@ def run(
     )
 
 
+app.command()(dev)
 app.command()(gateway)
 app.command()(call)
 app.command()(prompt)
@@ -234,6 +237,7 @@ def worker(
 
 
 app.command()(tasks)
+app.command()(ui)
 
 
 @stores.command("migrate")

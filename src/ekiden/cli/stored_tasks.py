@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ekiden.tasks.states import State
     from ekiden.tasks.store import TaskStore
 
-__all__ = ["StoreOptions", "manage_stored", "migrate"]
+__all__ = ["StoreOptions", "existing", "manage_stored", "migrate"]
 
 _WIDE: Final = 100
 """Columns of a terminal that has room for all that is listed, beside whole ids."""
@@ -41,7 +41,7 @@ def manage_stored(options: StoreOptions, words: Sequence[str]) -> None:
 
 
 async def _in_store(options: StoreOptions, words: Sequence[str], screen: Screen) -> None:
-    store = _existing(options.store)
+    store = existing(options.store)
     try:
         tasks = _tasks_of(store)
         match words:
@@ -80,7 +80,7 @@ def _tasks_of(store: "Store") -> "TaskStore":
     return store.tasks
 
 
-def _existing(url: str) -> "Store":
+def existing(url: str) -> "Store":
     """Open a store that exists: a mistyped name must not create one."""
     from ekiden.stores import open_store
 

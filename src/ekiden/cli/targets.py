@@ -5,7 +5,7 @@ import contextlib
 import os
 import shlex
 import sys
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ekiden.client.client import Client
     from ekiden.server.server import Server
 
-__all__ = ["TargetOptions", "open_client"]
+__all__ = ["TargetOptions", "http_client", "open_client", "read_headers"]
 
 _PATIENT_SECONDS: Final = 3.0
 """How long a server may take to answer before the user is told what is waited for."""
@@ -74,7 +74,9 @@ async def open_client(
                 "roots": responder.roots,
             }
         if connection.headers:
-            options["http_client"] = await stack.enter_async_context(_http_client(connection.headers))
+            options["http_client"] = await stack.enter_async_context(
+                http_client(read_headers(connection.headers))
+            )
         client = Client(
             target,
             mode=cast("Literal['auto', 'modern', 'legacy']", connection.era),
@@ -147,12 +149,17 @@ def _variables(words: Sequence[str]) -> dict[str, str]:
     return given
 
 
-def _http_client(headers: Sequence[str]) -> "httpx2.AsyncClient":
+def read_headers(words: Sequence[str]) -> dict[str, str]:
+    """Headers that were given as `Name: value`."""
+    pairs = [word.partition(":") for word in words]
+    if wrong := [word for word, (_, colon, _) in zip(words, pairs, strict=True) if not colon]:
+        raise UsageError(f"--header {wrong[0]!r} is not 'Name: value'")
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def http_client(headers: Mapping[str, str]) -> "httpx2.AsyncClient":
+    """An HTTP client that sends these headers with every request."""
     import httpx2
 
-    pairs = [header.partition(":") for header in headers]
-    if wrong := [header for header, (_, colon, _) in zip(headers, pairs, strict=True) if not colon]:
-        raise UsageError(f"--header {wrong[0]!r} is not 'Name: value'")
-    named = {name.strip(): value.strip() for name, _, value in pairs}
     # A tool may take long: only --timeout limits it.
-    return httpx2.AsyncClient(headers=named, timeout=httpx2.Timeout(30.0, read=None))
+    return httpx2.AsyncClient(headers=dict(headers), timeout=httpx2.Timeout(30.0, read=None))

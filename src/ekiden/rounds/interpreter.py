@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from ekiden.errors import UsageError
+from ekiden.errors import NonDeterminismError, UsageError
 from ekiden.rounds.asks import Ask
 from ekiden.rounds.journal import Entry
 
@@ -15,6 +15,7 @@ __all__ = [
     "Interpreter",
     "Retry",
     "Step",
+    "Watcher",
     "check_key",
     "log_failed_afterwards",
     "log_other_sleep",
@@ -86,6 +87,26 @@ class Step(Protocol):
 
     def recall(self, entry: Entry) -> Any:
         """The value that the entry holds, or the exception; `NotRecalled` if it cannot be had."""
+        ...
+
+
+class Watcher(Protocol):
+    """Whoever is told what a handler does while it runs. It never waits, and never fails."""
+
+    def began(self, name: str, about: str) -> None:
+        """An effect that takes its time begins: a step, a sleep, a question that is pushed."""
+        ...
+
+    def done(self, name: str, entry: Entry) -> None:
+        """An effect is done, and is in the journal if there is one."""
+        ...
+
+    def retried(self, name: str, entry: Entry) -> None:
+        """A try of a step has failed, and there will be another."""
+        ...
+
+    def differs(self, error: NonDeterminismError) -> None:
+        """The handler does not do what it did in earlier legs."""
         ...
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from ekiden.private_struct import PrivateStruct
 from ekiden.rounds.accounting import NewStep
 from ekiden.rounds.handler_task import OVER, HandlerTask
-from ekiden.rounds.interpreter import Step
+from ekiden.rounds.interpreter import Step, Watcher
 from ekiden.rounds.journal import Entry, Journal
 from ekiden.rounds.ledger import RoundMemory
 from ekiden.rounds.waiting import Waiting, current_task
@@ -59,6 +59,8 @@ class Steps(PrivateStruct, kw_only=True):
     """Where a task's leg notes until when it waits. None in a round: it waits in this process."""
     saving: asyncio.Lock
     """Held while entries are saved, so that they are saved in order."""
+    watcher: Watcher | None = None
+    """Whoever is told that a step begins."""
     _running: dict[str, Performance] = {}
 
     # Beginning
@@ -117,6 +119,8 @@ class Steps(PrivateStruct, kw_only=True):
         """A sleep needs the claim on its round, as a step does: a late copy of the round would sleep less."""
         if self.pauses is not None:
             self.pauses[name] = until
+        if self.watcher is not None:
+            self.watcher.began(name, "sleep")
         if self.memory is None:
             self._set_alarm(name, until, branch)
         else:
@@ -151,6 +155,8 @@ class Steps(PrivateStruct, kw_only=True):
             return
         current_step.set(f"{self.flow}:{name[2:]}")
         current_memory.set(self.memory)
+        if self.watcher is not None:
+            self.watcher.began(name, step.about)
         self._running[name] = Performance(current_task())  # No local variable: see `Waiting.turn`.
         try:
             entry = await self._ended(step, name)
@@ -215,6 +221,8 @@ class Steps(PrivateStruct, kw_only=True):
         failures = 1 if known is None else known.value[0] + 1
         if not again or failures >= step.retry.attempts:
             return entry
+        if self.watcher is not None:
+            self.watcher.retried(name, entry)
         until = self.clock() + step.retry.delay(failures)
         if self._running[name].unwound is None:
             self.record(_tries(name), Entry("again", step.digest, [failures, until]))

@@ -15,6 +15,7 @@ from ekiden.errors import CannotAsk, InsufficientScope
 from ekiden.rounds.asks import Ask, declares, not_asked
 from ekiden.rounds.interpreter import (
     Step,
+    Watcher,
     log_failed_afterwards,
     mixed_styles,
     not_for_tasks,
@@ -53,6 +54,7 @@ class Push:
         clock: Callable[[], float],
         flow: str,
         can_background: bool = True,
+        watcher: Watcher | None = None,
     ) -> None:
         self.handler = handler
         self.clock = clock
@@ -60,6 +62,7 @@ class Push:
         self._was_manual = False
         """Whether the handler asked by itself before `background`. After that it may ask in its body."""
         self._send = send
+        self._watcher = watcher
         self.capabilities = capabilities
         self._flow = flow
         self._afterwards: list[tuple[Step, str | None]] = []
@@ -146,7 +149,7 @@ class Push:
             raise CannotAsk(not_asked(ask.needs, ask.words))
         problem = ""
         for _ in range(_TRIES):
-            raw = await self._send(ask.method, ask.params)
+            raw = await self._put(ask, f"a:{key or ask.name}")
             try:
                 return ask.read(raw)
             except MalformedAnswer as malformed:
@@ -157,6 +160,15 @@ class Push:
                 problem = str(unfit)
                 self.reasked += 1
         raise CannotAsk(f"No fitting answer to {ask.method} came in {_TRIES} tries: {problem}")
+
+    async def _put(self, ask: Ask, name: str) -> Any:
+        """The client's answer, as it came."""
+        if self._watcher is None:
+            return await self._send(ask.method, ask.params)
+        self._watcher.began(name, ask.words or ask.method)
+        raw = await self._send(ask.method, ask.params)
+        self._watcher.done(name, Entry("answer", ask.digest, raw))
+        return raw
 
     async def step(self, step: Step, key: str | None = None) -> Any:
         """Run a step. It is cut short by the handler's own timeout only."""
@@ -189,7 +201,7 @@ class Push:
         task = current_task()
         self._performing.add(task)
         try:
-            _tell(told, await step.perform())
+            _tell(told, await self._watched(step, name))
         except asyncio.CancelledError as error:
             _tell(told, step.failure(error))  # Its task was cancelled, but not because the step was cut.
         except GeneratorExit as error:
@@ -205,6 +217,14 @@ class Push:
                 await asyncio.wait(
                     {step.running}
                 )  # A thread cannot be cut: it ends, and its value is dropped.
+
+    async def _watched(self, step: Step, name: str) -> Entry:
+        if self._watcher is None:
+            return await step.perform()
+        self._watcher.began(f"s:{name}", step.about)
+        entry = await step.perform()
+        self._watcher.done(f"s:{name}", entry)
+        return entry
 
     def draw(self, what: str, make: Callable[[], Any], key: str | None = None) -> Any:
         """A new value: the handler is not run again."""
@@ -235,7 +255,12 @@ class Push:
         """Wait."""
         if self._error is not None:
             raise asyncio.CancelledError
+        name = f"z:{key or 'sleep'}"
+        if self._watcher is not None:
+            self._watcher.began(name, "sleep")
         await asyncio.sleep(seconds)
+        if self._watcher is not None:
+            self._watcher.done(name, Entry("slept", "", None))
 
     def afterwards(self, step: Step, key: str | None = None) -> None:
         """Have a step run when the handler has returned."""

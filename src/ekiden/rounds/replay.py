@@ -15,7 +15,7 @@ from ekiden.private_struct import PrivateStruct
 from ekiden.rounds.accounting import Accounting, vanished
 from ekiden.rounds.asks import Ask, Questions, malformed
 from ekiden.rounds.handler_task import OVER, HandlerTask
-from ekiden.rounds.interpreter import Step, check_key
+from ekiden.rounds.interpreter import Step, Watcher, check_key
 from ekiden.rounds.journal import LEFT_BEHIND, UNKNOWN_BRANCH, Entry, Journal
 from ekiden.rounds.ledger import RoundMemory
 from ekiden.rounds.outcome import Suspended
@@ -69,6 +69,8 @@ class Replay(PrivateStruct):
     waiting: Waiting | None = None
     _steps: Steps | None = None
     _saving: asyncio.Lock | None = None
+    watcher: Watcher | None = None
+    """Whoever is told what the handler does."""
 
     @property
     def is_over(self) -> bool:
@@ -144,23 +146,16 @@ class Replay(PrivateStruct):
         if self.parked and type(ending) is Suspended:
             return ending
         assert task is not None
-        error: BaseException | None = None
         try:
             if type(ending) is Suspended:
                 return ending
             if ending is not None:
                 raise ending  # type: ignore[misc]  # what is not Suspended is an exception
-            if task.cancelled():
-                raise RuntimeError("the handler let a cancellation escape that was not its own")
-            error = task.exception()
-            if error is not None:
-                raise _escaped(error)
-            for key in self.journal.missing_steps() if self.journal.backlog else ():
-                entry = self.journal.entries[key]
-                # Of a cut step, or of a branch that was left behind, the handler did not need the end.
-                if entry.kind != "cut" and entry.branch != LEFT_BEHIND:
-                    raise self.vanished(key, "it returned without it")
-            return task.result()
+            return self._value(task)
+        except NonDeterminismError as differs:
+            if self.watcher is not None:
+                self.watcher.differs(differs)
+            raise
         finally:
             # Let go of what refers back to us, so that nothing of a leg is left to the garbage collector.
             self.task.forget()
@@ -169,7 +164,24 @@ class Replay(PrivateStruct):
                 self.waiting = self._steps = None
             if self.afterwards:
                 self.afterwards = ()
-            del error, ending, task
+            del ending, task
+
+    def _value(self, task: asyncio.Task[Any]) -> Any:
+        """What the handler returned; raises what it raised, or that it passed over a step."""
+        if task.cancelled():
+            raise RuntimeError("the handler let a cancellation escape that was not its own")
+        error = task.exception()
+        try:
+            if error is not None:
+                raise _escaped(error)
+        finally:
+            del error
+        for key in self.journal.missing_steps() if self.journal.backlog else ():
+            entry = self.journal.entries[key]
+            # Of a cut step, or of a branch that was left behind, the handler did not need the end.
+            if entry.kind != "cut" and entry.branch != LEFT_BEHIND:
+                raise self.vanished(key, "it returned without it")
+        return task.result()
 
     # Waiting and recording
 
@@ -246,6 +258,7 @@ class Replay(PrivateStruct):
                 clock=self.clock,
                 saving=self.saving,
                 pauses=self.pauses if self.is_durable else None,
+                watcher=self.watcher,
             )
         return self._steps
 
@@ -269,6 +282,8 @@ class Replay(PrivateStruct):
         if not self.fresh:
             self.freshen()
         self.journal.add(name, entry)
+        if self.watcher is not None:
+            self.watcher.done(name, entry)
 
     def freshen(self) -> None:
         """The handler is beyond what earlier legs did."""

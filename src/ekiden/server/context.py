@@ -25,6 +25,7 @@ from ekiden.server.questions.content import check_progress, loggable
 from ekiden.server.questions.forms import Answer, form_for, with_meta
 from ekiden.server.questions.input_required import read_response
 from ekiden.server.steps.effects import StepEffects
+from ekiden.stories.telling import current_story
 from ekiden.transports.server.port import Stream
 from ekiden.wire.json import JsonObject
 from ekiden.wire.meta import LOG_LEVELS, RequestMeta
@@ -307,6 +308,8 @@ class Context(StepEffects, Generic[StateT]):
         Sent only if the client gave a progress token. A value that is not higher than the last is dropped.
         """
         check_progress(progress, total, message)
+        if self._leg.fresh and (story := current_story.get()) is not None:
+            story.said("progress", message or "", [progress, total])
         token = self.request.meta.progress_token
         if (
             token is None
@@ -330,6 +333,8 @@ class Context(StepEffects, Generic[StateT]):
         """
         if level not in LOG_LEVELS:
             raise UsageError(f"ctx.log() takes one of the levels {', '.join(LOG_LEVELS)}, not {level!r}")
+        if self._leg.fresh and (story := current_story.get()) is not None:
+            story.said("log", level, data, logger or "")
         wanted = self.request.meta.log_level
         if wanted is None or not self._leg.fresh or LOG_LEVELS[level] < LOG_LEVELS[wanted]:
             return

@@ -15,6 +15,7 @@ from ekiden.server.extensions.hearing import Hearing
 from ekiden.server.legacy.sessions import Sessions
 from ekiden.server.lifespan import Lifespan
 from ekiden.server.middleware import Middleware, Run, around
+from ekiden.server.operations.recording import CallRecording
 from ekiden.server.outgoing import OutgoingMiddleware, Outlet
 from ekiden.server.registration.registry import Registry
 from ekiden.server.rounds.gated import gated
@@ -76,6 +77,7 @@ class ServerEndpoint:
         self.outlet = Outlet()
         """Whoever sees what is sent."""
         self._auth: Auth | None = None
+        self._recording: CallRecording | None = None
         self._compose()
         self.local: Principal | None = None
         """Who sends what comes over stdio and in memory."""
@@ -102,6 +104,8 @@ class ServerEndpoint:
         if inner not in self._mounted:
             self._mounted.append(inner)
             self.task_map.sources.append(tasks)
+            if self._recording is not None:
+                inner.record(self._recording)
             self._lifespan = Lifespan(self._with_mounted)
             self._dispatcher.learn_extensions()
             self._listens = self._registry.extensions.listen
@@ -143,9 +147,18 @@ class ServerEndpoint:
         self.local = auth.local
         self._compose()
 
+    def record(self, recording: CallRecording) -> None:
+        """Record what happens to calls, those of mounted servers too."""
+        self._recording, self._rounds.records = recording, True
+        if self._rounds.tasks is not None:
+            self._rounds.tasks.recorder = recording.recorder
+        for inner in self._mounted:
+            inner.record(recording)
+        self._compose()
+
     def _compose(self) -> None:
-        dispatcher = self._dispatcher
-        self._run: Run = dispatcher.answer
+        dispatcher, recording = self._dispatcher, self._recording
+        self._run: Run = dispatcher.answer if recording is None else recording.around(dispatcher.answer)
         self._begins: dict[str, Callable[[Request, Stream], Ready | Coroutine[Any, Any, Outcome]]] = {}
         """What answers a method, where there is a shorter way than `_run`."""
         if self._wrapped:
@@ -154,7 +167,7 @@ class ServerEndpoint:
             self._begins.update(dispatcher.ready)
         if self._auth is not None:
             self._run = _challenging(self._run, self._auth)
-        elif not self._wrapped:
+        elif not self._wrapped and recording is None:
             self._begins["tools/call"] = dispatcher.call_tool
 
     def watch_outgoing(self, function: OutgoingMiddleware) -> None:
@@ -317,6 +330,8 @@ class ServerEndpoint:
                 await self._registry.hub.stop()
                 await self._lifespan.stop()
             finally:
+                if self._recording is not None:
+                    await self._recording.stop()
                 if self._release is not None:
                     await self._release()
 

@@ -22,6 +22,7 @@ from ekiden.server.middleware import Middleware
 from ekiden.server.mounting.mounting import Mounting
 from ekiden.server.operations.card import ServerCard, install_card
 from ekiden.server.operations.custom_routes import CustomRoutes, WithRoutes
+from ekiden.server.operations.recording import CallRecording
 from ekiden.server.outgoing import OutgoingMiddleware
 from ekiden.server.people.minding import minded
 from ekiden.server.people.port import PeoplePages
@@ -33,11 +34,22 @@ from ekiden.server.rounds.rounds import Rounds
 from ekiden.server.sealing.key_source import Keys, KeySource
 from ekiden.server.sealing.store import SealedStore
 from ekiden.server.sealing.tokens import RoundLimits, Sealer
-from ekiden.server.storage import check_lasting, find_store, once_in, people_in, release, shared_sessions
+from ekiden.server.storage import (
+    check_lasting,
+    find_store,
+    name_of,
+    once_in,
+    people_in,
+    release,
+    shared_sessions,
+)
 from ekiden.server.tasks.sources import TaskMap
 from ekiden.server.tasks.tasks import Tasks
 from ekiden.stores import Store
 from ekiden.stores.memory import MemoryStore
+from ekiden.stories.events import Recording
+from ekiden.stories.recorder import Recorder
+from ekiden.stories.store import StoryStore
 from ekiden.tasks.runner import TaskLimits
 from ekiden.transports.server.guard import LOCALHOST, Guard
 from ekiden.transports.server.memory import MemoryChannel, connect
@@ -82,7 +94,8 @@ class Server(Authoring, Mounting, WithRoutes):
     than `result_bytes` is not sent, nor kept for a task: an error says so instead. `extensions` add to the
     protocol; what they intercept runs inside the middleware of the server, in the order of the list. `card`
     is served below the endpoint's path, at `/server-card`. With `pages`, people answer in a browser what no
-    client can ask; it needs a store.
+    client can ask; it needs a store. `record=True`, or a `Recording` with other bounds, does what the method
+    `record` does.
     """
 
     def __init__(
@@ -114,6 +127,7 @@ class Server(Authoring, Mounting, WithRoutes):
         card: ServerCard | None = None,
         pages: PeoplePages | None = None,
         result_bytes: int = MOST_RESULT_BYTES,
+        record: Recording | bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
         _check_options(page_size, cache or {}, experimental_protocol_version)
@@ -131,6 +145,8 @@ class Server(Authoring, Mounting, WithRoutes):
         self._custom_routes = CustomRoutes()
         self._keys = ring = KeySource(keys, warn=lambda: not self._has_one_client)
         ring.check(seal_store=seal_store)
+        self.store_name = name_of(store)
+        """Such as `sqlite:///path`; None if the store was given as an object, or not at all."""
         opened, is_own = find_store(store)
         self.shares_tasks = opened is not None and opened.shared and not isinstance(opened, MemoryStore)
         """Whether workers in other processes see this server's tasks."""
@@ -193,6 +209,22 @@ class Server(Authoring, Mounting, WithRoutes):
         if auth is not None:
             self.endpoint.guard(auth)
         install(extensions, living, self.endpoint, self)
+        self._clock = clock
+        self.stories: StoryStore | None = None
+        """Where it is kept what happens to calls; None unless that is recorded."""
+        if record:
+            self.record(None if record is True else record)
+
+    def record(self, recording: Recording | None = None) -> None:
+        """Record what happens to calls and tasks from now on: for the pages of `ekiden dev` and `ekiden ui`.
+
+        It is kept in the store, where other processes see it too; without one, in this process. It is written
+        beside the calls, in batches, and is bounded by `recording`. Call it before the server starts.
+        """
+        kept: StoryStore | None = getattr(self._store, "stories", None)
+        stories = self.stories = MemoryStore().stories if kept is None else kept
+        recorder = Recorder(stories, recording or Recording(), self._audience, self._clock)
+        self.endpoint.record(CallRecording(recorder, self._rounds.principal_of))
 
     # Around requests
 
@@ -283,6 +315,11 @@ class Server(Authoring, Mounting, WithRoutes):
         has_health = health and path is not None
         self._custom_routes.install(application.gate, self.endpoint, self._store, health=has_health)
         return application
+
+    @property
+    def auth(self) -> Auth | None:
+        """Who may send requests over HTTP; None if everybody may."""
+        return self._auth
 
     def auth_metadata(self) -> "Callable[[Scope, Receive, Send], Awaitable[None]]":
         """An ASGI application with the metadata of `auth=`, for a server that is mounted below another path.

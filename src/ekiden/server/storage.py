@@ -16,7 +16,7 @@ from ekiden.sessions.shared import SessionRules, SharedSessions
 from ekiden.stores import Store, open_store
 from ekiden.stores.memory import MemoryStore
 
-__all__ = ["check_lasting", "find_store", "once_in", "people_in", "release", "shared_sessions"]
+__all__ = ["check_lasting", "find_store", "name_of", "once_in", "people_in", "release", "shared_sessions"]
 
 
 def check_lasting(keys: Keys | None) -> None:
@@ -85,3 +85,10 @@ def once_in(store: Store | None, limits: RoundLimits, result_bytes: int, clock: 
         keep=limits.flow_seconds,
         result_bytes=result_bytes,
     )
+
+
+def name_of(store: Store | str | None) -> str | None:
+    """The name by which other processes can open the store, too; None if it has none."""
+    if store is None:
+        return os.environ.get("EKIDEN_STORE") or None
+    return store if isinstance(store, str) else None

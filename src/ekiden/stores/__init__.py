@@ -1,7 +1,7 @@
 """Where what must outlive a request is kept: the ledger of rounds, and tasks.
 
 `store` says what a store is; `memory`, `sqlite` and `postgres` are the three that there are. They do not know
-each other. What they share: `keys_of_entries`, `columns`.
+each other. What they share: `keys_of_entries`, `columns`, `story_columns`.
 
 Knows: storage, leases and fences. Refuses to know: handlers, the protocol, and what the bytes mean.
 """

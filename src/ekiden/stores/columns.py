@@ -5,12 +5,14 @@ reader takes `LIVE` from the columns, never from the record.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, LiteralString
+from typing import Any, Final, LiteralString, get_args
 
 from ekiden.tasks.record import TaskRecord, decode_record
+from ekiden.tasks.states import State
 from ekiden.tasks.store import Due
 
 __all__ = [
+    "ANY_STATE",
     "DUE",
     "ENDED",
     "FIXED",
@@ -40,6 +42,9 @@ LEASED: Final[tuple[LiteralString, ...]] = (*RUNNING, "tidying", "failing")
 """States in which `due` is the end of a worker's lease."""
 ENDED: Final[tuple[LiteralString, ...]] = ("completed", "failed", "cancelled", "tidying", "failing")
 """States in which a task does not expire any more: as `TaskRecord.final` says it."""
+
+
+ANY_STATE: Final[tuple[State, ...]] = get_args(State)
 
 
 def sql_list(states: tuple[LiteralString, ...]) -> LiteralString:

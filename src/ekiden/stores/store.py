@@ -2,11 +2,10 @@
 
 The ledger (`ekiden.rounds.ledger.Ledger`) remembers rounds, so that a repeated round runs no step twice;
 `tasks` keeps tasks and their journals; `sessions` keeps those of clients of 2025; `people` keeps questions
-that people answer on a page; `bus` lets the processes
-that share the store hear of each other. `open_store` opens the three that come with ekiden. To write another
-one, implement `Store`, and let `ekiden.testing.LedgerContract`, `ekiden.testing.TaskStoreContract` and
-`ekiden.testing.BusContract`, `ekiden.testing.SessionStoreContract` and `ekiden.testing.PeopleStoreContract`
-check it.
+that people answer on a page; `stories` keeps what happened to calls; `bus` lets the processes that share the
+store hear of each other. `open_store` opens the three that come with ekiden. To write another one, implement
+`Store`, and let the contracts of `ekiden.testing` check it: `LedgerContract`, `TaskStoreContract`,
+`BusContract`, `SessionStoreContract`, `PeopleStoreContract` and `StoryStoreContract`.
 """
 
 from typing import Protocol
@@ -15,6 +14,7 @@ from ekiden.bus.port import Bus
 from ekiden.people.store import PeopleStore
 from ekiden.rounds.ledger import Ledger
 from ekiden.sessions.store import SessionStore
+from ekiden.stories.store import StoryStore
 from ekiden.tasks.store import TaskStore
 
 __all__ = ["Store"]
@@ -46,6 +46,11 @@ class Store(Ledger, Protocol):
     @property
     def people(self) -> PeopleStore | None:
         """Where questions to people are kept; None, or not there: then `Server(pages=...)` is refused."""
+        ...
+
+    @property
+    def stories(self) -> StoryStore | None:
+        """Where it is kept what happened to calls, if a server records that; None, or not there: nowhere."""
         ...
 
     async def migrate(self) -> None:

@@ -6,11 +6,12 @@ can be repeated: a commit whose reply was lost is simply tried again.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from ekiden.errors import IllegalMove, LostClaim
+from ekiden.rounds.journal import UNKNOWN_BRANCH, Entry
 from ekiden.tasks.record import Question, TaskRecord
 from ekiden.tasks.states import Move, State, move
 
@@ -29,7 +30,13 @@ __all__ = [
     "survive",
     "suspend",
     "tidied",
+    "wake",
+    "woken",
 ]
+
+
+_SLEEPS_UNTIL: Final = "d:sleep"
+"""How the journal names the moment until which a handler sleeps; a `key=` follows a colon."""
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -177,6 +184,26 @@ def answer(record: TaskRecord, responses: Mapping[str, Any], *, now: float) -> t
             record.due = now
         record.updated = now
     return kept
+
+
+def wake(record: TaskRecord, fence: int, *, now: float) -> None:
+    """Let a task that waits go on now. `fence` is that of the row for which `woken` was worked out."""
+    record.state = _owned(record, fence, "wake")
+    record.due = record.updated = now
+
+
+def woken(entries: Mapping[str, Entry], *, now: float) -> dict[str, Entry]:
+    """What the journal of a task gets that is woken: its sleeps are over, and no try has to wait."""
+    added: dict[str, Entry] = {}
+    for key, entry in entries.items():
+        if key.startswith(_SLEEPS_UNTIL):
+            name = key.removeprefix(_SLEEPS_UNTIL)
+            slept = f"z:{name[1:]}" if name.startswith(":") else f"z:sleep{name}"
+            if slept not in entries:
+                added[slept] = Entry("slept", "", None, UNKNOWN_BRANCH)
+        elif entry.kind == "again" and entry.value[1] > now:
+            added[key] = Entry("again", entry.digest, [entry.value[0], now], entry.branch)
+    return added
 
 
 def cancel(record: TaskRecord, *, now: float, tidy: bool, message: str | None = None) -> bool:

@@ -39,6 +39,7 @@ Move: TypeAlias = Literal[
     "give_up",
     "tidied",
     "expire",
+    "wake",
 ]
 
 FINAL: Final[frozenset[State]] = frozenset({"completed", "failed", "cancelled"})
@@ -64,6 +65,8 @@ MOVES: Final[dict[tuple[State, Move], State]] = {
     ("waiting", "answer"): "queued",
     ("queued", "answer"): "queued",
     ("running", "answer"): "running",
+    # An operator does not want to wait for its time.
+    ("waiting", "wake"): "queued",
     # A client cancels. What waits is cancelled at once; a running handler is told.
     ("queued", "cancel"): "tidying",
     ("waiting", "cancel"): "tidying",

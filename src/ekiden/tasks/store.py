@@ -25,7 +25,18 @@ from ekiden.tasks.moves import Ending, Suspension
 from ekiden.tasks.record import TaskRecord, encode_record
 from ekiden.tasks.states import State
 
-__all__ = ["Due", "Glance", "Held", "Place", "Signal", "TaskStore", "Usage", "Watcher", "is_quiet"]
+__all__ = [
+    "Due",
+    "Glance",
+    "Held",
+    "Place",
+    "Signal",
+    "TaskQuery",
+    "TaskStore",
+    "Usage",
+    "Watcher",
+    "is_quiet",
+]
 
 T = TypeVar("T")
 
@@ -46,6 +57,27 @@ def is_quiet(record: TaskRecord, updated: float) -> bool:
 Watcher: TypeAlias = Callable[[Signal], None]
 Place: TypeAlias = tuple[float, str]
 """The place of a task in a listing: when it was created, and its id."""
+
+
+class TaskQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which tasks to list for an operator, the newest first. What is empty or None does not matter."""
+
+    states: tuple[State, ...] = ()
+    """Only those in one of these states."""
+    tools: tuple[str, ...] = ()
+    """Only those of one of these tools."""
+    principal: str | None = None
+    after: Place | None = None
+    """The last one of the page before."""
+    limit: int = 50
+
+    def fits(self, record: TaskRecord) -> bool:
+        """Whether a task is among those."""
+        return (
+            (not self.states or record.state in self.states)
+            and (not self.tools or record.tool in self.tools)
+            and self.principal in (None, record.principal)
+        )
 
 
 class Due(msgspec.Struct, frozen=True):
@@ -175,6 +207,24 @@ class TaskStore(abc.ABC):
             after = (page[-1].created, page[-1].id)
         return Usage(count, size)
 
+    async def search(self, query: TaskQuery) -> Sequence[TaskRecord]:
+        """Tasks that a query is for. A store with an index should use it: this one reads all of them."""
+        found: list[TaskRecord] = []
+        after = query.after
+        while len(found) < query.limit and (page := await self.listing(after=after, limit=1000)):
+            found.extend(record for record in page if query.fits(record))
+            after = (page[-1].created, page[-1].id)
+        return found[: query.limit]
+
+    async def tools(self) -> list[str]:
+        """The tools of all tasks, in order. A store with an index should use it."""
+        known: set[str] = set()
+        after: Place | None = None
+        while page := await self.listing(after=after, limit=1000):
+            known.update(record.tool for record in page)
+            after = (page[-1].created, page[-1].id)
+        return sorted(known)
+
     async def check(self) -> None:
         """Raise `UsageError` if the store cannot be used as it is: its tables are too old or too new."""
         await self.load("")
@@ -300,6 +350,13 @@ class TaskStore(abc.ABC):
         """Answer open questions; the keys that were open."""
         changed = await self.change(task_id, lambda record: moves.answer(record, responses, now=now))
         return () if changed is None else changed[1]
+
+    async def wake(self, seen: TaskRecord, entries: Mapping[str, Entry], *, now: float) -> TaskRecord:
+        """Let a task go on that waits for a time; `seen` and `entries` are its row and journal as read."""
+        fence = seen.fence
+        return await self._held(
+            seen.id, lambda record: moves.wake(record, fence, now=now), moves.woken(entries, now=now)
+        )
 
     async def cancel(self, task_id: str, *, now: float, tidy: bool, message: str | None = None) -> bool:
         """Ask for a task to be cancelled."""

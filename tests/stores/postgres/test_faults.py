@@ -225,6 +225,8 @@ async def test_every_statement_has_its_index(database: str, name: str) -> None:
         values["audience"] = "server"
     if name in ("BY_ID", "BY_FLOW", "ENTRIES"):
         values = (["task 1"],)
+    if name == "SEARCH":
+        values |= {"tools": ["tool"], "states": ["queued"], "created": 1.0, "id": "", "limit": 9}
     if name == "OVERDUE":
         values = (1.0, 9)
     if name == "USAGE":

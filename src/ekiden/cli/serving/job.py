@@ -42,6 +42,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     tls_key: str | None = None
     metrics_port: int | None = None
     """Where Prometheus can fetch the metrics of this process."""
+    record: bool = False
+    """Whether what happens to calls is recorded: for the pages of `ekiden dev`."""
     show_trace: bool = False
     """Whether the trace is shown if the file cannot be loaded."""
 
@@ -68,6 +70,8 @@ def serve(
         server.endpoint.sessions.stateless = True
     if job.metrics_port is not None:
         serve_metrics(job.metrics_port)
+    if job.record and server.stories is None:
+        server.record()
     if not job.tasks:
         server.leave_tasks()
     server.stop_tasks_within(job.grace)

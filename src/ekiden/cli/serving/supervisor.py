@@ -66,6 +66,8 @@ class Report(msgspec.Struct):
     """Whether SIGHUP makes it read its keys again; else that signal ends it."""
     lines: list[str] = []
     """What the user must know of the server."""
+    store: str | None = None
+    """The name of its store, if it has one."""
 
 
 class Worker:
@@ -154,12 +156,21 @@ class Supervisor:
         *,
         reload: bool,
         on_ready: Callable[[Report], None],
+        on_change: Callable[[str], None] | None = None,
+        on_failure: Callable[[str], None] | None = None,
     ) -> None:
+        """`on_ready` is called with each report of a first worker.
+
+        With `reload`, `on_change` is called with the name of a changed file, and `on_failure` with the reason
+        why no worker could start.
+        """
         self._job = job
         self._listeners = listeners
         self._count = count
         self._watch = FileWatch(split_spec(job.spec)[0]) if reload else None
         self._on_ready = on_ready
+        self._on_change = on_change
+        self._on_failure = on_failure
         self._folder = ""
         self._alive: set[Worker] = set()
         self._signals: list[signal.Signals] = []
@@ -169,12 +180,21 @@ class Supervisor:
 
     def run(self) -> None:
         """Serve until SIGINT or SIGTERM; then end as a process ends by that signal."""
-        with _socket_folder() as self._folder, asyncio.Runner() as runner:
-            runner.run(self._run())
+        with asyncio.Runner() as runner:
+            runner.run(self.supervise())
+        self.end()
+
+    def end(self) -> None:
+        """After `supervise`: end as a process ends by the signal that came."""
         if self._signals[0] is signal.SIGINT:
             raise KeyboardInterrupt
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.raise_signal(signal.SIGTERM)
+
+    async def supervise(self) -> None:
+        """Serve until SIGINT or SIGTERM, in a loop that is running already."""
+        with _socket_folder() as self._folder:
+            await self._run()
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -187,6 +207,8 @@ class Supervisor:
                 if self._watch is None:
                     raise
                 say(f"{error}; waiting for a change")
+                if self._on_failure is not None:
+                    self._on_failure(str(error))
                 async with refusing(self._listeners, str(error)):
                     await self._signal_or_change()
 
@@ -231,7 +253,10 @@ class Supervisor:
                 wait.cancel()
 
     async def _change(self, watch: FileWatch) -> None:
-        say(f"{(await watch.changed()).name} changed; the workers are replaced")
+        name = (await watch.changed()).name
+        say(f"{name} changed; the workers are replaced")
+        if self._on_change is not None:
+            self._on_change(name)
 
     async def _keep_running(self, number: int) -> None:
         """Keep one worker running: start another when it ends."""

@@ -31,7 +31,8 @@ def main() -> None:
             server = load_server(task.job.spec, task.job.carrying)
             relay = UnixRelay(task.folder, task.name)
             bus = SocketBus(Path(task.folder, "bus"))
-            report = Report(name=server.name, renews=server.renews_keys, lines=start_lines(server))
+            lines = start_lines(server)
+            report = Report(name=server.name, renews=server.renews_keys, lines=lines, store=server.store_name)
             serve(server, task.job, listener, lambda: _report(line, report), relay, bus)
     except EkidenError as error:
         if task.job.show_trace and error.__cause__ is not None:

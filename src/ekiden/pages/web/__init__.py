@@ -8,7 +8,8 @@
 
 Read in this order: `headers` (what keeps a page safe in a browser), `messages` (a request and its form, a
 response), `static` (files whose name has their fingerprint), `templates`, `events` (fragments that are sent
-as they change), `csrf`, `site` (routes and errors), `door` (a token in a link becomes a cookie).
+as they change), `csrf`, `site` (routes and errors), `door` (a token in a link becomes a cookie). Beside
+them: `fields` and `filling` (a form made of a JSON schema).
 
 Knows: HTTP and HTML. Refuses to know: MCP.
 """

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from http import HTTPStatus
 from typing import Any, Final, TypeAlias
 
@@ -98,7 +98,7 @@ class Site:
         if scope["type"] != "http":
             raise UsageError(f"pages serve HTTP, not {scope['type']}")
         response = await self._respond(scope, receive)
-        await self._send(response, send, has_body=scope["method"] != "HEAD")
+        await self._send(response, receive, send, has_body=scope["method"] != "HEAD")
 
     async def _respond(self, scope: Scope, receive: Receive) -> WebResponse:
         root = scope.get("root_path", "")
@@ -141,7 +141,7 @@ class Site:
         )
         return WebResponse(body.encode(), status=status, headers=dict(headers or {}))
 
-    async def _send(self, response: WebResponse, send: Send, *, has_body: bool) -> None:
+    async def _send(self, response: WebResponse, receive: Receive, send: Send, *, has_body: bool) -> None:
         body = response.body
         headers = {
             **SAFE,
@@ -159,9 +159,35 @@ class Site:
             await send({"type": "http.response.body", "body": body if has_body else b""})
             return
         if has_body:
-            async for piece in body:
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await _stream(body, receive, send)
         await send({"type": "http.response.body", "body": b""})
+
+
+async def _stream(body: AsyncIterator[bytes], receive: Receive, send: Send) -> None:
+    """Send a body piece by piece, until it ends or the browser leaves: a server does not say so by itself."""
+
+    async def send_all() -> None:
+        async for piece in body:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+
+    sending, leaving = asyncio.ensure_future(send_all()), asyncio.ensure_future(_left(receive))
+    try:
+        await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        has_left = leaving.done()
+        for task in (sending, leaving):
+            task.cancel()
+        await asyncio.wait({sending, leaving})
+    if not has_left:
+        sending.result()
+
+
+async def _left(receive: Receive) -> None:
+    """Wait until the browser has left. Before that, the request's empty body may come."""
+    for _ in range(2):
+        if (await receive())["type"] == "http.disconnect":
+            return
+    await asyncio.Event().wait()
 
 
 async def _live(receive: Receive, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""What operators want beside tools: rate limits, health, pages of their own, TLS.
+"""What operators want beside tools: rate limits, health, pages of their own, TLS, records of calls.
 
-Knows HTTP requests and middleware. Refuses to know calls, rounds and tasks.
+Knows HTTP requests, middleware and stories. Refuses to know how calls, rounds and tasks are run.
 """

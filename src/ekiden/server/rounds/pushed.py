@@ -28,6 +28,7 @@ from ekiden.server.questions.input_required import (
 from ekiden.server.registration.results import tool_error
 from ekiden.server.rounds.call import Call
 from ekiden.server.sealing.tokens import Sealer
+from ekiden.stories.telling import Story, current_story
 from ekiden.telemetry.metrics import REASKS, add, of_call
 from ekiden.transports.server.port import Stream
 from ekiden.wire.json import JsonObject, is_object
@@ -132,6 +133,7 @@ class PushedCalls:
             clock=self._clock,
             flow=state.flow,
             can_background=call.handler.task != "never",
+            watcher=_told(state),
         )
         context: Context[Any] = Context(
             call.request, call.stream, call.state, push, state, responses, call.handler.function
@@ -148,6 +150,14 @@ class PushedCalls:
             return ended
         await questions.report_visited(ended)
         return ended
+
+
+def _told(state: CallState) -> Story | None:
+    """The story of the call, which is told that its handler begins to run; None if nothing is recorded."""
+    if (story := current_story.get()) is not None:
+        story.belongs_to(state.flow, state.round, state.started)
+        story.leg()
+    return story
 
 
 async def _resolved(state: CallState, manual: InputRequired, questions: Questions) -> JsonObject:

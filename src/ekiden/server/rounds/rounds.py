@@ -45,6 +45,7 @@ from ekiden.server.tasks.methods import TaskMethods
 from ekiden.server.tasks.tasks import Tasks
 from ekiden.server.tasks.with_people import TaskPeople
 from ekiden.signals import Ended, Restart
+from ekiden.stories.telling import current_story
 from ekiden.telemetry.context import first_trace, link_to
 from ekiden.telemetry.metrics import RERUN_DURATION, record
 from ekiden.telemetry.rounds import call_ended, count_reasks
@@ -75,6 +76,8 @@ class Rounds:
         limits = sealer.limits
         self.watch: Callable[[Leg], None] | None = None
         """Called with every leg before it runs; for tests."""
+        self.records = False
+        """Whether what happens is told to the current story."""
         self.pushed = PushedCalls(sealer, clock)
         """Runs the calls of clients of 2025, to which questions are pushed."""
         self.tasks: Tasks | None = None
@@ -131,6 +134,7 @@ class Rounds:
         if "requestState" in params:
             return self._later_round(call, responses)
         state = self._sealer.first(call.request)
+        self._tell(state)
         asked: dict[str, str] | None = {} if call.handler.once is True else None
         if self.tasks is not None and call.handler.task in ("optional", "required"):
             return self._first_or_task(self.tasks, call, state, responses, asked)
@@ -180,6 +184,7 @@ class Rounds:
         self, call: Call, state: CallState, responses: Mapping[str, object], token: str
     ) -> Outcome:
         """Run the round that follows a state. `token` and the responses are its history."""
+        self._tell(state)
         request, handler = call.request, call.handler
         if state.paged is not None:
             # What people answer on a page counts from there, and not as the client tells it.
@@ -237,15 +242,24 @@ class Rounds:
             leg.can_background = self.tasks.wanted_by(request)
         if self.watch is not None:
             self.watch(leg)
+        self._tell(state, leg)
         context = Context(request, call.stream, call.state, leg, state, responses, handler.function)
         if handler.context is not None:
             call.bound[handler.context] = context
         return leg, context
 
+    def _tell(self, state: CallState, leg: Leg | None = None) -> None:
+        """Tell the story, if there is one, which call this is, and that its handler begins to run."""
+        if self.records and (story := current_story.get()) is not None:
+            story.belongs_to(state.flow, state.round, state.started)
+            if leg is not None:
+                story.leg(leg.replay)
+
     async def _resume(self, call: Call, state: CallState, responses: Mapping[str, object]) -> Outcome:
         ticket, state.parked = state.parked or "", None
         values = self.parking.peek(ticket).leg.read(responses)
         parked = self.parking.take(ticket)
+        self._tell(state, parked.leg)
         context: Context[Any] = parked.context
         context.rebind(call.request, call.stream)
         try:

@@ -12,7 +12,7 @@ from ekiden.rounds.journal import Entry
 from ekiden.server.sealing.seal import Seal, is_sealed
 from ekiden.tasks.record import Question, TaskRecord
 from ekiden.tasks.states import State
-from ekiden.tasks.store import Due, Held, Place, TaskStore, Usage, Watcher
+from ekiden.tasks.store import Due, Held, Place, TaskQuery, TaskStore, Usage, Watcher
 
 __all__ = ["SealedTasks"]
 
@@ -225,6 +225,15 @@ class SealedTasks(TaskStore):
                 break
             after = last
         return shown
+
+    async def search(self, query: TaskQuery) -> Sequence[TaskRecord]:
+        """Tasks that a query is for. What cannot be opened is left out."""
+        found = map(self._readable, await self._inner.search(query))
+        return [record for record in found if record is not None]
+
+    async def tools(self) -> list[str]:
+        """The tools of all tasks."""
+        return await self._inner.tools()
 
     def _readable(self, kept: TaskRecord) -> TaskRecord | None:
         try:

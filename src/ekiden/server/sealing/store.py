@@ -17,6 +17,7 @@ from ekiden.server.sealing.keys import KeyRing
 from ekiden.server.sealing.seal import Seal
 from ekiden.server.sealing.sealed_people import SealedPeople
 from ekiden.server.sealing.sealed_sessions import SealedSessions
+from ekiden.server.sealing.sealed_stories import SealedStories
 from ekiden.server.sealing.sealed_tasks import SealedTasks
 from ekiden.stores.store import Store
 
@@ -40,6 +41,8 @@ class SealedStore:
         self.sessions = None if sessions is None else SealedSessions(sessions, self._seal)
         people = getattr(inner, "people", None)
         self.people = None if people is None else SealedPeople(people, self._seal)
+        stories = getattr(inner, "stories", None)
+        self.stories = None if stories is None else SealedStories(stories, self._seal)
         self.tasks = None if inner.tasks is None else SealedTasks(inner.tasks, self._seal)
 
     def is_new(self, round_id: str) -> bool:

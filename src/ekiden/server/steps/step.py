@@ -15,7 +15,8 @@ from pydantic import ValidationError
 
 from ekiden.errors import NotRecalled, ToolError, UsageError
 from ekiden.rounds.interpreter import Retry
-from ekiden.rounds.journal import Entry, Kind
+from ekiden.rounds.journal import STEP, Entry, Kind
+from ekiden.rounds.performing import current_step
 from ekiden.server.cancellation import is_cancelled
 from ekiden.server.handlers import Run
 from ekiden.server.schemas import explain
@@ -26,6 +27,7 @@ from ekiden.server.steps.plain import is_context
 from ekiden.server.steps.spelling import ATOMS
 from ekiden.server.steps.wording import words_for
 from ekiden.signals import Ended, NotKept
+from ekiden.stories.telling import current_story
 
 __all__ = ["FunctionStep"]
 
@@ -77,6 +79,8 @@ class FunctionStep:
         entry, again = await self.attempt()
         failures = 1
         while again and self.retry is not None and failures < self.retry.attempts:
+            if (story := current_story.get()) is not None:
+                story.retried(STEP + (current_step.get() or "").partition(":")[2], entry)
             await asyncio.sleep(self.retry.delay(failures))
             entry, again = await self.attempt()
             failures += 1

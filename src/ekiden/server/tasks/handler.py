@@ -26,8 +26,10 @@ from ekiden.server.middleware import Middleware, around
 from ekiden.server.questions.input_required import InputRequired
 from ekiden.server.registration.tools import CancelledTask, Tool
 from ekiden.server.tasks.input_required import ByHand
+from ekiden.server.tasks.recorded import recorded_leg
 from ekiden.server.tasks.with_people import TaskPeople, is_for_a_page
 from ekiden.signals import ArgumentsInvalid, Ended
+from ekiden.stories.recorder import Recorder
 from ekiden.tasks.leg import TaskLeg
 from ekiden.tasks.record import Question, TaskRecord
 from ekiden.tasks.work import Why
@@ -57,6 +59,7 @@ class ToolWork:
         state: object,
         layers: Sequence[Middleware] = (),
         people: TaskPeople | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         self.title = f"Tool {tool.key!r}"
         declared: Mapping[str, Any] = record.meta.get(CLIENT_CAPABILITIES, {})
@@ -69,9 +72,16 @@ class ToolWork:
         self._record = record
         self._state = state
         self._layers = layers
+        self._recorder = recorder
 
     async def run(self, leg: TaskLeg, say: Callable[[str], None]) -> Outcome | Suspended:
-        """Run the handler to the end of a leg, inside its span and its middleware if there are any."""
+        """Run the handler to the end of a leg; what happens in it is recorded, if that is wanted."""
+        if self._recorder is None:
+            return await self._traced(leg, say)
+        return await recorded_leg(self._recorder, self._record, leg, lambda: self._traced(leg, say))
+
+    async def _traced(self, leg: TaskLeg, say: Callable[[str], None]) -> Outcome | Suspended:
+        """Run it inside its span and its middleware if there are any."""
         stream = _Status(say)
         run = self._layered if self._layers else self._leg
         if is_observed():

@@ -25,6 +25,7 @@ from ekiden.server.tasks.handler import PRINCIPAL, ToolWork
 from ekiden.server.tasks.input_required import carried, given_answers
 from ekiden.server.tasks.quota import TaskQuota
 from ekiden.server.tasks.with_people import TaskPeople
+from ekiden.stories.recorder import Recorder
 from ekiden.tasks.record import TaskRecord, encode_record
 from ekiden.tasks.runner import Runner, TaskLimits
 from ekiden.tasks.store import Glance, Held, Signal, TaskStore
@@ -88,6 +89,8 @@ class Tasks:
         """The middleware around every leg."""
         self.people: TaskPeople | None = None
         """Puts questions to people on pages; None if the server has none."""
+        self.recorder: Recorder | None = None
+        """Where it is kept what happens in each leg, if anywhere."""
         self._state: object = None
         self._started = False
         self._listeners: dict[str, set[Listener]] = {}
@@ -134,7 +137,7 @@ class Tasks:
         tool = self._registry.tools.get(record.tool)
         if tool is None or tool.handler.task == "never":
             return None
-        return ToolWork(tool, record, self._state, self.layers, self.people)
+        return ToolWork(tool, record, self._state, self.layers, self.people, self.recorder)
 
     def _tools(self) -> list[str]:
         """The tools whose tasks run here. Tasks of tools that this version lacks are left to others."""

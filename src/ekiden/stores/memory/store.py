@@ -22,6 +22,7 @@ from ekiden.rounds.ledger import (
     is_forgettable,
 )
 from ekiden.stores.memory.people import MemoryPeople
+from ekiden.stores.memory.stories import MemoryStories
 from ekiden.stores.memory.tasks import MemoryTasks
 
 __all__ = ["MemoryStore"]
@@ -52,6 +53,7 @@ class MemoryStore:
         """True if all servers concerned use this object; False for the memory of a single server."""
         self.tasks = MemoryTasks()
         self.people = MemoryPeople()
+        self.stories = MemoryStories()
         self._rounds: dict[str, _Round] = {}
         self._done: OrderedDict[str, None] = OrderedDict()
         self._released: OrderedDict[str, None] = OrderedDict()

@@ -38,12 +38,13 @@ _AGAIN_SECONDS: Final = 1.0
 class PostgresBus:
     """Implements `ekiden.bus.port.Bus`."""
 
-    def __init__(self, database: PostgresDatabase) -> None:
+    def __init__(self, database: PostgresDatabase, channel: str = "ekiden_bus") -> None:
         self._database = database
+        self._channel = channel
         self._origin = secrets.token_hex(6)
         """Begins every message of this process, which so ignores its own."""
         self._listeners: Listeners[bytes | None] = Listeners()
-        self._listening = Listening(database, "ekiden_bus", self._receive, self._missed)
+        self._listening = Listening(database, channel, self._receive, self._missed)
         self._last = 0
         """The number of the last message of this process."""
         self._heard: dict[str, int] = {}
@@ -81,7 +82,7 @@ class PostgresBus:
     async def _send(self, batch: list[str]) -> None:
         async with self._database.in_line() as connection:
             await connection.execute(
-                "SELECT pg_notify('ekiden_bus', message) FROM unnest(%s::text[]) AS message", (batch,)
+                "SELECT pg_notify(%s, message) FROM unnest(%s::text[]) AS message", (self._channel, batch)
             )
 
     async def listen(self, hear: Hear) -> Callable[[], None]:

@@ -20,6 +20,7 @@ from ekiden.tasks.store import Due, Signal
 
 __all__ = [
     "APPEND",
+    "AUDIENCES",
     "BY_FLOW",
     "BY_ID",
     "CHANGE",
@@ -33,6 +34,8 @@ __all__ = [
     "NEXT_DUE",
     "OTHERS_DUE",
     "OVERDUE",
+    "SEARCH",
+    "TOOLS",
     "USAGE",
     "Append",
     "Write",
@@ -208,6 +211,36 @@ NEWEST: Final[dict[str, LiteralString]] = {
         ORDER BY created DESC, id DESC LIMIT %(limit)s""",
 }
 """Tasks from a place on, the newest first: everybody's, or those of one principal of one audience."""
+
+SEARCH: Final[LiteralString] = f"""
+    SELECT found.* FROM unnest(%(tools)s::text[]) AS known(tool)
+    CROSS JOIN unnest(%(states)s::text[]) AS wanted(state) CROSS JOIN LATERAL (
+        SELECT {_COLUMNS}, task.created, task.id FROM ekiden_tasks AS task
+        WHERE task.tool = known.tool AND task.state = wanted.state
+            AND (task.created, task.id) < (%(created)s, %(id)s)
+        ORDER BY task.created DESC, task.id DESC LIMIT %(limit)s
+    ) AS found ORDER BY found.created DESC, found.id DESC LIMIT %(limit)s
+"""
+TOOLS: Final[LiteralString] = """
+    WITH RECURSIVE known AS (
+        (SELECT tool FROM ekiden_tasks ORDER BY tool LIMIT 1)
+        UNION ALL
+        SELECT (SELECT task.tool FROM ekiden_tasks AS task WHERE task.tool > known.tool
+                ORDER BY task.tool LIMIT 1)
+        FROM known WHERE known.tool IS NOT NULL
+    )
+    SELECT tool FROM known WHERE tool IS NOT NULL
+"""
+AUDIENCES: Final[LiteralString] = """
+    WITH RECURSIVE known AS (
+        (SELECT audience FROM ekiden_tasks ORDER BY audience LIMIT 1)
+        UNION ALL
+        SELECT (SELECT task.audience FROM ekiden_tasks AS task WHERE task.audience > known.audience
+                ORDER BY task.audience LIMIT 1)
+        FROM known WHERE known.audience IS NOT NULL
+    )
+    SELECT audience FROM known WHERE audience IS NOT NULL
+"""
 
 USAGE: Final[LiteralString] = f"""
     SELECT count(*) FILTER (WHERE state NOT IN ({sql_list(ENDED)})), coalesce(sum(octet_length(record)), 0)

@@ -155,6 +155,38 @@ _MIGRATIONS: Final[tuple[LiteralString, ...]] = (
     CREATE INDEX ekiden_people_due ON ekiden_people (audience, due) WHERE due IS NOT NULL;
     CREATE INDEX ekiden_people_expires ON ekiden_people (expires);
     """,
+    """
+    CREATE INDEX ekiden_tasks_by_tool ON ekiden_tasks (tool, state, created, id);
+    CREATE TABLE ekiden_calls (
+        id text PRIMARY KEY,
+        audience text NOT NULL,
+        method text NOT NULL,
+        target bytea NOT NULL,
+        principal bytea NOT NULL,
+        started double precision NOT NULL,
+        updated double precision NOT NULL,
+        state text NOT NULL,
+        task text NOT NULL,
+        size bigint NOT NULL,
+        facts bytea NOT NULL
+    );
+    CREATE INDEX ekiden_calls_newest ON ekiden_calls (started, id);
+    CREATE INDEX ekiden_calls_by_state ON ekiden_calls (state, started, id);
+    CREATE INDEX ekiden_calls_by_target ON ekiden_calls (target, state, started, id);
+    CREATE INDEX ekiden_calls_quiet ON ekiden_calls (updated, size);
+    CREATE TABLE ekiden_call_events (
+        number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        call_id text NOT NULL,
+        data bytea NOT NULL
+    );
+    CREATE INDEX ekiden_call_events_of_call ON ekiden_call_events (call_id, number);
+    CREATE TABLE ekiden_actions (
+        number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        at double precision NOT NULL,
+        data bytea NOT NULL
+    );
+    CREATE INDEX ekiden_actions_newest ON ekiden_actions (at, number);
+    """,
 )
 """The statements that lead from each schema version to the next."""
 

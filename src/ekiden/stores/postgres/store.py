@@ -23,6 +23,7 @@ from ekiden.stores.postgres.bus import PostgresBus
 from ekiden.stores.postgres.database import Connection, PostgresDatabase
 from ekiden.stores.postgres.people import PostgresPeople
 from ekiden.stores.postgres.sessions import PostgresSessions
+from ekiden.stores.postgres.stories import PostgresStories
 from ekiden.stores.postgres.tasks import PostgresTasks
 
 __all__ = ["PostgresStore"]
@@ -68,6 +69,7 @@ class PostgresStore:
         self.people = PostgresPeople(self._database)
         self.sessions = PostgresSessions(self._database)
         self.bus = PostgresBus(self._database)
+        self.stories = PostgresStories(self._database)
 
     async def migrate(self) -> None:
         """Make the tables, or bring them up to date."""
@@ -191,6 +193,7 @@ class PostgresStore:
         """Close the connections."""
         await self.tasks.close()
         await self.bus.close()
+        await self.stories.close()
         await self._database.close()
 
 

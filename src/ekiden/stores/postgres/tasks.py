@@ -11,17 +11,18 @@ from typing import Any, Final, LiteralString, TypeVar
 
 from ekiden.errors import IllegalMove, LostClaim, StoreUnavailable
 from ekiden.rounds.journal import Entry
-from ekiden.stores.columns import RUNNING
+from ekiden.stores.columns import ANY_STATE, RUNNING
 from ekiden.stores.keys_of_entries import key_to_bytes
 from ekiden.stores.postgres import rows
 from ekiden.stores.postgres.database import PostgresDatabase
 from ekiden.stores.postgres.rows import Append, Write
 from ekiden.stores.postgres.signals import PostgresSignals, payloads
 from ekiden.stores.postgres.together import Together
+from ekiden.stores.story_columns import merged
 from ekiden.tasks import moves
 from ekiden.tasks.record import TaskRecord, decode_record, encode_record
 from ekiden.tasks.states import State
-from ekiden.tasks.store import Due, Held, Place, Signal, TaskStore, Usage, Watcher, is_quiet
+from ekiden.tasks.store import Due, Held, Place, Signal, TaskQuery, TaskStore, Usage, Watcher, is_quiet
 
 __all__ = ["PostgresTasks"]
 
@@ -220,6 +221,36 @@ class PostgresTasks(TaskStore):
         """What one principal takes."""
         ((count, size),) = await self._look(rows.USAGE, (audience, key_to_bytes(principal)))
         return Usage(count, int(size))
+
+    async def search(self, query: TaskQuery) -> Sequence[TaskRecord]:
+        """Tasks that a query is for."""
+        if query.principal is not None:
+            return await self._of_principal(query, query.principal)
+        if not query.states and not query.tools:
+            return await self.listing(after=query.after, limit=query.limit)
+        created, task_id = query.after or _FAR
+        tools, states = query.tools or await self.tools(), query.states or ANY_STATE
+        values = {"tools": list(tools), "states": list(states), "created": created, "id": task_id}
+        return [
+            rows.record_of(row) for row in await self._look(rows.SEARCH, {**values, "limit": query.limit})
+        ]
+
+    async def _of_principal(self, query: TaskQuery, principal: str) -> list[TaskRecord]:
+        """All of the principal's are read: the index knows neither their states nor their tools."""
+        lists: list[list[TaskRecord]] = []
+        for (audience,) in await self._look(rows.AUDIENCES, ()):
+            found, after = list[TaskRecord](), query.after
+            while len(found) < query.limit and (
+                page := await self.listing(audience=audience, principal=principal, after=after, limit=500)
+            ):
+                found.extend(record for record in page if query.fits(record))
+                after = (page[-1].created, page[-1].id)
+            lists.append(found)
+        return merged(lists, lambda record: (record.created, record.id), query.limit)
+
+    async def tools(self) -> list[str]:
+        """One look at the index for each."""
+        return [tool for (tool,) in await self._look(rows.TOOLS, ())]
 
     async def next_due(self, audience: str, tools: Collection[str]) -> float | None:
         """When the next may be."""

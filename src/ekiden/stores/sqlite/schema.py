@@ -137,6 +137,38 @@ MIGRATIONS: Final = (
     CREATE INDEX people_due ON people (audience, due) WHERE due IS NOT NULL;
     CREATE INDEX people_expires ON people (expires);
     """,
+    """
+    CREATE INDEX tasks_by_tool ON tasks (tool, state, created, id);
+    CREATE TABLE calls (
+        id TEXT PRIMARY KEY,
+        audience TEXT NOT NULL,
+        method TEXT NOT NULL,
+        target TEXT NOT NULL,
+        principal TEXT NOT NULL,
+        started REAL NOT NULL,
+        updated REAL NOT NULL,
+        state TEXT NOT NULL,
+        task TEXT NOT NULL,
+        size INTEGER NOT NULL,
+        facts BLOB NOT NULL
+    );
+    CREATE INDEX calls_newest ON calls (started, id);
+    CREATE INDEX calls_by_state ON calls (state, started, id);
+    CREATE INDEX calls_by_target ON calls (target, state, started, id);
+    CREATE INDEX calls_quiet ON calls (updated, size);
+    CREATE TABLE call_events (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        call_id TEXT NOT NULL,
+        data BLOB NOT NULL
+    );
+    CREATE INDEX call_events_of_call ON call_events (call_id, number);
+    CREATE TABLE actions (
+        number INTEGER PRIMARY KEY,
+        at REAL NOT NULL,
+        data BLOB NOT NULL
+    );
+    CREATE INDEX actions_newest ON actions (at, number);
+    """,
 )
 """The statements that lead from each schema version to the next."""
 

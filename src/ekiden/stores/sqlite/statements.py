@@ -24,8 +24,12 @@ __all__ = [
     "INSERT",
     "NEWEST",
     "NEWEST_OF_PRINCIPAL",
+    "NEXT_AUDIENCE",
     "NEXT_DUE",
     "NEXT_PRINCIPAL",
+    "NEXT_TOOL",
+    "OF_PRINCIPAL",
+    "OF_TOOL",
     "OLD",
     "OVERDUE",
     "PROGRESS",
@@ -95,6 +99,14 @@ _PAGE: Final = """
 _FOUND: Final = f"SELECT record, {_LIVE} FROM tasks WHERE"
 NEWEST: Final = f"{_FOUND} {_PAGE}"
 NEWEST_OF_PRINCIPAL: Final = f"{_FOUND} audience = :audience AND principal = :principal AND {_PAGE}"
+
+
+_PLACE: Final = "(created, id) < (?, ?)"
+_ORDER: Final = "ORDER BY created DESC, id DESC LIMIT ?"
+OF_TOOL: Final = f"{_FOUND} tool = ? AND state = ? AND {_PLACE} {_ORDER}"
+OF_PRINCIPAL: Final = f"{_FOUND} audience = ? AND principal = ? AND {_PLACE} {_ORDER}"
+NEXT_TOOL: Final = "SELECT min(tool) FROM tasks WHERE tool > ?"
+NEXT_AUDIENCE: Final = "SELECT min(audience) FROM tasks WHERE audience > ?"
 
 
 def newest(

@@ -26,6 +26,7 @@ from ekiden.stores.keys_of_entries import key_from_bytes, key_to_bytes
 from ekiden.stores.sqlite.file import SQLiteFile, Synchronous
 from ekiden.stores.sqlite.people import SQLitePeople
 from ekiden.stores.sqlite.sessions import SQLiteSessions
+from ekiden.stores.sqlite.stories import SQLiteStories
 from ekiden.stores.sqlite.tasks import SQLiteTasks
 
 __all__ = ["SQLiteStore"]
@@ -51,6 +52,8 @@ class SQLiteStore:
         self.people = SQLitePeople(self._file)
         self.sessions = None if str(path) == ":memory:" else SQLiteSessions(self._file)
         self.bus = None if str(path) == ":memory:" else SocketBus(folder_beside(str(path), "bus"))
+        told = None if str(path) == ":memory:" else SocketBus(folder_beside(str(path), "stories"))
+        self.stories = SQLiteStories(self._file, told)
 
     async def _run(self, work: Callable[..., T], *arguments: Any, size: int = 0) -> T:
         return await self._file.write(lambda connection: work(connection, *arguments), size=size)
@@ -122,6 +125,7 @@ class SQLiteStore:
     async def close(self) -> None:
         """Close the file."""
         self.tasks.close()
+        await self.stories.close()
         if self.bus is not None:
             await self.bus.close()
         await self._file.close()

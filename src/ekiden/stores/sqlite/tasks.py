@@ -5,6 +5,7 @@ What may take long is read in a thread: journals, lists, the search for what is 
 
 import asyncio
 import functools
+import math
 import operator
 import sqlite3
 import time
@@ -16,15 +17,27 @@ import msgspec
 from ekiden.bus.listeners import Listeners
 from ekiden.errors import IllegalMove, LostClaim
 from ekiden.rounds.journal import Entry
-from ekiden.stores.columns import ROW, live_values, read_row
+from ekiden.stores.columns import ANY_STATE, ROW, live_values, read_row
 from ekiden.stores.sqlite import statements as sql
 from ekiden.stores.sqlite.due import FairSearch
 from ekiden.stores.sqlite.file import SQLiteFile
 from ekiden.stores.sqlite.wake import WakeSocket
+from ekiden.stores.story_columns import merged
 from ekiden.tasks import moves
 from ekiden.tasks.record import TaskRecord, encode_record
 from ekiden.tasks.states import State
-from ekiden.tasks.store import Due, Glance, Held, Place, Signal, TaskStore, Usage, Watcher, is_quiet
+from ekiden.tasks.store import (
+    Due,
+    Glance,
+    Held,
+    Place,
+    Signal,
+    TaskQuery,
+    TaskStore,
+    Usage,
+    Watcher,
+    is_quiet,
+)
 
 __all__ = ["SQLiteTasks"]
 
@@ -230,6 +243,16 @@ class SQLiteTasks(TaskStore):
             lambda connection: [_record(row) for row in connection.execute(query, values)]
         )
 
+    async def search(self, query: TaskQuery) -> Sequence[TaskRecord]:
+        """Tasks that a query is for: some searches of an index each, whose results become one list."""
+        if not query.states and not query.tools and query.principal is None:
+            return await self.listing(after=query.after, limit=query.limit)
+        return await self._file.scan(lambda connection: _search(connection, query))
+
+    async def tools(self) -> list[str]:
+        """One look at the index for each."""
+        return await self._file.scan(lambda connection: _distinct(connection, sql.NEXT_TOOL))
+
     async def _ids(self, query: str, *values: Any) -> list[str]:
         return await self._file.scan(lambda connection: [row[0] for row in connection.execute(query, values)])
 
@@ -281,6 +304,29 @@ def _size(journal: list[tuple[str, str, bytes]]) -> int:
 def _add(connection: sqlite3.Connection, journal: list[tuple[str, str, bytes]]) -> None:
     for row in journal:
         connection.execute(sql.ADD_ENTRY, row)
+
+
+def _distinct(connection: sqlite3.Connection, next_one: str) -> list[str]:
+    """The values of an indexed column, in order. An empty one is no name of anything."""
+    found, last = list[str](), ""
+    while (value := connection.execute(next_one, (last,)).fetchone()[0]) is not None:
+        found.append(value)
+        last = value
+    return found
+
+
+def _search(connection: sqlite3.Connection, query: TaskQuery) -> list[TaskRecord]:
+    page = (*(query.after or (math.inf, "")), query.limit)
+    if query.principal is None:
+        tools = query.tools or _distinct(connection, sql.NEXT_TOOL)
+        wanted = [(tool, state) for tool in tools for state in query.states or ANY_STATE]
+        lists = [connection.execute(sql.OF_TOOL, (*each, *page)).fetchall() for each in wanted]
+    else:
+        # All of the principal's are read: the index knows neither their states nor their tools.
+        whose = [(audience, query.principal) for audience in _distinct(connection, sql.NEXT_AUDIENCE)]
+        lists = [connection.execute(sql.OF_PRINCIPAL, (*each, *page[:2], -1)).fetchall() for each in whose]
+    records = [[record for row in rows if query.fits(record := _record(row))] for rows in lists]
+    return merged(records, lambda record: (record.created, record.id), query.limit)
 
 
 def _claim(

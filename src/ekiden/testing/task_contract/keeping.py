@@ -4,7 +4,8 @@ import asyncio
 from typing import Final
 
 from ekiden.tasks.record import TaskRecord
-from ekiden.tasks.store import Usage
+from ekiden.tasks.states import State
+from ekiden.tasks.store import TaskQuery, Usage
 from ekiden.testing.task_contract.opening import OpensTaskStore
 from ekiden.testing.task_contract.records import new_record, step
 
@@ -16,6 +17,35 @@ _PATIENCE: Final = 10.0
 
 class KeepingContract(OpensTaskStore):
     """What is kept is found again, by id and in lists."""
+
+    # Searching
+
+    async def test_tasks_are_searched_by_state_tool_and_principal(self) -> None:
+        """The newest first, page by page; what is not asked for does not matter."""
+        async with self.opened() as (one, other):
+            states: tuple[State, ...] = ("queued", "waiting", "completed")
+            for n in range(12):
+                record = new_record(f"{n:02}", tool=f"tool {n // 6}", principal=f"user {n % 2}")
+                record.state, record.created, record.audience = (
+                    states[n % 3],
+                    1000.0 + n // 2,
+                    f"server {n % 4}",
+                )
+                await one.insert(record, {})
+
+            async def found(query: TaskQuery) -> str:
+                return " ".join(record.id for record in await other.search(query))
+
+            assert await found(TaskQuery(limit=3)) == "11 10 09"
+            assert await found(TaskQuery(after=(1001.0, "03"))) == "02 01 00"
+            assert await found(TaskQuery(states=("waiting", "completed"))) == "11 10 08 07 05 04 02 01"
+            assert await found(TaskQuery(states=("waiting",), after=(1003.0, "07"), limit=1)) == "04"
+            assert await found(TaskQuery(tools=("tool 0", "no such tool"))) == "05 04 03 02 01 00"
+            assert await found(TaskQuery(tools=("tool 1",), states=("queued",))) == "09 06"
+            assert await found(TaskQuery(principal="user 1", states=("completed",))) == "11 05"
+            assert await found(TaskQuery(principal="user 0", tools=("tool 0",), limit=2)) == "04 02"
+            assert await found(TaskQuery(principal="nobody")) == ""
+            assert await other.tools() == ["tool 0", "tool 1"]
 
     # Keeping
 

@@ -11,7 +11,8 @@
     for (const fresh of [...holder.content.children]) {
       const old = fresh.id && document.getElementById(fresh.id);
       if (old) {
-        swap(old, fresh);
+        // What has the same `data-keep` stays: somebody may be typing in it.
+        if (!fresh.dataset.keep || fresh.dataset.keep !== old.dataset.keep) swap(old, fresh);
         continue;
       }
       const place = document.getElementById(fresh.dataset.into || "");

@@ -1,0 +1,71 @@
+"""The options of `ekiden dev`."""
+
+from typing import Annotated
+
+import typer
+
+from ekiden.cli.options import Header, KeysFile, LogLevel, Resume
+
+__all__ = ["dev"]
+
+
+def dev(
+    server: Annotated[str, typer.Argument(metavar="FILE[:NAME]", help="A Python file with a Server.")],
+    port: Annotated[int, typer.Option(help="The port of the server; 0 takes any.", min=0, max=65535)] = 8000,
+    path: Annotated[str, typer.Option(help="The path of the endpoint.")] = "/mcp",
+    page_port: Annotated[
+        int | None, typer.Option(help="The port of the page; by default 8001, or any.", min=0, max=65535)
+    ] = None,
+    opens: Annotated[
+        bool | None,
+        typer.Option(
+            "--open/--no-open", help="Open the page in a browser; by default if there is a display."
+        ),
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            help="sqlite:///FILE or postgresql://..., if the server names none; by default a new file."
+        ),
+    ] = None,
+    header: Header = None,
+    inspector: Annotated[
+        bool, typer.Option("--inspector", help="Start the official Inspector as well (needs Node).")
+    ] = False,
+    keys_file: KeysFile = None,
+    log_level: Annotated[LogLevel, typer.Option(help="What is logged to stderr.")] = "warning",
+    resume: Annotated[
+        Resume, typer.Option(help="FastMCP, MCPServer: run a handler anew in every round, or let it wait.")
+    ] = "replay",
+    without_auth: Annotated[
+        bool, typer.Option("--without-auth", help="FastMCP, MCPServer: serve it without its auth provider.")
+    ] = False,
+) -> None:
+    """Serve a Python file with reload, and a page to try it."""
+    from ekiden.cli.developing.dev import DevOptions
+    from ekiden.cli.developing.dev import dev as develop
+    from ekiden.cli.loading import Carrying
+    from ekiden.cli.serving.job import Job
+    from ekiden.cli.targets import read_headers
+
+    job = Job(
+        spec=server,
+        carrying=Carrying(resume, without_auth=without_auth),
+        path=path,
+        grace=1.0,  # A reload waits for running calls this long.
+        log_level=log_level,
+        record=True,
+        show_trace=True,
+    )
+    develop(
+        DevOptions(
+            job=job,
+            port=port,
+            page_port=page_port,
+            store=store,
+            keys_file=keys_file,
+            headers=read_headers(header or ()),
+            opens=opens,
+            inspector=inspector,
+        )
+    )

@@ -1,0 +1,122 @@
+"""Who looks at the pages, and what that person may do.
+
+`Everybody` is for a developer's own machine: whoever got in through the door may do all. `ByScope` is for
+production: an access token that the server's `Auth` accepts says who it is, and its scopes say what is
+allowed. A browser sends no such header by itself, so there is a page to sign in with a token, too; a proxy in
+front of the pages may add the header instead.
+"""
+
+from collections.abc import Awaitable, Mapping
+from typing import Any, Final, Protocol
+from urllib.parse import quote
+
+import msgspec
+
+from ekiden.errors import StatusError
+from ekiden.pages.web import Site, WebRequest, WebResponse, redirect
+from ekiden.pages.web.headers import cookie
+
+__all__ = ["Access", "ByScope", "Everybody", "Verifier", "Viewer"]
+
+SIGN_IN: Final = "/sign-in"
+
+
+class Viewer(msgspec.Struct, frozen=True):
+    """Somebody who looks at a page."""
+
+    name: str
+    values: bool = False
+    """May see arguments, answers, results and log lines."""
+    acts: bool = False
+    """May cancel, wake, answer and run again."""
+
+
+class Access(Protocol):
+    """Decides who a request comes from."""
+
+    async def viewer(self, request: WebRequest) -> Viewer | WebResponse:
+        """Who looks; a response if the request is not let in, such as a page to sign in."""
+        ...
+
+    def install(self, site: Site) -> None:
+        """Add what it needs to the site."""
+        ...
+
+
+class Everybody:
+    """All who came in through the door of the site are the same viewer."""
+
+    def __init__(self, viewer: Viewer | None = None) -> None:
+        self._viewer = viewer or Viewer("developer", values=True, acts=True)
+
+    async def viewer(self, request: WebRequest) -> Viewer | WebResponse:
+        """The one viewer."""
+        return self._viewer
+
+    def install(self, site: Site) -> None:
+        """Nothing is needed."""
+
+
+class Verifier(Protocol):
+    """Verifies access tokens: a function of the server's `auth=`."""
+
+    def __call__(self, token: str) -> Awaitable[tuple[str, Any] | None]:
+        """Who has the token, and its scopes; None if it is not good."""
+        ...
+
+
+class ByScope:
+    """Lets in who has a good access token. `scopes` say which of them are needed to look, see and act."""
+
+    def __init__(self, verify: Verifier, scopes: Mapping[str, str], *, secure: bool, acts: bool) -> None:
+        self._verify = verify
+        self._scopes = scopes
+        self._secure = secure
+        self._acts = acts
+        self._cookie = "__Host-ekiden-sign-in" if secure else "ekiden-sign-in"
+        self._site: Site | None = None
+
+    async def viewer(self, request: WebRequest) -> Viewer | WebResponse:
+        """Who has sent the token, in the header or in the cookie of the sign-in page."""
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not token:
+            token = request.cookies.get(self._cookie, "")
+        found = await self._verify(token.strip()) if token else None
+        if found is None:
+            if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
+                return redirect(f"{request.root}{SIGN_IN}?then={quote(request.path)}")
+            raise StatusError(
+                401, "Sign in with an access token first.", headers={"www-authenticate": "Bearer"}
+            )
+        name, granted = found
+        if self._scopes["look"] and self._scopes["look"] not in granted:
+            raise StatusError(403, f"Your access token does not grant {self._scopes['look']}.")
+        return Viewer(
+            name,
+            values=self._scopes["values"] in granted,
+            acts=self._acts and self._scopes["act"] in granted,
+        )
+
+    def install(self, site: Site) -> None:
+        """Add the page to sign in."""
+        self._site = site
+
+        @site.get(SIGN_IN)
+        async def show(request: WebRequest) -> WebResponse:
+            return site.page("sign_in.html", request, problem="", then=_local(request.first("then")))
+
+        @site.post(SIGN_IN)
+        async def sign_in(request: WebRequest) -> WebResponse:
+            token, then = request.first("token").strip(), _local(request.first("then"))
+            if not token or await self._verify(token) is None:
+                return site.page(
+                    "sign_in.html", request, status=401, problem="This token is not accepted.", then=then
+                )
+            made = cookie(self._cookie, token, secure=self._secure)
+            return redirect(request.root + then, cookies=(made,))
+
+
+def _local(path: str) -> str:
+    """A path of this site: a link to elsewhere is not followed after signing in."""
+    is_ours = path.startswith("/") and not path.startswith(("//", "/\\"))
+    return path if is_ours else "/calls"

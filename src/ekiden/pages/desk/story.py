@@ -1,0 +1,327 @@
+"""What happened in a call, worked out of its events: legs and workers, effects, questions, log lines."""
+
+import re
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from ekiden.stories.events import CallFacts, CallRow, Event, decode_facts
+from ekiden.wire.json import is_array, is_object
+
+__all__ = ["Difference", "LegView", "Line", "Mark", "QuestionView", "StoryView", "assembled", "label_of"]
+
+MarkState: TypeAlias = Literal["run", "replayed", "retried", "failed", "waiting", "cut"]
+
+_DIGEST: Final = re.compile(r"-[A-Za-z0-9_-]{12}(-\d+)?\Z")
+_KINDS: Final = {"s": "step", "a": "answer", "z": "sleep", "p": "checkpoint", "d": "value", "q": "scope"}
+"""What the name of an effect begins with, in words. Others are of no interest to a reader."""
+_HOW: Final = {
+    "completed": "done",
+    "tool failed": "failed",
+    "failed": "failed",
+    "cancelled": "cancelled",
+    "asked": "waiting",
+    "sleeping": "waiting",
+    "checkpoint": "run",
+    "became a task": "run",
+    "handed over": "retried",
+    "begun again": "retried",
+}
+"""The state in which a leg ended, by how it ended."""
+_json: Final = msgspec.json.Decoder().decode
+
+
+class Mark(msgspec.Struct, kw_only=True):
+    """One effect in a leg."""
+
+    key: str
+    """Its name in the journal."""
+    label: str
+    kind: str
+    state: MarkState
+    at: float
+    seconds: float | None = None
+    tries: int = 1
+    about: str = ""
+    value: str = ""
+    size: int = 0
+    failures: list[str] = msgspec.field(default_factory=list[str])
+    """What went wrong in tries that were repeated, as JSON."""
+
+
+class Line(msgspec.Struct):
+    """A log line, or how far the call is."""
+
+    at: float
+    level: str
+    value: str
+    size: int
+    logger: str
+
+
+class QuestionView(msgspec.Struct, kw_only=True):
+    """A question, and its answer if there is one."""
+
+    key: str
+    request: dict[str, Any]
+    """As the client saw it; empty if it was not kept."""
+    asked: float
+    answered: float | None = None
+    answer: str = ""
+    size: int = 0
+
+    @property
+    def waited(self) -> float | None:
+        """Seconds until the answer came."""
+        return None if self.answered is None else max(0.0, self.answered - self.asked)
+
+    @property
+    def words(self) -> str:
+        """What was asked."""
+        params: dict[str, Any] = self.request.get("params") or {}
+        return str(params.get("message") or self.request.get("method") or "a question")
+
+
+class Difference(msgspec.Struct):
+    """The two sides of a replay that went another way."""
+
+    problem: str = ""
+    before: str = ""
+    now: str = ""
+
+
+class LegView(msgspec.Struct, kw_only=True):
+    """One run of the handler by one worker."""
+
+    id: str
+    worker: str
+    began: float
+    round: int = 1
+    fence: int | None = None
+    ended: float | None = None
+    how: str = ""
+    """Empty while it runs."""
+    state: str = "working"
+    waited: float | None = None
+    """Seconds between the end of the leg before and this one."""
+    marks: list[Mark] = msgspec.field(default_factory=list[Mark])
+    replayed: list[str] = msgspec.field(default_factory=list[str])
+    lines: list[Line] = msgspec.field(default_factory=list[Line])
+    token: int = 0
+    """Bytes of the state that went out at its end."""
+    journal: list[list[Any]] = msgspec.field(default_factory=list[list[Any]])
+    """The journal at its end: key, kind, digest, branch and bytes of each entry."""
+    result: str = ""
+    result_size: int = 0
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took."""
+        return None if self.ended is None else max(0.0, self.ended - self.began)
+
+    def spans(self) -> list[tuple[str, int, int, str]]:
+        """Its bar: what was done when, in thousandths of its duration, drawn in that order."""
+        last = max([self.ended or self.began, *(m.at + (m.seconds or 0.0) for m in self.marks)])
+        whole = max(last - self.began, 1e-6)
+        ground = "working" if self.state == "working" else "replayed"
+        drawn = [(ground, 0, 1000, f"the leg: {self.how or 'it runs'}")]
+        for mark in self.marks:
+            if mark.state == "replayed":
+                continue
+            start = min(985, max(0, round(1000 * (mark.at - self.began) / whole)))
+            length = min(1000 - start, max(12, round(1000 * (mark.seconds or 0.0) / whole)))
+            drawn.append((mark.state, start, length, f"{mark.label}: {mark.state}"))
+        return drawn
+
+
+class StoryView(msgspec.Struct, kw_only=True):
+    """A whole call."""
+
+    row: CallRow
+    facts: CallFacts
+    legs: list[LegView]
+    questions: list[QuestionView]
+    difference: Difference | None = None
+    dropped: int = 0
+    """Events that were not kept, because there were too many at once."""
+
+    @property
+    def workers(self) -> list[str]:
+        """Those that ran it, in order."""
+        return list(dict.fromkeys(leg.worker for leg in self.legs))
+
+    @property
+    def result(self) -> tuple[str, int]:
+        """How it ended, as JSON, and its bytes."""
+        ended = [leg for leg in self.legs if leg.result_size and leg.how != "became a task"]
+        return (ended[-1].result, ended[-1].result_size) if ended else ("", 0)
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the last state that went out."""
+        return next((leg.token for leg in reversed(self.legs) if leg.token), 0)
+
+
+def assembled(row: CallRow, events: Iterable[Event]) -> StoryView:
+    """The story of a call."""
+    view = StoryView(
+        row=row, facts=decode_facts(row.facts) if row.facts else CallFacts(), legs=[], questions=[]
+    )
+    legs: dict[str, LegView] = {}
+    for event in events:
+        if event.kind == "lost_count":
+            view.dropped += event.size
+        elif event.kind == "leg":
+            legs[event.leg] = _leg(event)
+        elif (leg := legs.get(event.leg)) is not None:
+            _add(view, leg, event)
+    view.legs = sorted(legs.values(), key=lambda leg: leg.began)
+    _connect(view.legs)
+    _name_answers(view)
+    return view
+
+
+def _name_answers(view: StoryView) -> None:
+    """Call answers by what was asked."""
+    words = {question.key: question.words for question in view.questions}
+    words.update({key.rpartition(".")[0]: asked for key, asked in words.items()})
+    for leg in view.legs:
+        for mark in leg.marks:
+            if mark.kind == "answer":
+                mark.label = words.get(mark.key[2:], mark.label)
+
+
+def label_of(name: str) -> str:
+    """The name of an effect for the eye: without its digest, and without the functions around a function."""
+    bare = _DIGEST.sub("", name[2:])
+    return bare.rpartition(".")[2] or bare
+
+
+def _leg(event: Event) -> LegView:
+    facts = _read(event.value)
+    return LegView(
+        id=event.leg,
+        worker=event.about,
+        began=event.at,
+        round=facts.get("round") or 1,
+        fence=facts.get("fence"),
+    )
+
+
+def _add(view: StoryView, leg: LegView, event: Event) -> None:
+    match event.kind:
+        case "began":
+            leg.marks.append(_mark(event, "waiting" if event.name[:1] in "za" else "run"))
+        case "done":
+            _done(view, leg, event)
+        case "retried":
+            _retried(leg, event.name, event)
+        case "asked":
+            known = QuestionView(key=event.name, request=_read(event.value), asked=event.at)
+            view.questions.append(known)
+        case "answered":
+            _answered(view, leg, event.name, event.value, event.size, event.at)
+        case "log" | "progress":
+            level = "progress" if event.kind == "progress" else event.about
+            leg.lines.append(Line(event.at, level, event.value, event.size, event.name))
+        case "differs":
+            sides = _read(event.value)
+            view.difference = Difference(*(str(sides.get(side, "")) for side in ("problem", "before", "now")))
+        case "end":
+            _ended(leg, event)
+        case "leg" | "lost_count":
+            pass
+
+
+def _mark(event: Event, state: MarkState) -> Mark:
+    kind = _KINDS.get(event.name[:1], "effect")
+    return Mark(
+        key=event.name, label=label_of(event.name), kind=kind, state=state, at=event.at, about=event.about
+    )
+
+
+def _done(view: StoryView, leg: LegView, event: Event) -> None:
+    kind, _, about = event.about.partition(" ")
+    if event.name[:1] not in _KINDS or event.name.startswith("d:sleep"):
+        return
+    mark = next((each for each in leg.marks if each.key == event.name), None)
+    if mark is None:
+        mark = _mark(event, "run")
+        mark.about = ""
+        leg.marks.append(mark)
+    mark.seconds, mark.value, mark.size = event.seconds, event.value, event.size
+    mark.about = about or mark.about
+    mark.state = "failed" if kind == "failure" else "cut" if kind == "cut" else "run"
+    if mark.state == "run" and mark.tries > 1:
+        mark.state = "retried"
+    if kind == "answer":
+        began = next((each.at for each in leg.marks if each.key == event.name), event.at)
+        came = (
+            event.at if began < event.at else leg.began
+        )  # A pushed question is answered while the leg runs.
+        _answered(view, leg, event.name[2:], _second(event.value), event.size, came)
+
+
+def _retried(leg: LegView, name: str, event: Event) -> None:
+    mark = next((each for each in leg.marks if each.key == name), None)
+    if mark is not None:
+        mark.tries, mark.state = mark.tries + 1, "retried"
+        mark.failures.append(event.value)
+
+
+def _answered(view: StoryView, leg: LegView, name: str, answer: str, size: int, at: float) -> None:
+    """The newest question of this name has its answer. That of a task has its attempt in its key."""
+    same = [each for each in view.questions if each.key == name or each.key.startswith(f"{name}.")]
+    question = next((each for each in reversed(same) if each.answered is None), None)
+    if question is None:
+        if same:
+            return  # It came with the request, and was told then.
+        pushed = next((mark for mark in leg.marks if mark.key == f"a:{name}"), None)
+        began, words = (leg.began, "") if pushed is None else (pushed.at, pushed.about)
+        question = QuestionView(key=name, request={"params": {"message": words}}, asked=began)
+        view.questions.append(question)
+    question.answered, question.answer, question.size = at, answer, size
+
+
+def _ended(leg: LegView, event: Event) -> None:
+    facts = _read(event.value)
+    leg.ended, leg.how, leg.state = event.at, event.about, _HOW.get(event.about, "failed")
+    leg.token, leg.journal = facts.get("token", 0), facts.get("journal", [])
+    leg.result, leg.result_size = facts.get("result", ""), facts.get("result_size", 0)
+    leg.replayed = facts.get("replayed", [])
+    before = [
+        Mark(key=key, label=label_of(key), kind=_KINDS[key[:1]], state="replayed", at=leg.began)
+        for key in leg.replayed
+        if key[:1] in _KINDS and not key.startswith("d:")
+    ]
+    leg.marks[:0] = before
+
+
+def _connect(legs: Sequence[LegView]) -> None:
+    """Say how long each leg waited for, and which of them lost their worker: another one has begun since."""
+    for before, leg in pairwise(legs):
+        if before.ended is None and not _is_beside(before, leg):
+            before.how, before.state = "its worker was lost", "failed"
+            for mark in before.marks:
+                if mark.kind == "step" and mark.seconds is None and mark.state == "run":
+                    mark.state = "cut"
+        else:
+            leg.waited = max(0.0, leg.began - (before.ended or leg.began))
+
+
+def _is_beside(before: LegView, leg: LegView) -> bool:
+    """Whether two legs run at the same time: the request that makes a task ends after the task has begun."""
+    return before.fence is None and leg.fence == 1
+
+
+def _read(value: str) -> dict[str, Any]:
+    found: Any = _json(value) if value else {}
+    return found if is_object(found) else {}
+
+
+def _second(value: str) -> str:
+    """The value of an entry, out of `[kind, value]`."""
+    found: Any = _json(value) if value else None
+    return msgspec.json.encode(found[1]).decode() if is_array(found) and len(found) == 2 else ""

@@ -1,0 +1,248 @@
+"""What a server tells of one call while it answers one request of it, or runs one leg of its task."""
+
+import os
+import secrets
+import socket
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import Any, Final
+
+import msgspec
+
+from ekiden.errors import NonDeterminismError
+from ekiden.rounds.journal import Entry, Journal
+from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome, Suspended, Task
+from ekiden.rounds.replay import Replay
+from ekiden.stories.events import (
+    CallFacts,
+    CallRow,
+    CallStatus,
+    Event,
+    EventKind,
+    Recording,
+    encode_facts,
+    shown,
+)
+from ekiden.stories.recorder import Recorder
+
+__all__ = ["CallTold", "Story", "current_story"]
+
+current_story: ContextVar["Story | None"] = ContextVar("current_story", default=None)
+"""The story of the request or leg that the current task works for; None if nothing is recorded."""
+
+_MOST_LISTED: Final = 500
+"""Entries of a journal that the end of a leg lists."""
+_LONGEST_TARGET: Final = 500
+"""Characters. Databases do not index much longer ones."""
+_HOST: Final = socket.gethostname()
+_ALL: Final = Recording(value_bytes=1024 * 1024)
+"""For what is no value of the call: numbers and names."""
+
+
+class CallTold(msgspec.Struct, kw_only=True):
+    """What a request says of its call."""
+
+    method: str
+    target: str
+    principal: str
+    arguments: Mapping[str, Any]
+    client: str
+    era: str
+    capabilities: dict[str, Any]
+    trace: str = ""
+    flow: str = ""
+    """If it is known already: a leg of a task."""
+    task: str = ""
+    responses: Mapping[str, Any] = {}
+    """The answers that came with the request, by key."""
+    started: float | None = None
+
+
+class Story:
+    """One request of a call, or one leg of a task. Implements `ekiden.rounds.interpreter.Watcher`."""
+
+    __slots__ = (
+        "_began",
+        "_facts",
+        "_fence",
+        "_is_over",
+        "_is_shown",
+        "_journal",
+        "_known",
+        "_leg",
+        "_recorder",
+        "_responses",
+        "_row",
+        "_since",
+        "has_legs",
+    )
+
+    def __init__(self, recorder: Recorder, told: CallTold) -> None:
+        self._recorder = recorder
+        now = recorder.now()
+        arguments, size = shown(told.arguments, recorder.recording)
+        self._facts = CallFacts(arguments, size, told.client, told.era, told.capabilities, told.trace)
+        self._row = CallRow(
+            id=told.flow or secrets.token_hex(12),
+            audience=recorder.audience,
+            method=told.method,
+            target=told.target[:_LONGEST_TARGET],
+            principal=told.principal,
+            started=now if told.started is None else told.started,
+            updated=now,
+            state="task" if told.task else "running",
+            task=told.task,
+        )
+        self._leg = secrets.token_hex(4)
+        self._responses: Mapping[str, Any] = told.responses
+        self._since = now
+        self._began: dict[str, float] = {}
+        """When the effects that run right now began."""
+        self._journal: Journal | None = None
+        self._known: frozenset[str] = frozenset()
+        self._fence: int | None = None
+        self._is_shown = self._is_over = False
+        self.has_legs = False
+        """Whether its handler has begun to run."""
+
+    @property
+    def recorder(self) -> Recorder:
+        """Where it is kept."""
+        return self._recorder
+
+    # From its request to its end
+
+    def belongs_to(self, flow: str, round_number: int, started: float) -> None:
+        """Which call this is a round of. Told before anything else."""
+        self._row.id, self._row.started, self._facts.rounds = flow, started, round_number + 1
+
+    def show(self) -> None:
+        """Let it be seen, also if its handler does nothing that is told."""
+        if not self._is_shown:
+            self._is_shown = True
+            facts = {"round": self._facts.rounds, "known": len(self._known), "fence": self._fence}
+            value, size = shown(facts, _ALL)
+            self._tell("leg", about=f"{_HOST} {os.getpid()}", value=value, size=size, at=self._since)
+            for key, response in self._responses.items():
+                value, size = shown(response, self._recorder.recording)
+                self._tell("answered", key, value=value, size=size, at=self._since)
+            self._responses = {}
+
+    def leg(self, replay: Replay | None = None, fence: int | None = None) -> None:
+        """The handler begins to run, over this journal; where there is none, nothing is replayed."""
+        if self.has_legs and not self._is_over:
+            self._end("begun again")
+            self._since, self._is_shown = self._recorder.now(), False
+        self.has_legs, self._is_over, self._fence = True, False, fence
+        if replay is not None:
+            replay.watcher = self
+            self._journal, self._known = replay.journal, frozenset(replay.journal.entries)
+        self.show()
+
+    def ended(self, outcome: Outcome | Suspended) -> None:
+        """How the request was answered, or the leg of the task ended."""
+        self.show()
+        if isinstance(outcome, Interim):
+            self._asked(outcome.requests)
+            self._close("waiting", "asked" if outcome.requests else "checkpoint", len(outcome.state or ""))
+        elif isinstance(outcome, Suspended):
+            self._asked({key: ask.request() for key, ask in outcome.asks.items()})
+            self._close("task", "asked" if outcome.asks else "sleeping")
+        elif isinstance(outcome, Task):
+            self._row.task = outcome.task.task_id
+            self._close("task", "became a task", value=outcome.task.task_id)
+        elif isinstance(outcome, Failed):
+            error = outcome.error
+            self._close("failed", "failed", value={"code": error.code, "message": error.message})
+        else:
+            self._completed(outcome)
+
+    def _completed(self, outcome: Complete) -> None:
+        result = outcome.as_dict()
+        failed = result.get("isError") is True
+        self._close(
+            "tool_failed" if failed else "completed", "tool failed" if failed else "completed", value=result
+        )
+
+    def broke_off(self, why: str) -> None:
+        """It ended without an outcome: the client has cancelled it, or another worker has taken it over."""
+        self.show()
+        self._close("failed", why)
+
+    def _asked(self, requests: Mapping[str, Any]) -> None:
+        for key, request in requests.items():
+            value, size = shown(request, self._recorder.recording)
+            self._tell("asked", key, value=value, size=size)
+
+    def _close(self, state: CallStatus, how: str, token: int = 0, value: object = None) -> None:
+        if not self._row.task:
+            self._row.state = state
+        self._end(how, token, value)
+
+    def _end(self, how: str, token: int = 0, value: object = None) -> None:
+        """The leg is over. `token` is the size of the state that goes out."""
+        entries, seen = ({}, {}) if self._journal is None else (self._journal.entries, self._journal.seen)
+        kept = [
+            [key, entry.kind, entry.digest, entry.branch, shown(entry.value, _ALL)[1]]
+            for key, entry in list(entries.items())[:_MOST_LISTED]
+        ]
+        replayed = [key for key in seen if key in self._known][:_MOST_LISTED]
+        spelled, size = ("", 0) if value is None else shown(value, self._recorder.recording)
+        facts = {
+            "token": token,
+            "journal": kept,
+            "replayed": replayed,
+            "result": spelled,
+            "result_size": size,
+        }
+        self._tell("end", seconds=self._recorder.now() - self._since, about=how, value=shown(facts, _ALL)[0])
+
+    # What its handler does
+
+    def began(self, name: str, about: str) -> None:
+        """A step, a sleep or a pushed question begins."""
+        self._began[name] = self._recorder.now()
+        self._tell("began", name, about=about)
+
+    def done(self, name: str, entry: Entry) -> None:
+        """The journal has a new entry, or would have it if there were one."""
+        began = self._began.pop(name, None)
+        seconds = None if began is None else self._recorder.now() - began
+        value, size = shown([entry.kind, entry.value], self._recorder.recording)
+        self._tell("done", name, seconds, f"{entry.kind} {entry.about}".strip(), value, size)
+
+    def retried(self, name: str, entry: Entry) -> None:
+        """A try of a step has failed, and there will be another."""
+        value, size = shown(entry.value, self._recorder.recording)
+        self._tell("retried", name, about=entry.about, value=value, size=size)
+
+    def differs(self, error: NonDeterminismError) -> None:
+        """The handler does not do what it did in its earlier legs."""
+        sides = {"problem": str(error), "before": error.before, "now": error.now}
+        value, size = shown(sides, self._recorder.recording)
+        self._tell("differs", value=value, size=size)
+
+    def said(self, kind: EventKind, about: str, data: object, logger: str = "") -> None:
+        """A log line, or how far it is. What comes after the end of the leg belongs to nothing."""
+        if self._is_over:
+            return
+        value, size = shown(data, self._recorder.recording)
+        self._tell(kind, logger, about=about, value=value, size=size)
+
+    def _tell(
+        self,
+        kind: EventKind,
+        name: str = "",
+        seconds: float | None = None,
+        about: str = "",
+        value: str = "",
+        size: int = 0,
+        at: float | None = None,
+    ) -> None:
+        now = self._recorder.now() if at is None else at
+        self._row.updated = now
+        self._row.facts = encode_facts(self._facts)
+        event = Event(now, kind, self._leg, name, seconds, about, value, size)
+        self._recorder.keep(self._row, event)
+        if kind == "end":
+            self._leg, self._is_over = secrets.token_hex(4), True

@@ -1,0 +1,89 @@
+"""Who may look, see values and act, by the scopes of an access token."""
+
+import pytest
+
+from ekiden import Auth, Principal, StaticTokens
+from ekiden.cli.operating.ui import Verifying
+from ekiden.pages.desk import Desk
+from ekiden.pages.desk.access import ByScope
+from ekiden.pages.web import Site
+from ekiden.stores.memory import MemoryStore
+from ekiden.testing.task_contract import new_record
+from tests.pages.browsing import Browser
+
+SCOPES = {"look": "ekiden:look", "values": "ekiden:values", "act": "ekiden:act"}
+TOKENS = {
+    "user": Principal("ann", scopes=frozenset({"tools"})),
+    "looks": Principal("bob", scopes=frozenset({"ekiden:look"})),
+    "sees": Principal("cid", scopes=frozenset({"ekiden:look", "ekiden:values"})),
+    "acts": Principal("dan", scopes=frozenset(SCOPES.values())),
+}
+
+
+async def site(*, acts: bool = True) -> tuple[Site, MemoryStore]:
+    store = MemoryStore()
+    await store.tasks.insert(new_record("task", arguments={"word": "a secret"}), {})
+    auth = Auth("https://mcp.example/mcp", verifier=StaticTokens(TOKENS))
+    access = ByScope(Verifying(auth), SCOPES, secure=False, acts=acts)
+    desk = Desk(stories=store.stories, tasks=store.tasks, access=access)
+    made = Site(secure=False, shared={"tabs": desk.tabs})
+    desk.install(made)
+    return made, store
+
+
+def with_token(app: Site, token: str) -> Browser:
+    browser = Browser(app)
+    browser.headers["authorization"] = f"Bearer {token}"
+    return browser
+
+
+async def test_nobody_looks_without_a_good_token_that_grants_it() -> None:
+    app, _ = await site()
+    assert (await Browser(app).get("/tasks")).status == 401
+    assert (await with_token(app, "invented").get("/tasks")).status == 401
+    refused = await with_token(app, "user").get("/tasks")
+    assert refused.status == 403
+    assert "does not grant ekiden:look" in refused.words
+    assert (await with_token(app, "looks").get("/tasks")).status == 200
+
+
+async def test_a_person_signs_in_with_a_token_and_is_sent_back() -> None:
+    app, _ = await site()
+    browser = Browser(app)
+    sent = await browser.get("/tasks/task", accept="text/html")
+    assert (sent.status, sent.headers["location"]) == (303, "/sign-in?then=/tasks/task")
+    page = await browser.get(sent.headers["location"])
+    assert "Paste an access token" in page.words
+    wrong = await browser.post("/sign-in", {"token": "invented", "then": "/tasks"})
+    assert (wrong.status, wrong.cookies) == (401, [])
+    done = await browser.post("/sign-in", {"token": "looks", "then": "/tasks/task"})
+    assert (done.status, done.headers["location"]) == (303, "/tasks/task")
+    assert "HttpOnly" in done.cookies[0]
+    assert "SameSite=Strict" in done.cookies[0]
+    assert (await browser.get("/tasks/task")).status == 200
+
+
+@pytest.mark.parametrize("elsewhere", ["https://evil.example/", "//evil.example", "/\\evil.example", ""])
+async def test_signing_in_leads_nowhere_else(elsewhere: str) -> None:
+    app, _ = await site()
+    done = await Browser(app).post("/sign-in", {"token": "looks", "then": elsewhere})
+    assert done.headers["location"] == "/calls"
+
+
+async def test_scopes_say_who_sees_values_and_who_acts() -> None:
+    app, _ = await site()
+    story = {name: await with_token(app, name).get("/tasks/task") for name in ("looks", "sees", "acts")}
+    assert "Cancel the task" not in story["sees"].words
+    assert "Cancel the task" in story["acts"].words
+    reading, _ = await site(acts=False)
+    assert "Cancel the task" not in (await with_token(reading, "acts").get("/tasks/task")).words
+
+
+async def test_what_was_done_is_noted_under_the_name_of_who_did_it() -> None:
+    app, store = await site()
+    browser = with_token(app, "acts")
+    page = await browser.get("/tasks/task")
+    done = await browser.post("/tasks/task/cancel", {"form_code": page.hidden("form_code")})
+    assert done.status == 303
+    (action,) = await store.stories.actions()
+    assert (action.who, action.what, action.task) == ("dan", "cancel", "task")
