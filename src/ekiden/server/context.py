@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAl
 from typing_extensions import TypeVar
 
 from ekiden.errors import UsageError
-from ekiden.rounds.asks import Ask, Person, declares, is_method
+from ekiden.rounds.asks import Person, declares, is_method
 from ekiden.rounds.interpreter import Interpreter
 from ekiden.rounds.pushing import Push
 from ekiden.server.questions import questions

@@ -4,8 +4,8 @@
 - `Replicas` runs every round of a call in another instance of the server.
 - `LedgerContract` is what every ledger of rounds must do, `TaskStoreContract` what every store of tasks must
   do, `SessionStoreContract` what every store of sessions must do, `PeopleStoreContract` what every store of
-  questions to people must do, `StoryStoreContract` what every store of stories must do, and `BusContract` what
-  every bus between processes must do, as tests to inherit.
+  questions to people must do, `StoryStoreContract` what every store of stories must do, and `BusContract`
+  what every bus between processes must do, as tests to inherit.
 - `crash_at` kills a process right before or right after it commits a change of a task.
 - `check_replay` runs a call round by round and then replays it as a whole, and reports the first
   difference.
