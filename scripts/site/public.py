@@ -22,7 +22,17 @@ PAGES: Final = {
     "server": Page(
         "Server",
         "What you register handlers with, and how it is served.",
-        ("Server", "ServerCard", "CacheHint", "Store", "stores.open_store", "Image", "Audio", "File"),
+        (
+            "Server",
+            "ServerCard",
+            "CacheHint",
+            "Store",
+            "Recording",
+            "stores.open_store",
+            "Image",
+            "Audio",
+            "File",
+        ),
     ),
     "context": Page(
         "Context",
@@ -55,6 +65,11 @@ PAGES: Final = {
             "extensions.Interrupted",
             "extensions.LoadedSkill",
         ),
+    ),
+    "people": Page(
+        "People",
+        "Pages on which people answer what no client can ask, and how they are told.",
+        ("Pages", "Person", "Notice", "WebhookNotifier", "MailNotifier"),
     ),
     "middleware": Page(
         "Messages and middleware",
@@ -123,6 +138,8 @@ PAGES: Final = {
             "testing.TaskStoreContract",
             "testing.SessionStoreContract",
             "testing.BusContract",
+            "testing.PeopleStoreContract",
+            "testing.StoryStoreContract",
         ),
     ),
     "inside": Page(
