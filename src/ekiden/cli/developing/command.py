@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ekiden.cli.options import Header, KeysFile, LogLevel, Resume
+from ekiden.cli.options import Header, KeysFile, Logged, Resume
 
 __all__ = ["dev"]
 
@@ -33,7 +33,7 @@ def dev(
         bool, typer.Option("--inspector", help="Start the official Inspector as well (needs Node).")
     ] = False,
     keys_file: KeysFile = None,
-    log_level: Annotated[LogLevel, typer.Option(help="What is logged to stderr.")] = "warning",
+    log_level: Logged = "warning",
     resume: Annotated[
         Resume, typer.Option(help="FastMCP, MCPServer: run a handler anew in every round, or let it wait.")
     ] = "replay",

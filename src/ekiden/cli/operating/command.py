@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ekiden.cli.options import KeysFile, LogLevel
+from ekiden.cli.options import KeysFile, Logged
 
 __all__ = ["ui"]
 
@@ -45,7 +45,7 @@ def ui(
         bool, typer.Option("--sealed", help="The server has seal_store=True: open and seal with its keys.")
     ] = False,
     keys_file: KeysFile = None,
-    log_level: Annotated[LogLevel, typer.Option(help="What is logged to stderr.")] = "warning",
+    log_level: Logged = "warning",
 ) -> None:
     """Serve pages that show what happened to the calls and tasks of a store."""
     from ekiden.cli.operating.ui import UiOptions, serve_ui
