@@ -70,8 +70,11 @@
   // <form data-swap>: send it without leaving the page; the answer is fragments. A GET form changes the address, too.
   async function send(form, button) {
     const data = new URLSearchParams(new FormData(form, button));
-    const isGet = form.method === "get";
-    const url = isGet ? form.action.split("?")[0] + "?" + data : form.action;
+    // Not `form.action` and `form.method`: a button of that name would stand in their place.
+    const isGet = (form.getAttribute("method") ?? "get").toLowerCase() === "get";
+    const action = new URL(form.getAttribute("action") ?? "", location.href);
+    if (isGet) action.search = data;
+    const url = action.href;
     form.setAttribute("aria-busy", "true");
     try {
       const answer = await fetch(url, isGet ? { headers: HEADERS } : { method: "POST", body: data, headers: HEADERS });
@@ -79,7 +82,7 @@
       else show(await answer.text());
       if (isGet) history.replaceState(null, "", url);
     } catch {
-      form.submit(); // The browser shows its own page about what went wrong.
+      HTMLFormElement.prototype.submit.call(form); // The browser shows its own page about what went wrong.
     } finally {
       form.removeAttribute("aria-busy");
     }
