@@ -10,15 +10,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ekiden.errors import CannotAsk
 from ekiden.rounds.asks import declares
-from ekiden.rounds.outcome import Interim, Outcome
+from ekiden.rounds.outcome import Outcome
 from ekiden.server.middleware import Middleware, Run, around
 from ekiden.server.questions.gate import MAY_ASK, through_the_gate
-from ekiden.server.rounds.pushed import MOST_ROUNDS, Questions, cannot_ask, endless, pause_before
+from ekiden.server.rounds.pushed import Questions, push_rounds
 from ekiden.transports.server.port import Stream
 from ekiden.wire import versions
-from ekiden.wire.json import copied
+from ekiden.wire.json import JsonObject, copied
 from ekiden.wire.modern import Request
 
 __all__ = ["gated"]
@@ -67,19 +66,11 @@ async def _pushed(layers: Sequence[Middleware], innermost: Run, request: Request
     method, params = request.method, copied(request.params)
     questions = Questions(stream, copied(request.meta.capabilities))
     asked = request
-    for number in range(MOST_ROUNDS + 1):
-        outcome = await _once(layers, innermost, asked, stream)
-        if not isinstance(outcome, Interim):
-            await questions.report_visited(outcome)
-            return outcome
-        if number == MOST_ROUNDS:
-            break
-        try:
-            answers = await questions.ask_all(outcome.requests)
-        except CannotAsk as error:
-            return cannot_ask(method, error)
-        state = {} if outcome.state is None else {"requestState": outcome.state}
-        again = {**copied(params), "inputResponses": answers, **state}
-        asked = msgspec.structs.replace(asked, params=again)
-        await pause_before(number, answers)
-    return endless(method, f"A middleware around {method}")
+
+    async def run(brought: JsonObject | None) -> Outcome:
+        nonlocal asked
+        if brought is not None:
+            asked = msgspec.structs.replace(asked, params={**copied(params), **brought})
+        return await _once(layers, innermost, asked, stream)
+
+    return await push_rounds(method, f"A middleware around {method}", questions, run)

@@ -7,14 +7,14 @@ called again with the answers, as a client of 2026 would call it.
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from ekiden.errors import CannotAsk, InvalidRequest
 from ekiden.rounds.asks import declares, not_asked
 from ekiden.rounds.call_state import CallState
 from ekiden.rounds.interpreter import mixed_styles
-from ekiden.rounds.outcome import Complete, Failed, Outcome
+from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome
 from ekiden.rounds.pushing import Push
 from ekiden.server.context import Context
 from ekiden.server.handlers import limit_paused
@@ -34,7 +34,7 @@ from ekiden.transports.server.port import Stream
 from ekiden.wire.json import JsonObject, is_object
 from ekiden.wire.modern import Request
 
-__all__ = ["MOST_ROUNDS", "PushedCalls", "Questions", "cannot_ask", "endless", "pause_before"]
+__all__ = ["MOST_ROUNDS", "PushedCalls", "Questions", "push_rounds"]
 
 _log = logging.getLogger(__name__)
 
@@ -90,6 +90,32 @@ async def pause_before(number: int, answers: Mapping[str, object]) -> None:
     """Wait a little before the next round, if the last one asked nothing."""
     if not answers:
         await asyncio.sleep(min(1.0, _IDLE_SECONDS * 2**number))
+
+
+async def push_rounds(
+    method: str, title: str, questions: Questions, run: Callable[[JsonObject | None], Awaitable[Outcome]]
+) -> Outcome:
+    """Run rounds until one asks nothing more. What they ask is pushed.
+
+    `run` gets what a client of 2026 would bring to the next round; None in the first.
+    """
+    brought: JsonObject | None = None
+    for number in range(MOST_ROUNDS + 1):
+        outcome = await run(brought)
+        if not isinstance(outcome, Interim):
+            await questions.report_visited(outcome)
+            return outcome
+        if number == MOST_ROUNDS:
+            break
+        try:
+            answers = await questions.ask_all(outcome.requests)
+        except CannotAsk as error:
+            return cannot_ask(method, error)
+        brought = {"inputResponses": answers}
+        if outcome.state is not None:
+            brought["requestState"] = outcome.state
+        await pause_before(number, answers)
+    return endless(method, title)
 
 
 class PushedCalls:
