@@ -55,7 +55,7 @@ def finished(number: int) -> TaskRecord:
         ttl=None,
         poll=1.0,
     )
-    record.state, record.fence = STATES[number // 5 % 5], 2  # type: ignore[assignment]
+    record.state, record.fence = STATES[number // 5 % 5], 2
     record.result = b'{"content":[{"type":"text","text":"done"}]}'
     return record
 

@@ -119,13 +119,15 @@ class Desk:
             "now": self._clock(),
         }
         if request.wants_fragment:
-            return WebResponse(self.site.html("calls_rows.html", request, **values).encode())
-        return self.site.page("calls.html", request, **values)
+            return WebResponse(self.site.html("desk/calls_rows.html", request, **values).encode())
+        return self.site.page("desk/calls.html", request, **values)
 
     async def _calls_live(self, request: WebRequest, viewer: Viewer) -> WebResponse:
         async def draw() -> str:
             page = await calls_page(self._stories, request)
-            return self.site.html("calls_rows.html", request, page=page, viewer=viewer, now=self._clock())
+            return self.site.html(
+                "desk/calls_rows.html", request, page=page, viewer=viewer, now=self._clock()
+            )
 
         return event_stream(fragments(self._feed.calls(), draw))
 
@@ -144,7 +146,7 @@ class Desk:
         view = await self._story(request.params["id"], viewer)
         if view is None:
             raise StatusError(404, "This call is not known, or it was forgotten: only the newest are kept.")
-        return self.site.page("call.html", request, **self._call_values(view, viewer))
+        return self.site.page("desk/call.html", request, **self._call_values(view, viewer))
 
     def _call_values(self, view: StoryView, viewer: Viewer) -> dict[str, Any]:
         test = as_test(view) if viewer.values else None
@@ -155,7 +157,7 @@ class Desk:
             view = await self._story(request.params["id"], viewer)
             if view is None:
                 return ""
-            return self.site.html("call_story.html", request, **self._call_values(view, viewer))
+            return self.site.html("desk/call_story.html", request, **self._call_values(view, viewer))
 
         return event_stream(fragments(self._feed.calls(request.params["id"]), draw))
 
@@ -164,8 +166,8 @@ class Desk:
     async def _task_list(self, request: WebRequest, viewer: Viewer) -> WebResponse:
         values = await self._task_rows(request, viewer)
         if request.wants_fragment:
-            return WebResponse(self.site.html("tasks_rows.html", request, **values).encode())
-        return self.site.page("tasks.html", request, filters=TASK_FILTERS, **values)
+            return WebResponse(self.site.html("desk/tasks_rows.html", request, **values).encode())
+        return self.site.page("desk/tasks.html", request, filters=TASK_FILTERS, **values)
 
     async def _task_rows(self, request: WebRequest, viewer: Viewer) -> dict[str, Any]:
         assert self._tasks is not None
@@ -175,7 +177,7 @@ class Desk:
 
     async def _tasks_live(self, request: WebRequest, viewer: Viewer) -> WebResponse:
         async def draw() -> str:
-            return self.site.html("tasks_rows.html", request, **await self._task_rows(request, viewer))
+            return self.site.html("desk/tasks_rows.html", request, **await self._task_rows(request, viewer))
 
         return event_stream(fragments(self._feed.tasks(), draw))
 
@@ -195,7 +197,7 @@ class Desk:
         before = request.first("before")
         found = await self._stories.actions(before=float(before) if _is_number(before) else None, limit=51)
         older = repr(found[49].at) if len(found) > 50 else ""
-        return self.site.page("actions.html", request, actions=found[:50], older=older, viewer=viewer)
+        return self.site.page("desk/actions.html", request, actions=found[:50], older=older, viewer=viewer)
 
 
 async def fragments(
