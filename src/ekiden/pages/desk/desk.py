@@ -5,6 +5,8 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any, TypeAlias
 
+import msgspec
+
 from ekiden.errors import StatusError, StoreRefused, StoreUnavailable
 from ekiden.pages.desk.access import Access, Viewer
 from ekiden.pages.desk.actions import Actions
@@ -23,7 +25,7 @@ from ekiden.pages.desk.masking import masked
 from ekiden.pages.desk.story import StoryView, assembled
 from ekiden.pages.desk.tasks import TaskPages, row_of
 from ekiden.pages.web import Fragment, Site, WebRequest, WebResponse, event_stream
-from ekiden.stories.events import decode_events
+from ekiden.stories.events import CallRow, decode_events
 from ekiden.stories.store import StoryStore
 from ekiden.tasks.store import TaskStore
 
@@ -35,8 +37,7 @@ Shown: TypeAlias = Callable[[WebRequest, Viewer], Awaitable[WebResponse]]
 class Desk:
     """The pages of one store. `install` adds them to a site, at `/calls`, `/tasks` and `/actions`.
 
-    `stories` is `server.stories`, or that of a store; `tasks` that of a store, None if it keeps none. `note`
-    is shown above the lists, if it is not empty.
+    `stories` is `server.stories`, or that of a store; `tasks` that of a store, None if it keeps none.
     """
 
     def __init__(
@@ -138,9 +139,13 @@ class Desk:
         view = await self._told(row)
         return view if viewer.values else masked(view)
 
-    async def _told(self, row: Any) -> StoryView:
+    async def _told(self, row: CallRow) -> StoryView:
         batches = await self._stories.events(row.id)
-        return assembled(row, (event for batch in batches for event in decode_events(batch)))
+        try:
+            return assembled(row, (event for batch in batches for event in decode_events(batch)))
+        except msgspec.MsgspecError:
+            bare = msgspec.structs.replace(row, facts=b"")
+            return msgspec.structs.replace(assembled(bare, ()), sealed=True)
 
     async def _call(self, request: WebRequest, viewer: Viewer) -> WebResponse:
         view = await self._story(request.params["id"], viewer)
