@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from ekiden import ClientLimits, HttpLimits, RoundLimits, SessionLimits, TaskLimits
+from ekiden import ClientLimits, HttpLimits, Recording, RoundLimits, SessionLimits, TaskLimits
 
 __all__ = ["PAGE", "page", "reasons"]
 
@@ -25,6 +25,7 @@ _KINDS: Final[dict[type[msgspec.Struct], str]] = {
     RoundLimits: "`Server(rounds=RoundLimits(...))`",
     TaskLimits: "`Server(tasks=TaskLimits(...))`",
     SessionLimits: "`Server(sessions=SessionLimits(...))`, for clients of 2025",
+    Recording: "`Server(record=Recording(...))`, for what is recorded of calls",
     ClientLimits: "`Client(limits=ClientLimits(...))`",
 }
 
@@ -74,6 +75,8 @@ def page() -> str:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value)
     if value is None:
         return "none"
     if isinstance(value, int) and value >= 1024 * 1024 and value % (1024 * 1024) == 0:

@@ -1,5 +1,6 @@
 """Moves that a store may have to make twice, and what they say to the client."""
 
+from ekiden.rounds.journal import Entry
 from ekiden.rounds.outcome import Complete
 from ekiden.tasks import moves
 from ekiden.tasks.run import ending_of
@@ -20,6 +21,24 @@ def test_giving_up_twice_is_giving_up_once() -> None:
     for now in (1002.0, 1003.0):
         moves.give_up(record, 1, b"{}", now=now, lease=10.0, tidy=True, message=f"at {now}")
         assert (record.state, record.message, record.updated) == ("failing", "at 1002.0", 1002.0)
+
+
+def test_what_is_woken_has_slept_and_may_try_again_at_once() -> None:
+    until, over = Entry("draw", "", 9000.0), Entry("slept", "", None)
+    entries = {
+        "d:sleep": until,
+        "z:sleep": over,
+        "d:sleep-2": until,
+        "d:sleep:nap": until,
+        "d:sleep-1.5": until,
+        "d:now": until,
+        "r:pay": Entry("again", "digest", [2, 9000.0], 3),
+        "r:ship": Entry("again", "digest", [1, 10.0]),
+    }
+    added = moves.woken(entries, now=1000.0)
+    assert list(added) == ["z:sleep-2", "z:nap", "z:sleep-1.5", "r:pay"]
+    assert added["r:pay"] == Entry("again", "digest", [2, 1000.0], 3)
+    assert {added[key].kind for key in list(added)[:3]} == {"slept"}
 
 
 def test_a_task_whose_tool_failed_has_completed_and_says_so() -> None:

@@ -1,15 +1,27 @@
-"""The columns of a call's story, and how lists that are each in order become one."""
+"""What stores of stories share: columns, lists that become one, and how watchers hear of changes."""
 
 import heapq
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import Any, Final, LiteralString, TypeVar
+from typing import Any, Final, LiteralString, TypeVar, get_args
 
 import msgspec
 
-from ekiden.stories.events import Action, CallRow
+from ekiden.bus.listeners import Listeners
+from ekiden.bus.port import Bus
+from ekiden.stories.events import Action, CallRow, CallStatus
+from ekiden.stories.store import StoryWatcher
 
-__all__ = ["CALL", "decode_action", "encode_action", "merged", "message_of", "read_call", "read_message"]
+__all__ = [
+    "ANY_CALL",
+    "CALL",
+    "decode_action",
+    "encode_action",
+    "merged",
+    "message_of",
+    "read_call",
+    "watch_both",
+]
 
 T = TypeVar("T")
 
@@ -19,6 +31,7 @@ CALL: Final[tuple[LiteralString, ...]] = (
 )
 """All fields of a row, each with a column of its own."""
 assert CallRow.__struct_fields__ == CALL
+ANY_CALL: Final[tuple[CallStatus, ...]] = get_args(CallStatus)
 
 _MOST_TOLD: Final = 100
 """Ids in one message; of more calls than that it says only that some have changed."""
@@ -50,3 +63,18 @@ def read_message(message: bytes | None) -> list[str]:
         return [] if message is None else _ids(message)
     except msgspec.MsgspecError:
         return []
+
+
+async def watch_both(
+    here: Listeners[Sequence[str]], bus: Bus | None, watcher: StoryWatcher
+) -> Callable[[], None]:
+    """Have a watcher told of the changes of this process, and over the bus of those of others."""
+    remove = here.add(watcher)
+    end = None if bus is None else await bus.listen(lambda message: watcher(read_message(message)))
+
+    def end_both() -> None:
+        remove()
+        if end is not None:
+            end()
+
+    return end_both

@@ -32,14 +32,14 @@ else. `lost_count` says how many events were dropped because there were too many
 
 
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of what happens to calls is kept, and for how long: `Server(record=Recording(...))`.
-
-    When there is more than that, the calls that were quiet for longest are forgotten first.
-    """
+    """How much is kept of what happens to calls. Those that were quiet for longest are forgotten first."""
 
     calls: int = 10_000
+    """Calls that are kept."""
     bytes: int = 64 * 1024 * 1024
+    """Bytes of all their events together."""
     keep_seconds: float = 7 * 86_400.0
+    """How long a call is kept after the last that happened in it."""
     values: bool = True
     """Whether arguments, answers, results, log lines and values of steps are kept; if not, their sizes."""
     value_bytes: int = 16 * 1024

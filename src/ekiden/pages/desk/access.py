@@ -103,14 +103,14 @@ class ByScope:
 
         @site.get(SIGN_IN)
         async def show(request: WebRequest) -> WebResponse:
-            return site.page("sign_in.html", request, problem="", then=_local(request.first("then")))
+            return site.page("desk/sign_in.html", request, problem="", then=_local(request.first("then")))
 
         @site.post(SIGN_IN)
         async def sign_in(request: WebRequest) -> WebResponse:
             token, then = request.first("token").strip(), _local(request.first("then"))
             if not token or await self._verify(token) is None:
                 return site.page(
-                    "sign_in.html", request, status=401, problem="This token is not accepted.", then=then
+                    "desk/sign_in.html", request, status=401, problem="This token is not accepted.", then=then
                 )
             made = cookie(self._cookie, token, secure=self._secure)
             return redirect(request.root + then, cookies=(made,))

@@ -5,6 +5,8 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any, TypeAlias
 
+import msgspec
+
 from ekiden.errors import StatusError, StoreRefused, StoreUnavailable
 from ekiden.pages.desk.access import Access, Viewer
 from ekiden.pages.desk.actions import Actions
@@ -23,7 +25,7 @@ from ekiden.pages.desk.masking import masked
 from ekiden.pages.desk.story import StoryView, assembled
 from ekiden.pages.desk.tasks import TaskPages, row_of
 from ekiden.pages.web import Fragment, Site, WebRequest, WebResponse, event_stream
-from ekiden.stories.events import decode_events
+from ekiden.stories.events import CallRow, decode_events
 from ekiden.stories.store import StoryStore
 from ekiden.tasks.store import TaskStore
 
@@ -35,8 +37,7 @@ Shown: TypeAlias = Callable[[WebRequest, Viewer], Awaitable[WebResponse]]
 class Desk:
     """The pages of one store. `install` adds them to a site, at `/calls`, `/tasks` and `/actions`.
 
-    `stories` is `server.stories`, or that of a store; `tasks` that of a store, None if it keeps none. `note`
-    is shown above the lists, if it is not empty.
+    `stories` is `server.stories`, or that of a store; `tasks` that of a store, None if it keeps none.
     """
 
     def __init__(
@@ -119,13 +120,15 @@ class Desk:
             "now": self._clock(),
         }
         if request.wants_fragment:
-            return WebResponse(self.site.html("calls_rows.html", request, **values).encode())
-        return self.site.page("calls.html", request, **values)
+            return WebResponse(self.site.html("desk/calls_rows.html", request, **values).encode())
+        return self.site.page("desk/calls.html", request, **values)
 
     async def _calls_live(self, request: WebRequest, viewer: Viewer) -> WebResponse:
         async def draw() -> str:
             page = await calls_page(self._stories, request)
-            return self.site.html("calls_rows.html", request, page=page, viewer=viewer, now=self._clock())
+            return self.site.html(
+                "desk/calls_rows.html", request, page=page, viewer=viewer, now=self._clock()
+            )
 
         return event_stream(fragments(self._feed.calls(), draw))
 
@@ -136,15 +139,19 @@ class Desk:
         view = await self._told(row)
         return view if viewer.values else masked(view)
 
-    async def _told(self, row: Any) -> StoryView:
+    async def _told(self, row: CallRow) -> StoryView:
         batches = await self._stories.events(row.id)
-        return assembled(row, (event for batch in batches for event in decode_events(batch)))
+        try:
+            return assembled(row, (event for batch in batches for event in decode_events(batch)))
+        except msgspec.MsgspecError:
+            bare = msgspec.structs.replace(row, facts=b"")
+            return msgspec.structs.replace(assembled(bare, ()), sealed=True)
 
     async def _call(self, request: WebRequest, viewer: Viewer) -> WebResponse:
         view = await self._story(request.params["id"], viewer)
         if view is None:
             raise StatusError(404, "This call is not known, or it was forgotten: only the newest are kept.")
-        return self.site.page("call.html", request, **self._call_values(view, viewer))
+        return self.site.page("desk/call.html", request, **self._call_values(view, viewer))
 
     def _call_values(self, view: StoryView, viewer: Viewer) -> dict[str, Any]:
         test = as_test(view) if viewer.values else None
@@ -155,7 +162,7 @@ class Desk:
             view = await self._story(request.params["id"], viewer)
             if view is None:
                 return ""
-            return self.site.html("call_story.html", request, **self._call_values(view, viewer))
+            return self.site.html("desk/call_story.html", request, **self._call_values(view, viewer))
 
         return event_stream(fragments(self._feed.calls(request.params["id"]), draw))
 
@@ -164,8 +171,8 @@ class Desk:
     async def _task_list(self, request: WebRequest, viewer: Viewer) -> WebResponse:
         values = await self._task_rows(request, viewer)
         if request.wants_fragment:
-            return WebResponse(self.site.html("tasks_rows.html", request, **values).encode())
-        return self.site.page("tasks.html", request, filters=TASK_FILTERS, **values)
+            return WebResponse(self.site.html("desk/tasks_rows.html", request, **values).encode())
+        return self.site.page("desk/tasks.html", request, filters=TASK_FILTERS, **values)
 
     async def _task_rows(self, request: WebRequest, viewer: Viewer) -> dict[str, Any]:
         assert self._tasks is not None
@@ -175,7 +182,7 @@ class Desk:
 
     async def _tasks_live(self, request: WebRequest, viewer: Viewer) -> WebResponse:
         async def draw() -> str:
-            return self.site.html("tasks_rows.html", request, **await self._task_rows(request, viewer))
+            return self.site.html("desk/tasks_rows.html", request, **await self._task_rows(request, viewer))
 
         return event_stream(fragments(self._feed.tasks(), draw))
 
@@ -195,7 +202,7 @@ class Desk:
         before = request.first("before")
         found = await self._stories.actions(before=float(before) if _is_number(before) else None, limit=51)
         older = repr(found[49].at) if len(found) > 50 else ""
-        return self.site.page("actions.html", request, actions=found[:50], older=older, viewer=viewer)
+        return self.site.page("desk/actions.html", request, actions=found[:50], older=older, viewer=viewer)
 
 
 async def fragments(

@@ -146,6 +146,8 @@ class StoryView(msgspec.Struct, kw_only=True):
     difference: Difference | None = None
     dropped: int = 0
     """Events that were not kept, because there were too many at once."""
+    sealed: bool = False
+    """Whether the store is sealed, and was opened without the keys: then nothing can be told."""
 
     @property
     def workers(self) -> list[str]:

@@ -81,7 +81,7 @@ class TaskPages:
             raise StatusError(404, "There is no such task, or it was forgotten after its time was over.")
         code, cookies = self._csrf.issue(request, request.params["id"])
         values = self._values(found, viewer, filled)
-        return self._site.page("task.html", request, status=status, cookies=cookies, code=code, **values)
+        return self._site.page("desk/task.html", request, status=status, cookies=cookies, code=code, **values)
 
     def _values(self, found: Any, viewer: Viewer, filled: Mapping[str, FormView] = {}) -> dict[str, Any]:
         record, view, entries = found
@@ -114,7 +114,8 @@ class TaskPages:
                     return
                 values = self._values(now, viewer)
                 html = "".join(
-                    self._site.html(name, request, **values) for name in ("task_head.html", "task_story.html")
+                    self._site.html(name, request, **values)
+                    for name in ("desk/task_head.html", "desk/task_story.html")
                 )
                 if html != last:
                     last = html

@@ -9,12 +9,13 @@ from ekiden.stores.keys_of_entries import key_from_bytes, key_to_bytes
 from ekiden.stores.postgres.bus import PostgresBus
 from ekiden.stores.postgres.database import PostgresDatabase
 from ekiden.stores.story_columns import (
+    ANY_CALL,
     CALL,
     decode_action,
     encode_action,
     message_of,
     read_call,
-    read_message,
+    watch_both,
 )
 from ekiden.stories.events import Action, CallRow
 from ekiden.stories.store import CallQuery, StoryStore, StoryWatcher, Told
@@ -74,7 +75,6 @@ STATEMENTS: Final[dict[str, LiteralString]] = {
 }
 """Every statement but the sum over all calls; a test holds each of them to an index."""
 _SUM: Final[LiteralString] = "SELECT count(*), coalesce(sum(size), 0) FROM ekiden_calls"
-_ANY_STATE: Final = ("running", "waiting", "completed", "tool_failed", "failed", "task")
 _MOST_TARGETS: Final = 300
 _TRIM_AT_ONCE: Final = 500
 _MOST_TRIMS: Final = 100
@@ -119,7 +119,7 @@ class PostgresStories(StoryStore):
         else:
             name = "of state" if query.states else "newest"
         if name != "newest":
-            values["states"] = list(query.states or _ANY_STATE)
+            values["states"] = list(query.states or ANY_CALL)
         return [_read(row) for row in await self._all(name, **values)]
 
     async def targets(self) -> list[str]:
@@ -159,14 +159,7 @@ class PostgresStories(StoryStore):
 
     async def watch(self, watcher: StoryWatcher) -> Callable[[], None]:
         """Be told of changes, those of other processes too."""
-        remove = self._watchers.add(watcher)
-        end = await self._bus.listen(lambda message: watcher(read_message(message)))
-
-        def end_both() -> None:
-            remove()
-            end()
-
-        return end_both
+        return await watch_both(self._watchers, self._bus, watcher)
 
     async def _all(self, name: str, **values: Any) -> list[Any]:
         async with self._database.in_line() as connection:

@@ -9,13 +9,14 @@ from ekiden.bus.listeners import Listeners
 from ekiden.bus.sockets import SocketBus
 from ekiden.stores.sqlite.file import SQLiteFile
 from ekiden.stores.story_columns import (
+    ANY_CALL,
     CALL,
     decode_action,
     encode_action,
     merged,
     message_of,
     read_call,
-    read_message,
+    watch_both,
 )
 from ekiden.stories.events import Action, CallRow
 from ekiden.stories.store import CallQuery, StoryStore, StoryWatcher, Told
@@ -47,7 +48,6 @@ STATEMENTS: Final = {
 }
 """Every statement but the sum over all calls; a test holds each of them to an index."""
 _SUM: Final = "SELECT count(*), coalesce(sum(size), 0) FROM calls"
-_ANY_STATE: Final = ("running", "waiting", "completed", "tool_failed", "failed", "task")
 _MOST_TARGETS: Final = 300
 _TRIM_AT_ONCE: Final = 200
 
@@ -133,16 +133,7 @@ class SQLiteStories(StoryStore):
 
     async def watch(self, watcher: StoryWatcher) -> Callable[[], None]:
         """Be told of changes, those of other processes too."""
-        remove = self._watchers.add(watcher)
-        if self._bus is None:
-            return remove
-        end = await self._bus.listen(lambda message: watcher(read_message(message)))
-
-        def end_both() -> None:
-            remove()
-            end()
-
-        return end_both
+        return await watch_both(self._watchers, self._bus, watcher)
 
     async def _all(self, name: str, *values: Any) -> list[Any]:
         return await self._file.scan(
@@ -159,7 +150,7 @@ def _searches(query: CallQuery) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The statements whose results together are the answer, each with its values."""
     if query.targets:
         for target in query.targets:
-            for state in query.states or _ANY_STATE:
+            for state in query.states or ANY_CALL:
                 yield "of target", (target, state)
     elif query.states:
         for state in query.states:

@@ -1,5 +1,7 @@
 """The contract of a store of tasks: steps, questions, answers, and the ways in which a task ends."""
 
+from ekiden.errors import LostClaim
+from ekiden.rounds.journal import Entry
 from ekiden.tasks.moves import Ending, Suspension
 from ekiden.testing.task_contract.opening import OpensTaskStore
 from ekiden.testing.task_contract.records import claimed, due_ids, new_record, question, step
@@ -94,6 +96,25 @@ class LegsContract(OpensTaskStore):
             taken = await other.claim("task", now=1001.0, lease=10.0)
             assert taken is not None
             assert taken.record.losses == 0
+
+    async def test_a_task_that_waits_for_a_time_is_woken_once(self) -> None:
+        """Its journal then says that the time is over. Whoever has seen an older row changes nothing."""
+        async with self.opened() as (one, other):
+            held = await claimed(one, new_record())
+            asleep = {"d:sleep": Entry("draw", "", 5000.0)}
+            await one.suspend("task", held.fence, Suspension(wake=5000.0), asleep, now=1001.0)
+            seen = await other.load("task")
+            assert seen is not None
+            await other.wake(seen, await other.entries("task"), now=1002.0)
+            taken = await one.claim("task", now=1002.0, lease=10.0)
+            assert taken is not None
+            assert taken.entries["z:sleep"].kind == "slept"
+            assert taken.record.losses == 0
+            try:
+                await other.wake(seen, {}, now=1003.0)
+            except LostClaim:
+                return
+            raise AssertionError("a task that runs was woken")
 
     # Cancelling and expiring
 
