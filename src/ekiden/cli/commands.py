@@ -7,6 +7,7 @@ import typer
 
 from ekiden.cli.calling.commands import call, prompt, read, tasks
 from ekiden.cli.gateway import gateway
+from ekiden.cli.installing.commands import install, uninstall
 from ekiden.cli.options import (
     Env,
     Era,
@@ -241,6 +242,8 @@ def worker(
 
 
 app.command()(tasks)
+app.command()(install)
+app.command()(uninstall)
 
 
 @stores.command("migrate")

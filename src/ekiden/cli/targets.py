@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import shlex
 import sys
 from collections.abc import AsyncGenerator, Generator, Sequence
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import msgspec
 
+from ekiden.cli.arguments import named_headers, variables
 from ekiden.cli.keys import provide_key
 from ekiden.cli.loading import load_server, split_spec
 from ekiden.cli.terminal.screen import say, show_log
@@ -79,7 +79,7 @@ async def open_client(
             target,
             mode=cast("Literal['auto', 'modern', 'legacy']", connection.era),
             name="ekiden-cli",
-            env=_variables(connection.env),
+            env=variables(connection.env),
             **options,
         )
         with _wait_told(connection.target):
@@ -126,27 +126,8 @@ def _resolve(target: str) -> "str | Path | list[str] | Server":
         raise UsageError(f"the command {target!r} cannot be read: {error}") from None
 
 
-def _variables(words: Sequence[str]) -> dict[str, str]:
-    given: dict[str, str] = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not name or "\0" in word:
-            raise UsageError(f"--env {word!r} is not NAME=VALUE or NAME")
-        if equals:
-            given[name] = value
-        elif name in os.environ:
-            given[name] = os.environ[name]
-        else:
-            raise UsageError(f"--env {name}: there is no such variable here; write {name}=VALUE")
-    return given
-
-
 def _http_client(headers: Sequence[str]) -> "httpx2.AsyncClient":
     import httpx2
 
-    pairs = [header.partition(":") for header in headers]
-    if wrong := [header for header, (_, colon, _) in zip(headers, pairs, strict=True) if not colon]:
-        raise UsageError(f"--header {wrong[0]!r} is not 'Name: value'")
-    named = {name.strip(): value.strip() for name, _, value in pairs}
     # A tool may take long: only --timeout limits it.
-    return httpx2.AsyncClient(headers=named, timeout=httpx2.Timeout(30.0, read=None))
+    return httpx2.AsyncClient(headers=named_headers(headers), timeout=httpx2.Timeout(30.0, read=None))
