@@ -89,13 +89,13 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	$(NPM) install --prefix .peers/node --no-audit --no-fund --no-package-lock --silent
 	@touch $@
 
-.peers/typescript/.ready .peers/ai-sdk/.ready .peers/servers/.ready: .peers/%/.ready: peers/%/package.json $(VENV)/.ready
+.peers/typescript/.ready .peers/mcpb/.ready .peers/ai-sdk/.ready .peers/servers/.ready: .peers/%/.ready: peers/%/package.json $(VENV)/.ready
 	mkdir -p .peers/$*
 	cp $< .peers/$*/
 	$(NPM) install --prefix .peers/$* --no-audit --no-fund --no-package-lock --silent
 	@touch $@
 
-PEERS := .peers/mcp/.ready .peers/mcp1/.ready .peers/fastmcp/.ready .peers/in-fastmcp/.ready .peers/node/.ready .peers/typescript/.ready .peers/nginx/.ready
+PEERS := .peers/mcp/.ready .peers/mcp1/.ready .peers/fastmcp/.ready .peers/in-fastmcp/.ready .peers/node/.ready .peers/typescript/.ready .peers/mcpb/.ready .peers/nginx/.ready
 EARLIER_PEERS := .peers/mcp1-june/.ready .peers/mcp1-march/.ready
 FRAMEWORKS := .peers/fastmcp-tasks/.ready .peers/pydantic-ai/.ready .peers/langchain/.ready .peers/ai-sdk/.ready
 REAL_SERVERS := .peers/servers/.ready .peers/fastmcp2/.ready .peers/fastmcp3/.ready

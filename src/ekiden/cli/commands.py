@@ -20,6 +20,7 @@ from ekiden.cli.options import (
     Target,
     Timeout,
 )
+from ekiden.cli.publishing.commands import bundle, publish
 
 if TYPE_CHECKING:
     from ekiden.cli.targets import TargetOptions
@@ -244,6 +245,8 @@ def worker(
 app.command()(tasks)
 app.command()(install)
 app.command()(uninstall)
+app.command()(bundle)
+app.command()(publish)
 
 
 @stores.command("migrate")
