@@ -4,6 +4,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Extras that go together. FastMCP is tested in an environment of its own.
+EXTRAS := auth,cli,otel,pages,postgres,prometheus,skills
 # Node and npm come from a wheel, so that the system's Node does not matter.
 NPM = $(BIN)/python -m scripts.npm
 
@@ -12,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-tasks demo-pages docs docs-serve test test-all test-newest coverage mutants simulate fuzz hostile chaos-tasks soak check format lint \
-	types layers conformance bench sbom clean
+	types layers conformance bench sbom release test-lowest clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -22,7 +24,7 @@ setup: $(VENV)/.ready ## Make the development environment
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade pip
-	$(BIN)/pip install --quiet --constraint constraints.txt --group dev --editable ".[auth,cli,pages,postgres,prometheus,skills]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --group dev --editable ".[$(EXTRAS)]"
 	@touch $@
 
 # The peers live in environments of their own: what they need must not leak into what we need.
@@ -89,13 +91,13 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	$(NPM) install --prefix .peers/node --no-audit --no-fund --no-package-lock --silent
 	@touch $@
 
-.peers/typescript/.ready .peers/ai-sdk/.ready .peers/servers/.ready .peers/site/.ready: .peers/%/.ready: peers/%/package.json $(VENV)/.ready
+.peers/typescript/.ready .peers/mcpb/.ready .peers/ai-sdk/.ready .peers/servers/.ready .peers/site/.ready: .peers/%/.ready: peers/%/package.json $(VENV)/.ready
 	mkdir -p .peers/$*
 	cp $< .peers/$*/
 	$(NPM) install --prefix .peers/$* --no-audit --no-fund --no-package-lock --silent
 	@touch $@
 
-PEERS := .peers/mcp/.ready .peers/mcp1/.ready .peers/fastmcp/.ready .peers/in-fastmcp/.ready .peers/node/.ready .peers/typescript/.ready .peers/nginx/.ready
+PEERS := .peers/mcp/.ready .peers/mcp1/.ready .peers/fastmcp/.ready .peers/in-fastmcp/.ready .peers/node/.ready .peers/typescript/.ready .peers/mcpb/.ready .peers/nginx/.ready
 EARLIER_PEERS := .peers/mcp1-june/.ready .peers/mcp1-march/.ready
 FRAMEWORKS := .peers/fastmcp-tasks/.ready .peers/pydantic-ai/.ready .peers/langchain/.ready .peers/ai-sdk/.ready
 REAL_SERVERS := .peers/servers/.ready .peers/fastmcp2/.ready .peers/fastmcp3/.ready
@@ -141,7 +143,18 @@ test-newest: ## Run the fast tests on the newest Python that is here
 .cache/newest/.ready: pyproject.toml constraints.txt
 	$(NEWEST) -m venv --clear .cache/newest
 	.cache/newest/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade pip
-	.cache/newest/bin/pip install --quiet --constraint constraints.txt --group dev --editable ".[auth,cli,pages,postgres,prometheus,skills]"
+	.cache/newest/bin/pip install --quiet --constraint constraints.txt --group dev --editable ".[$(EXTRAS)]"
+	@touch $@
+
+# What `pyproject.toml` promises to work with: the lowest version of each dependency.
+test-lowest: .cache/lowest/.ready ## Run the fast tests with the lowest versions that are allowed
+	.cache/lowest/bin/pytest $(PYTEST_OPTIONS) -m "not slow" $(FAST_TESTS)
+
+.cache/lowest/.ready: pyproject.toml constraints.txt scripts/lowest.py
+	$(PYTHON) -m venv --clear .cache/lowest
+	.cache/lowest/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade pip
+	$(PYTHON) -m scripts.lowest > .cache/lowest/constraints.txt
+	.cache/lowest/bin/pip install --quiet --constraint .cache/lowest/constraints.txt --group lowest --editable ".[$(EXTRAS)]"
 	@touch $@
 
 # Peers, pages and benchmarks are left out: they look at the library from outside, and take most of the time.
@@ -223,7 +236,7 @@ sbom: pyproject.toml constraints.txt ## Write a bill of materials of a build to 
 	.cache/sbom/tool/bin/pip install --quiet --constraint constraints.txt --group sbom
 	.cache/sbom/tool/bin/pip wheel --quiet --no-deps --wheel-dir .cache/sbom/wheel .
 	.cache/sbom/installed/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-		"ekiden[auth,cli,postgres,prometheus,skills] @ file://$$(ls $(CURDIR)/.cache/sbom/wheel/ekiden-*.whl)"
+		"ekiden[$(EXTRAS)] @ file://$$(ls $(CURDIR)/.cache/sbom/wheel/ekiden-*.whl)"
 	.cache/sbom/installed/bin/pip uninstall --quiet --yes --disable-pip-version-check setuptools pip
 	mkdir -p dist
 	.cache/sbom/tool/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
@@ -231,5 +244,15 @@ sbom: pyproject.toml constraints.txt ## Write a bill of materials of a build to 
 	@$(PYTHON) -c "import json; found = json.load(open('dist/ekiden.cdx.json'))['components']; \
 		print('dist/ekiden.cdx.json:', len(found), 'components')"
 
+# Builds and tries what would be published. Nothing is published.
+release: .cache/release/tools/.ready ## Build wheel and sdist twice, check them, and try them on every Python that is here
+	$(PYTHON) -m scripts.release
+
+.cache/release/tools/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv --clear .cache/release/tools
+	.cache/release/tools/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade pip
+	.cache/release/tools/bin/pip install --quiet --constraint constraints.txt --group release
+	@touch $@
+
 clean: ## Remove everything that the targets made
-	rm -rf $(VENV) .peers .cache
+	rm -rf $(VENV) .peers .cache dist

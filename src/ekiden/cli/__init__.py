@@ -1,7 +1,8 @@
 """The command line: `ekiden` followed by one of these.
 
 `run` and `worker` serve; `call`, `prompt`, `read`, `tools`, `prompts`, `resources` and `tasks` talk to a
-server; `store migrate`, `keys new` and `token` are for whoever operates one.
+server; `install` and `uninstall` write it into hosts, `bundle` and `publish` give it to others;
+`store migrate`, `keys new` and `token` are for whoever operates one.
 
 Knows: terminals, processes, files of the user's. Refuses to know: how messages are spelled or carried.
 

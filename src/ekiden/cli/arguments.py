@@ -1,12 +1,13 @@
 """Words of a command line as values: `name=value` gets its type from a JSON Schema, `name:=json` is JSON."""
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from ekiden.errors import Mistyped, ParseError, UsageError
 from ekiden.wire.json import JsonObject, decode, is_array, is_object
 
-__all__ = ["parse_arguments", "read_json", "split_pair", "typed"]
+__all__ = ["named_headers", "parse_arguments", "read_json", "split_pair", "typed", "variables"]
 
 _YES: Final = ("true", "yes", "y", "on", "1")
 _NO: Final = ("false", "no", "n", "off", "0")
@@ -136,3 +137,27 @@ def _resolved(schema: Any, root: Mapping[str, Any]) -> JsonObject:
             target = target.get(part.replace("~1", "/").replace("~0", "~")) if is_object(target) else None
         schema = target
     return {}
+
+
+def variables(words: Sequence[str]) -> dict[str, str]:
+    """Those of `--env`: `NAME=VALUE`, or `NAME` alone for the value that it has here."""
+    given: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not name or "\0" in word:
+            raise UsageError(f"--env {word!r} is not NAME=VALUE or NAME")
+        if equals:
+            given[name] = value
+        elif name in os.environ:
+            given[name] = os.environ[name]
+        else:
+            raise UsageError(f"--env {name}: there is no such variable here; write {name}=VALUE")
+    return given
+
+
+def named_headers(words: Sequence[str]) -> dict[str, str]:
+    """Those of `--header`: `Name: value`."""
+    pairs = [word.partition(":") for word in words]
+    if wrong := [word for word, (_, colon, _) in zip(words, pairs, strict=True) if not colon]:
+        raise UsageError(f"--header {wrong[0]!r} is not 'Name: value'")
+    return {name.strip(): value.strip() for name, _, value in pairs}

@@ -7,6 +7,7 @@ import typer
 from ekiden.cli.calling.commands import call, prompt, read, tasks
 from ekiden.cli.developing.command import dev
 from ekiden.cli.gateway import gateway
+from ekiden.cli.installing.commands import install, uninstall
 from ekiden.cli.operating.command import ui
 from ekiden.cli.options import (
     AccessLog,
@@ -32,6 +33,7 @@ from ekiden.cli.options import (
     TrustProxy,
     Workers,
 )
+from ekiden.cli.publishing.commands import bundle, publish
 
 if TYPE_CHECKING:
     from ekiden.cli.targets import TargetOptions
@@ -238,6 +240,10 @@ def worker(
 
 app.command()(tasks)
 app.command()(ui)
+app.command()(install)
+app.command()(uninstall)
+app.command()(bundle)
+app.command()(publish)
 
 
 @stores.command("migrate")

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import shlex
 import sys
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import msgspec
 
+from ekiden.cli.arguments import named_headers, variables
 from ekiden.cli.keys import provide_key
 from ekiden.cli.loading import load_server, split_spec
 from ekiden.cli.terminal.screen import say, show_log
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ekiden.client.client import Client
     from ekiden.server.server import Server
 
-__all__ = ["TargetOptions", "http_client", "open_client", "read_headers"]
+__all__ = ["TargetOptions", "http_client", "open_client"]
 
 _PATIENT_SECONDS: Final = 3.0
 """How long a server may take to answer before the user is told what is waited for."""
@@ -75,13 +75,13 @@ async def open_client(
             }
         if connection.headers:
             options["http_client"] = await stack.enter_async_context(
-                http_client(read_headers(connection.headers))
+                http_client(named_headers(connection.headers))
             )
         client = Client(
             target,
             mode=cast("Literal['auto', 'modern', 'legacy']", connection.era),
             name="ekiden-cli",
-            env=_variables(connection.env),
+            env=variables(connection.env),
             **options,
         )
         with _wait_told(connection.target):
@@ -132,29 +132,6 @@ def _resolve(target: str) -> "str | Path | list[str] | Server":
         return shlex.split(target)
     except ValueError as error:
         raise UsageError(f"the command {target!r} cannot be read: {error}") from None
-
-
-def _variables(words: Sequence[str]) -> dict[str, str]:
-    given: dict[str, str] = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not name or "\0" in word:
-            raise UsageError(f"--env {word!r} is not NAME=VALUE or NAME")
-        if equals:
-            given[name] = value
-        elif name in os.environ:
-            given[name] = os.environ[name]
-        else:
-            raise UsageError(f"--env {name}: there is no such variable here; write {name}=VALUE")
-    return given
-
-
-def read_headers(words: Sequence[str]) -> dict[str, str]:
-    """Headers that were given as `Name: value`."""
-    pairs = [word.partition(":") for word in words]
-    if wrong := [word for word, (_, colon, _) in zip(words, pairs, strict=True) if not colon]:
-        raise UsageError(f"--header {wrong[0]!r} is not 'Name: value'")
-    return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 def http_client(headers: Mapping[str, str]) -> "httpx2.AsyncClient":

@@ -42,11 +42,11 @@ def dev(
     ] = False,
 ) -> None:
     """Serve a Python file with reload, and a page to try it."""
+    from ekiden.cli.arguments import named_headers
     from ekiden.cli.developing.dev import DevOptions
     from ekiden.cli.developing.dev import dev as develop
     from ekiden.cli.loading import Carrying
     from ekiden.cli.serving.job import Job
-    from ekiden.cli.targets import read_headers
 
     job = Job(
         spec=server,
@@ -64,7 +64,7 @@ def dev(
             page_port=page_port,
             store=store,
             keys_file=keys_file,
-            headers=read_headers(header or ()),
+            headers=named_headers(header or ()),
             opens=opens,
             inspector=inspector,
         )
