@@ -64,6 +64,12 @@ def server_of(module: str) -> Server:
     return server
 
 
+def test_the_readme_is_short_and_has_what_a_user_of_fastmcp_can_paste() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert len(readme.splitlines()) <= 120
+    assert any("durable = Durable(mcp" in code for _, _, code in blocks(readme))
+
+
 async def test_the_refund_of_the_readme_asks_and_pays_once(capsys: pytest.CaptureFixture[str]) -> None:
     client = ScriptedClient(server_of("refund"), {"Refund 120 to Aiko?": {"ok": True}})
     assert text(await client.call_tool("refund", {"order_id": "7"})) == "Refunded 120."
