@@ -10,7 +10,7 @@ from scripts.site import api, commands, environment, errors, public
 
 __all__ = ["DIAGRAM", "assemble", "generated"]
 
-FENCE: Final = re.compile(r"(^```.*?^```\n)", re.MULTILINE | re.DOTALL)
+FENCE: Final = re.compile(r"(^(?: {4})*```.*?^ *```\n)", re.MULTILINE | re.DOTALL)
 LINK: Final = re.compile(r"(!?\[[^\]]*\])\(([^)\s]+)\)")
 DIAGRAM: Final = "```mermaid"
 
@@ -90,7 +90,7 @@ class _Site:
             return f"{label}({leads}{mark}{anchor})"
 
         parts = FENCE.split(text)
-        return "".join(part if part.startswith("```") else LINK.sub(moved, part) for part in parts)
+        return "".join(part if part.lstrip().startswith("```") else LINK.sub(moved, part) for part in parts)
 
     def _home(self, path: str) -> str:
         """Where something of the repository is on the site. A source is put there when it is first wanted."""

@@ -17,13 +17,13 @@ from mcp_types import ElicitRequestFormParams, ElicitResult
 from ekiden import Client, Context, Server, ServerError
 from ekiden.testing import CANCEL, DECLINE, CallFailed, ScriptedClient
 from scripts.ports import free_port
+from tests.docs.blocks import blocks
 from tests.inside.processes import interpreter
 from tests.peers.running import await_listening
 from tests.serving import served
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^```(\S+)(?: title=\"([^\"]+)\")?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!http)([^)#]+)")
 
 sys.path.insert(0, str(ROOT / "examples"))
@@ -31,7 +31,7 @@ sys.path.insert(0, str(ROOT / "examples"))
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_block_of_code_stands_in_a_file_that_is_run(page: Path) -> None:
-    for language, title, code in BLOCK.findall(page.read_text()):
+    for language, title, code in blocks(page.read_text()):
         if language == "python":
             assert title, f"a block without a title in {page.name}"
         if title:
@@ -62,6 +62,12 @@ def server_of(module: str) -> Server:
     server = loaded.server
     assert isinstance(server, Server)
     return server
+
+
+def test_the_readme_is_short_and_has_what_a_user_of_fastmcp_can_paste() -> None:
+    readme = (ROOT / "README.md").read_text()
+    assert len(readme.splitlines()) <= 120
+    assert any("durable = Durable(mcp" in code for _, _, code in blocks(readme))
 
 
 async def test_the_refund_of_the_readme_asks_and_pays_once(capsys: pytest.CaptureFixture[str]) -> None:
@@ -220,9 +226,9 @@ async def test_the_refund_that_takes_longer_becomes_a_task(
 
 def test_the_blocks_of_the_page_on_longer_work_are_a_file_that_runs(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "tutorial" / "longer-work.md").read_text()
-    blocks = [code for _, title, code in BLOCK.findall(page) if title == "examples/returns.py"]
-    assert len(blocks) == 4
-    (tmp_path / "returns.py").write_text("\n\n".join(blocks))
+    parts = [code for _, title, code in blocks(page) if title == "examples/returns.py"]
+    assert len(parts) == 4
+    (tmp_path / "returns.py").write_text("\n\n".join(parts))
     answers = ["--answer", "Refund=yes", "--answer", "Why=late", "--answer", "boss=yes"]
     command = [sys.executable, "-m", "ekiden.cli", "call", "returns.py", "refund", "order_id=42", *answers]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
@@ -374,7 +380,7 @@ def test_the_page_on_traces_shows_the_spans_that_its_example_prints() -> None:
     said, _, spans = done.stdout.partition("\n")
     assert said == "Booked from Tokyo to Kyoto."
     page = (ROOT / "docs" / "how-to" / "trace.md").read_text()
-    assert spans == next(code for language, _, code in BLOCK.findall(page) if language == "text")
+    assert spans == next(code for language, _, code in blocks(page) if language == "text")
 
 
 ENDS = {"sign_up": "Welcome, Aiko!", "slogan": "A SLOGAN FOR TEA.", "where": "file:///srv/tea"}

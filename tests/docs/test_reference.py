@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.site import api, commands, environment, errors, public
+from scripts.site import api, commands, environment, errors, public, states
 from scripts.site.assemble import HOMES
 from scripts.site.models import listed
 
@@ -67,6 +67,11 @@ def test_every_error_has_words() -> None:
 
 def test_every_variable_has_words() -> None:
     assert environment.used() == set(environment.VARIABLES)
+
+
+def test_the_states_of_a_task_are_drawn_as_they_are_in_the_code() -> None:
+    assert states.PAGE.read_text() == states.page(), "run: python -m scripts.site.states"
+    assert "    running --> failing: expire, give_up\n" in states.diagram()
 
 
 def test_the_navigation_leads_to_every_page_once() -> None:
