@@ -95,7 +95,7 @@ class Run:
     def note(self, frame: Frame, label: str, event: str, value: Any) -> None:
         """Something was seen."""
         if not self.closed and not self.worker.dead:
-            trace = self.unwound if self.ctx._leg.is_over else self.trace
+            trace = self.unwound if getattr(self.ctx._leg, "replay", self.ctx._leg).is_over else self.trace
             trace.append((frame.branch, label, event, json.dumps(value)))
 
     def saw(self, frame: Frame, label: str, event: str, value: Any) -> Any:
