@@ -14,6 +14,7 @@ into a result, a log line or one of the errors of `ekiden.errors`.
     ├── Unidentified             server: a value has no identity that another process knows
     ├── VerifierUnavailable      server: an access token cannot be verified right now
     ├── HttpRequestRefused       transports: an HTTP request is refused before it is whole
+    ├── BrokenResponse           transports: an application has sent what cannot be a response
     ├── SessionsFull             transports: there is no room for one more session or stream
     ├── Unsayable                wire: a question that the client's protocol version cannot express
     ├── TooCostly                wire: to check the value would take far too long
@@ -137,3 +138,7 @@ class UnusableSchema(ValueError):
 
 class FrontmatterError(ValueError):
     """A text is not a `SKILL.md`; the text of this says why."""
+
+
+class BrokenResponse(Exception):
+    """An application has sent what cannot be a response."""

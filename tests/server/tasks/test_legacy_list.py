@@ -34,11 +34,18 @@ async def test_a_list_reads_no_foreign_rows() -> None:
     for number in range(150):
         record = new_record(f"mine {number:03}", principal="alice", created=1000.0 + number)
         await store.insert(record, {})
-    tasks: Any = SimpleNamespace(store=store, audience="server", visible=visible)
+    tasks: Any = SimpleNamespace(
+        store=store,
+        audience="server",
+        visible=visible,
+        principal_of=lambda request: request.who,
+        scopes_of=lambda record: frozenset(),
+    )
     legacy = LegacyTasks(tasks)
 
     async def page(principal: str, cursor: str | None = None) -> Any:
-        outcome = await legacy.list(principal, cursor)
+        request: Any = SimpleNamespace(who=principal, principal=None)
+        outcome = await legacy.list(request, cursor)
         assert isinstance(outcome, Complete)
         return outcome.result
 

@@ -6,7 +6,8 @@ from typing import Any, Final, Protocol
 
 from ekiden.errors import ProtocolError
 from ekiden.private_struct import PrivateStruct
-from ekiden.transports.server.http1.framing import STATUS_LINES, BrokenResponse, Framing, begin
+from ekiden.signals import BrokenResponse
+from ekiden.transports.server.http1.framing import STATUS_LINES, Framing, begin
 from ekiden.transports.server.reply import Event
 from ekiden.wire.incoming import Incoming
 from ekiden.wire.json import is_object

@@ -12,7 +12,9 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["STATUS_LINES", "BrokenResponse", "Framing", "begin"]
+from ekiden.signals import BrokenResponse
+
+__all__ = ["STATUS_LINES", "Framing", "begin"]
 
 STATUS_LINES: Final = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus
@@ -24,10 +26,6 @@ _WITHOUT_BODY: Final = frozenset({204, 304})
 _DECIDED_HERE: Final = frozenset({b"connection", b"keep-alive", b"transfer-encoding"})
 """Headers of the connection, of which the application knows nothing but that it may want it closed."""
 _CHUNKED: Final = b"transfer-encoding: chunked\r\n"
-
-
-class BrokenResponse(RuntimeError):
-    """An application has sent what cannot be a response."""
 
 
 class Framing(msgspec.Struct, gc=False):
