@@ -25,6 +25,7 @@ SAMPLE = [
     "",
     "tutorial/first-server/",
     "how-to/tasks/",
+    "how-to/move-from-fastmcp/",
     "reference/api/server/",
     "reference/commands/",
     "why/architecture/",
@@ -131,10 +132,13 @@ def test_no_page_complains_in_the_console(site: Path, address: str, browser: Chr
     assert complaints == []
 
 
-def test_diagrams_are_drawn(address: str, browser: Chrome) -> None:
-    browser.get(f"{address}0.1/why/architecture/")
+@pytest.mark.parametrize(
+    ("page", "diagrams"), [("", 1), ("why/architecture/", 3), ("why/replay/", 2), ("why/tasks/", 1)]
+)
+def test_diagrams_are_drawn(page: str, diagrams: int, address: str, browser: Chrome) -> None:
+    browser.get(f"{address}0.1/{page}")
     drawn = "return document.querySelectorAll('div.mermaid').length"
-    WebDriverWait(browser, 30).until(lambda chromium: chromium.execute_script(drawn) == 3)
+    WebDriverWait(browser, 30).until(lambda chromium: chromium.execute_script(drawn) == diagrams)
 
 
 def test_the_search_finds_a_page(address: str, browser: Chrome) -> None:
