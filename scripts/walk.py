@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any, Final
 
 from ekiden import Context, Server
-from ekiden.server.serve import serve_http
+from ekiden.server.serving.http import serve_http
 
 _HOME: Final = Path(__file__).parent.parent / "src" / "ekiden"
 _SECONDS: Final = 10.0

@@ -38,7 +38,7 @@ _FOR_THE_INTERPRETER: Final = ("PYTHON", "LANG", "LC_", "LD_", "COVERAGE_")
 _AS_EVER: Final = {"PYTHONWARNINGS": "error", "PYTHONUNBUFFERED": "1"}
 _PRELOADED: Final = (
     "ekiden.integrations.mcp",
-    "ekiden.server.serve",
+    "ekiden.server.serving.http",
     "ekiden.stores.postgres",
     "ekiden.stores.sqlite",
     "ekiden.transports.server.stdio",

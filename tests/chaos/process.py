@@ -21,7 +21,7 @@ _forks.set_forkserver_preload(
         "ekiden.cli.commands",
         "ekiden.cli.run",
         "ekiden.cli.task_worker",
-        "ekiden.server.serve",
+        "ekiden.server.serving.http",
         "ekiden.stores.postgres",
         "ekiden.stores.sqlite.store",
         "tests.chaos.clients",  # A fork imports the module that was run, and so what that imports.

@@ -102,7 +102,7 @@ server.run("stdio")
 
 
 def test_a_server_on_stdio_imports_nothing_of_http_and_warns_of_no_keys() -> None:
-    names = [*HEAVY, "httptools", "ekiden.server.serve", "ekiden.transports.server.asgi"]
+    names = [*HEAVY, "httptools", "ekiden.server.serving.http", "ekiden.transports.server.asgi"]
     report = f"{ON_STDIO}\nimport sys; print(*[name for name in {names!r} if name in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", report],

@@ -144,7 +144,7 @@ def _listening(bound: socket.socket) -> socket.socket:
 
 
 def _serve_stdio(server: "Server", grace: float) -> None:
-    from ekiden.server.loop import new_event_loop
+    from ekiden.server.serving.loop import new_event_loop
     from ekiden.transports.server.stdio import serve_stdio
 
     server.stop_tasks_within(grace)

@@ -42,7 +42,7 @@ def run_tasks(
         from ekiden.telemetry.prometheus import serve_metrics
 
         serve_metrics(metrics_port)
-    from ekiden.server.loop import new_event_loop
+    from ekiden.server.serving.loop import new_event_loop
 
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(_work(server))

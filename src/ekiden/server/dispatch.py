@@ -23,7 +23,7 @@ from ekiden.errors import (
 from ekiden.rounds.asks import declares
 from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.server.cancellation import ends_more_than_a_call
-from ekiden.server.legacy.sessions import session_answers
+from ekiden.server.legacy.methods import session_answers
 from ekiden.server.middleware import Run
 from ekiden.server.questions.input_required import InputRequired
 from ekiden.server.registration.catalog import Catalog

@@ -1,13 +1,10 @@
 """`Server`: the class that authors use. Creates the parts of a server, and connects it to transports."""
 
-import asyncio
-import contextlib
 import functools
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, overload
 
 from ekiden.bus.port import Bus
 from ekiden.errors import UsageError
@@ -20,8 +17,8 @@ from ekiden.server.extensions.lifespans import around_extensions
 from ekiden.server.legacy.sessions import SessionLimits, Sessions
 from ekiden.server.middleware import Middleware
 from ekiden.server.mounting.mounting import Mounting
-from ekiden.server.operations.card import ServerCard, install_card
-from ekiden.server.operations.custom_routes import CustomRoutes, WithRoutes
+from ekiden.server.operations.card import ServerCard
+from ekiden.server.operations.custom_routes import CustomRoutes
 from ekiden.server.operations.recording import CallRecording
 from ekiden.server.outgoing import OutgoingMiddleware
 from ekiden.server.people.minding import minded
@@ -34,6 +31,7 @@ from ekiden.server.rounds.rounds import Rounds
 from ekiden.server.sealing.key_source import Keys, KeySource
 from ekiden.server.sealing.store import SealedStore
 from ekiden.server.sealing.tokens import RoundLimits, Sealer
+from ekiden.server.serving.serving import Serving
 from ekiden.server.storage import (
     check_lasting,
     find_store,
@@ -51,24 +49,18 @@ from ekiden.stories.events import Recording
 from ekiden.stories.recorder import Recorder
 from ekiden.stories.store import StoryStore
 from ekiden.tasks.runner import TaskLimits
-from ekiden.transports.server.guard import LOCALHOST, Guard
-from ekiden.transports.server.memory import MemoryChannel, connect
-from ekiden.transports.server.proxies import TrustedProxies
 from ekiden.wire import versions
 from ekiden.wire.jsonrpc import MOST_RESULT_BYTES
 from ekiden.wire.modern import Request
-from ekiden.wire.principal import Principal
 
 if TYPE_CHECKING:  # The official models take 0.3 s to import; code that passes one has imported them.
     from mcp_types import Icon
 
-    from ekiden.transports.server.asgi import HttpLimits, StreamableHTTP
-    from ekiden.transports.server.reply import Receive, Scope, Send
 
 __all__ = ["Server"]
 
 
-class Server(Authoring, Mounting, WithRoutes):
+class Server(Authoring, Serving):
     """An MCP server.
 
     `lifespan` is a function from the server to an async context manager; what it yields is
@@ -264,150 +256,15 @@ class Server(Authoring, Mounting, WithRoutes):
         """The identifiers of the extensions that it declares as of now, that of tasks among them."""
         return tuple(self._registry.extensions.capabilities())
 
-    # Serving
-
     def share_changes(self, bus: Bus) -> None:
         """Tell other processes of changes over `bus`, unless the store has one. Call it before the start."""
         self._registry.hub.connect(bus, self._audience)
-
-    @property
-    def renews_keys(self) -> bool:
-        """Whether its keys can change while it runs: they come from a file or a function."""
-        return self._keys.can_change
-
-    def renew_keys(self) -> None:
-        """Read the keys again now, instead of within some seconds. SIGHUP does this, too."""
-        self._keys.renew()
-
-    def asgi(
-        self,
-        *,
-        path: str | None = "/mcp",
-        allowed_hosts: Iterable[str] = LOCALHOST,
-        allowed_origins: Iterable[str] | None = None,
-        trusted_proxies: Iterable[str] = (),
-        limits: "HttpLimits | None" = None,
-        health: bool = True,
-    ) -> "StreamableHTTP":
-        """An ASGI application that serves Streamable HTTP at `path`.
-
-        `allowed_hosts` are the names that clients may call this server by (`["*"]`: any);
-        `allowed_origins` the web origins whose pages may, by default those of the hosts that are named.
-        `trusted_proxies` are the addresses and networks of proxies whose `X-Forwarded-For` says where a
-        request comes from; without any, a request comes from whoever has connected.
-        Beside it are `/healthz` and `/readyz`, unless `health` is False, the pages of `route`, and the card.
-        To mount it, see `running`; with `path=None` it answers at any path where it is mounted.
-        """
-        from ekiden.transports.server.asgi import HttpLimits, StreamableHTTP
-
-        guard = Guard(allowed_hosts, allowed_origins)
-        application = StreamableHTTP(self.endpoint, path=path, guard=guard, limits=limits or HttpLimits())
-        if isinstance(trusted_proxies, str):
-            raise UsageError("trusted_proxies is a list: write ['10.0.0.0/8']")
-        if proxies := tuple(trusted_proxies):
-            application.gate.proxies = TrustedProxies(proxies)
-        if self._auth is not None:
-            application.gate.doorkeeper = self._auth
-            if (metadata := self._auth.metadata) is not None:
-                application.gate.routes.update(dict.fromkeys(metadata.paths(path), metadata.serve))
-        if self._card is not None:
-            install_card(application.gate, self._card, path)
-        has_health = health and path is not None
-        self._custom_routes.install(application.gate, self.endpoint, self._store, health=has_health)
-        return application
-
-    @property
-    def auth(self) -> Auth | None:
-        """Who may send requests over HTTP; None if everybody may."""
-        return self._auth
-
-    def auth_metadata(self) -> "Callable[[Scope, Receive, Send], Awaitable[None]]":
-        """An ASGI application with the metadata of `auth=`, for a server that is mounted below another path.
-
-        Mount it at `/.well-known/oauth-protected-resource` of the whole application.
-        """
-        if self._auth is None or self._auth.metadata is None:
-            raise UsageError("there is no metadata: Server(auth=Auth(..., issuer=...)) has some")
-        return self._auth.metadata.application
 
     def observe(self, tool: str, watch: Callable[[Leg], None]) -> None:
         """For `ekiden.testing`: call `watch` with every leg before it runs. `tool` must be registered."""
         if self._registry.tools.get(tool) is None:
             raise UsageError(f"there is no tool {tool!r} to observe")
         self._rounds.watch = watch
-
-    @asynccontextmanager
-    async def running(self, _application: object = None) -> AsyncGenerator[None, None]:
-        """The server's lifespan as a context manager: `Starlette(lifespan=server.running)`."""
-        async with self.endpoint.in_use():
-            yield
-
-    def connect(self, *, principal: Principal | None = None) -> AbstractAsyncContextManager[MemoryChannel]:
-        """A channel to this server in memory: `async with server.connect() as channel`.
-
-        `principal` is who sends what comes over it, by default the `local` one of `auth=`.
-        """
-        return connect(self.endpoint, principal)
-
-    def serve_one_client(self) -> None:
-        """Expect one client in one process, as on stdio: nobody else needs the keys, so none need be set."""
-        self._has_one_client = True
-
-    def run(
-        self,
-        transport: Literal["http", "stdio"] = "http",
-        *,
-        host: str = "127.0.0.1",
-        port: int = 8000,
-        path: str = "/mcp",
-        allowed_hosts: Iterable[str] = LOCALHOST,
-        allowed_origins: Iterable[str] | None = None,
-        trusted_proxies: Iterable[str] = (),
-        limits: "HttpLimits | None" = None,
-        grace: float = 10.0,
-        log_level: str = "info",
-        access_log: bool = False,
-        tls_cert: str | Path | None = None,
-        tls_key: str | Path | None = None,
-        metrics_port: int | None = None,
-    ) -> None:
-        """Serve until interrupted.
-
-        Running calls then have `grace` seconds to end, and after them steps of tasks have as long again.
-        `access_log=True` logs a line for each response over HTTP. With `metrics_port`, Prometheus can fetch
-        the metrics at that port of this machine; it needs `ekiden[prometheus]`. With `tls_cert`, a PEM file
-        with the certificate and its chain, and `tls_key`, the server speaks HTTPS.
-        """
-        self.stop_tasks_within(grace)
-        if metrics_port is not None:
-            from ekiden.telemetry.prometheus import serve_metrics
-
-            serve_metrics(metrics_port)
-        from ekiden.server.loop import new_event_loop
-
-        # When KeyboardInterrupt arrives here, the server has shut down in order already.
-        with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=new_event_loop) as runner:
-            if transport == "stdio":
-                from ekiden.transports.server.stdio import serve_stdio
-
-                self.serve_one_client()
-                runner.run(serve_stdio(self.endpoint, grace=grace))
-            else:
-                from ekiden.server.serve import serve_http
-
-                application = self.asgi(
-                    path=path,
-                    allowed_hosts=allowed_hosts,
-                    allowed_origins=allowed_origins,
-                    trusted_proxies=trusted_proxies,
-                    limits=limits,
-                )
-                options: dict[str, Any] = {"log_level": log_level, "access_log": access_log}
-                options["tls_cert"] = None if tls_cert is None else str(tls_cert)
-                options["tls_key"] = None if tls_key is None else str(tls_key)
-                if self.renews_keys:
-                    options["on_hangup"] = self.renew_keys
-                runner.run(serve_http(application, host=host, port=port, grace=grace, **options))
 
 
 def _check_options(page_size: int | None, cache: Mapping[str, CacheHint], experimental: str | None) -> None:

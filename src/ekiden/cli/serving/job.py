@@ -60,8 +60,8 @@ def serve(
 
     `relay` passes requests of 2025 sessions to other workers, `bus` tells them of changes.
     """
-    from ekiden.server.loop import new_event_loop
-    from ekiden.server.serve import serve_http
+    from ekiden.server.serving.http import serve_http
+    from ekiden.server.serving.loop import new_event_loop
     from ekiden.telemetry.prometheus import serve_metrics
     from ekiden.transports.server.asgi import HttpLimits
     from ekiden.transports.server.guard import LOCALHOST

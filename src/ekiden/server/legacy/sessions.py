@@ -10,13 +10,14 @@ import contextlib
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from typing import Final
 
 from ekiden.errors import InternalError, StatusError, StoreUnavailable
 from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.server.legacy.keeper import Answering, SessionLimits
-from ekiden.server.legacy.session import FIRST_LEVEL, Session, SessionStream
+from ekiden.server.legacy.methods import session_answers
+from ekiden.server.legacy.session import FIRST_LEVEL, Session
 from ekiden.server.registration.registry import Registry
 from ekiden.sessions.logs import StreamLogs
 from ekiden.sessions.messages import Cancelled, Changed, Ended, News
@@ -34,7 +35,7 @@ from ekiden.wire.legacy import Legacy
 from ekiden.wire.meta import RequestMeta
 from ekiden.wire.modern import Request
 
-__all__ = ["Session", "SessionLimits", "Sessions", "session_answers"]
+__all__ = ["Session", "SessionLimits", "Sessions"]
 
 _log = logging.getLogger(__name__)
 
@@ -378,41 +379,3 @@ class _Opening:
             await self._session.delete()
         refusal = outcome.error if isinstance(outcome, Failed) else InternalError("Internal error")
         return None, error_response(self._id, refusal)
-
-
-async def _ping(request: Request, stream: Stream) -> Outcome:
-    return Complete({})
-
-
-async def _set_level(request: Request, stream: Stream) -> Outcome:
-    session = _session(stream)
-    session.set_level(request.params.get("level"))
-    await session.remember("level", session.log_level)
-    return Complete({})
-
-
-async def _subscribe(request: Request, stream: Stream) -> Outcome:
-    session = _session(stream)
-    watched = session.watching.watch(request.params.get("uri"), request.principal)
-    await session.remember("watch", watched)
-    return Complete({})
-
-
-async def _unsubscribe(request: Request, stream: Stream) -> Outcome:
-    session = _session(stream)
-    await session.remember("unwatch", session.watching.unwatch(request.params.get("uri")))
-    return Complete({})
-
-
-def _session(stream: Stream) -> Session:
-    assert isinstance(stream, SessionStream)
-    return stream.session
-
-
-session_answers: Final[dict[str, Callable[[Request, Stream], Coroutine[Any, Any, Outcome]]]] = {
-    "ping": _ping,
-    "logging/setLevel": _set_level,
-    "resources/subscribe": _subscribe,
-    "resources/unsubscribe": _unsubscribe,
-}
-"""The methods that only clients with a session may call. All other methods are the same for all clients."""

@@ -11,13 +11,11 @@ from typing import Any, Final
 from ekiden.errors import (
     InternalError,
     InvalidParams,
-    MissingCapability,
     NonDeterminismError,
 )
-from ekiden.rounds.asks import RoundQuestions, declares
+from ekiden.rounds.asks import RoundQuestions
 from ekiden.rounds.call_state import CallState
 from ekiden.rounds.handler_task import HandlerTask
-from ekiden.rounds.interpreter import mixed_styles
 from ekiden.rounds.journal import UNKNOWN_BRANCH, Entry, Journal
 from ekiden.rounds.leg import BACKGROUND, Leg, Suspended
 from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome
@@ -27,12 +25,10 @@ from ekiden.server.people.people import People
 from ekiden.server.questions.gate import through_the_gate
 from ekiden.server.questions.input_required import (
     InputRequired,
-    capabilities_for,
-    spelled_requests,
-    words_of,
 )
 from ekiden.server.questions.questions import check_answers
 from ekiden.server.registration.registry import Registry
+from ekiden.server.rounds.by_hand import asked_by_hand
 from ekiden.server.rounds.call import Call, append, returned, unshared
 from ekiden.server.rounds.once import Once, RoundClaim
 from ekiden.server.rounds.parked import ParkingLot
@@ -343,7 +339,7 @@ class Rounds:
                 if words is not None:
                     return words
         elif isinstance(ended, InputRequired):
-            requests = self._manual(call, state, leg, context, ended)
+            requests = asked_by_hand(call, state, leg, context, ended)
             if ended.request_state is None and not state.answers and not state.journal:
                 return Interim(requests, None)
         else:
@@ -390,21 +386,6 @@ class Rounds:
             return None
         state.journal[BACKGROUND] = Entry("pause", "", None, UNKNOWN_BRANCH)
         return await self.tasks.create(call.request, state, state.journal, leg.wishes)
-
-    def _manual(
-        self, call: Call, state: CallState, leg: Leg, context: Context[Any], ended: InputRequired
-    ) -> dict[str, JsonObject]:
-        if leg.style == "asks":
-            raise mixed_styles(leg.handler)
-        requests = spelled_requests(ended)
-        for request in requests.values():
-            if not declares(call.request.meta.capabilities, needed := capabilities_for(request)):
-                raise MissingCapability(needed, question=words_of(request))
-        state.answers = (context.raw_responses() or None) if ended.keeps_answers else None
-        state.asked = {key: request["method"] for key, request in requests.items()}
-        state.pauses = []
-        state.manual = ended.request_state
-        return requests
 
     def _warn_of_length(self, handler: str, rounds: int) -> None:
         _log.warning("%s has ended %d rounds; clients give up after %d by default", handler, rounds, _GIVE_UP)

@@ -11,8 +11,8 @@ from typing import Any, Final
 import uvicorn
 
 from ekiden.errors import UsageError
-from ekiden.server.loop import on_hangup as calling_on_hangup
 from ekiden.server.operations.tls import check_certificate
+from ekiden.server.serving.loop import on_hangup as calling_on_hangup
 from ekiden.transports.server.asgi import StreamableHTTP
 from ekiden.transports.server.http1 import access
 from ekiden.transports.server.http1.connection import Connection
