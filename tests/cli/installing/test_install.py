@@ -303,7 +303,7 @@ def test_options_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
         (("--url", "ftp://x"), "does not begin with http"),
         (("--url", "http://x", "--env", "A=1"), "for a server that is started"),
         ((SHOP, "--header", "A: 1"), "--header is for a server at a --url"),
-        ((SHOP, "--name", "two words"), "is no name that all hosts accept"),
+        ((SHOP, "--name", "two words"), "is not a name that all hosts accept"),
         (("missing.py",), "there is no file missing.py"),
         ((SHOP, "--python", "/nowhere/python"), "there is no such file"),
     ):

@@ -100,4 +100,4 @@ def test_what_the_registry_would_refuse_is_refused(tmp_path: Path) -> None:
     pyproject.write_text(whole.replace("scripts = ", "others = "))
     for name in ("no slash", "a/b/c", "a/" + "b" * 200):
         words = ["--name", name, "--remote", "https://tea.example/mcp"]
-        run(tmp_path, "publish", "src/tea.py", *words, fails="is no name for the registry")
+        run(tmp_path, "publish", "src/tea.py", *words, fails="is not a name for the registry")

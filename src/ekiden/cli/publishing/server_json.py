@@ -63,7 +63,7 @@ def server_json(
 def _check(name: str, description: str, version: str, remotes: list[str]) -> None:
     if not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
         raise UsageError(
-            f"{name!r} is no name for the registry: it is like io.github.you/server, with one slash"
+            f"{name!r} is not a name for the registry: it is like io.github.you/server, with one slash"
         )
     if not 0 < len(description) <= _LONGEST_TEXT:
         raise UsageError(
