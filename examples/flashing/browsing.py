@@ -23,7 +23,7 @@ async def answer_page(browser: httpx2.AsyncClient, link: str, action: str = "acc
     return page.text
 
 
-async def until(look: Callable[[], Awaitable[T | None]], seconds: float = 20.0) -> T:
+async def until(look: Callable[[], Awaitable[T | None]], seconds: float = 60.0) -> T:
     """What a look finds at last."""
     async with asyncio.timeout(seconds):
         while True:

@@ -101,9 +101,10 @@ async def test_an_approver_who_does_not_answer_is_reminded_and_then_it_is_a_no(
 ) -> None:
     approver.answer = None
     monkeypatch.setattr(desk, "REMIND_SECONDS", 1.0)
-    monkeypatch.setattr(desk, "DEADLINE_SECONDS", 3.0)
+    monkeypatch.setattr(desk, "DEADLINE_SECONDS", 5.0)
     assert (await updated()).startswith("operations@example.com did not agree.")
-    assert [notice.kind for notice in approver.notices] == ["asked", "reminded"]
+    first, *later = [notice.kind for notice in approver.notices]
+    assert (first, set(later)) == ("asked", {"reminded"})
     assert histories() == [["1.0", "2.0"], ["1.0"], ["1.0"], ["1.0"]]
 
 
@@ -174,6 +175,16 @@ async def started(approver: Approver) -> AsyncIterator[TaskHandle]:
         yield handle
 
 
+async def ending(handle: TaskHandle) -> str:
+    """How the task ended; a cancelled one is cleaned up first."""
+
+    async def status() -> str | None:
+        now = await handle.status()
+        return now.status if now.ended else None
+
+    return await until(status)
+
+
 async def is_writing() -> bool:
     return any(device.writing for device in devices.fleet())
 
@@ -186,12 +197,7 @@ async def test_a_cancelled_update_lets_go_of_the_device_that_it_was_writing(
         await until(is_writing)
         assert devices.load("lamp-1").writing == "2.0"
         await handle.cancel()
-
-        async def status() -> str | None:
-            now = (await handle.status()).status
-            return None if now == "working" else now
-
-        assert await until(status) == "cancelled"
+        assert await ending(handle) == "cancelled"
     assert histories() == [["1.0"]] * 4
 
 
@@ -206,7 +212,7 @@ async def test_an_update_that_is_cancelled_while_the_approver_thinks_keeps_what_
 
         [notice] = await until(notices)
         await handle.cancel()
-        assert (await handle.status()).status == "cancelled"
+        assert await ending(handle) == "cancelled"
         with pytest.raises(AssertionError, match="nothing to answer any more"):
             await approver.open(notice.link, {"go_on": "true"})
     assert histories() == [["1.0", "2.0"], ["1.0"], ["1.0"], ["1.0"]]
