@@ -15,7 +15,7 @@ PROJECTS = sorted(project.parent for project in EXAMPLES.glob("*/pyproject.toml"
 
 
 def test_there_are_projects() -> None:
-    assert [project.name for project in PROJECTS] == ["careful_sql"]
+    assert [project.name for project in PROJECTS] == ["careful_sql", "flashing"]
 
 
 @pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
