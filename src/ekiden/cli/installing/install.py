@@ -44,7 +44,9 @@ def name_of(source: str, given: str | None) -> str:
         stem = path.parent.name if path.stem in _PLAIN_NAMES else path.stem
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-") if given is None else given
     if not _NAME.fullmatch(name):
-        raise UsageError(f"{name!r} is not a name that all hosts accept: --name takes letters, digits, - and _")
+        raise UsageError(
+            f"{name!r} is not a name that all hosts accept: --name takes letters, digits, - and _"
+        )
     return name
 
 
