@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
+from selenium.common.exceptions import WebDriverException
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
@@ -19,7 +19,7 @@ AXE = ROOT / ".peers" / "node" / "node_modules" / "axe-core" / "axe.min.js"
 
 def until(look: Callable[[], Any]) -> Any:
     """What `look` finds on a page. What it looks at may be replaced meanwhile."""
-    return sooner_or_later(look, (StaleElementReferenceException, NoSuchElementException))
+    return sooner_or_later(look, (WebDriverException,))
 
 
 class Page:
