@@ -178,7 +178,7 @@ def test_cancel_says_what_it_did(tmp_path: Path) -> None:
         waited = ekiden("tasks", url, "wait", waits)
         assert (waited.returncode, waited.stdout) == (1, "")
         assert f"Task {waits} was cancelled" in waited.stderr
-        runs = detached(url, "dawdle", f"folder={tmp_path}")
+        runs = detached(url, "plod", f"folder={tmp_path}")
         eventually((tmp_path / "began").exists, "its step begins")
         told = ekiden("tasks", url, "cancel", runs).stderr
         assert told.startswith(f"ekiden: task {runs} was told to stop, and has not stopped yet: working")

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from pathlib import Path
 from typing import Literal
 
@@ -53,6 +54,22 @@ async def wait_for(folder: str) -> None:
     async with asyncio.timeout(60):
         while not Path(folder, "enough").exists():
             await asyncio.sleep(0.02)
+
+
+@server.tool(task="required")
+async def plod(folder: str, ctx: Context) -> str:
+    """The same, in a thread, which nobody can stop."""
+    await ctx.step(wait_in_a_thread_for, folder)
+    return "home at last"
+
+
+def wait_in_a_thread_for(folder: str) -> None:
+    Path(folder, "began").touch()
+    for _ in range(3000):
+        if Path(folder, "enough").exists():
+            return
+        time.sleep(0.02)
+    raise TimeoutError
 
 
 @server.prompt
