@@ -202,19 +202,20 @@ class Story:
     def began(self, name: str, about: str) -> None:
         """A step, a sleep or a pushed question begins."""
         self._began[name] = self._recorder.now()
-        self._tell("began", name, about=about)
+        self._tell("began", name, about=self._kept(about))
 
     def done(self, name: str, entry: Entry) -> None:
         """The journal has a new entry, or would have it if there were one."""
         began = self._began.pop(name, None)
         seconds = None if began is None else self._recorder.now() - began
         value, size = shown([entry.kind, entry.value], self._recorder.recording)
-        self._tell("done", name, seconds, f"{entry.kind} {entry.about}".strip(), value, size)
+        about = f"{entry.kind} {self._kept(entry.about)}".strip()
+        self._tell("done", name, seconds, about, value, size)
 
     def retried(self, name: str, entry: Entry) -> None:
         """A try of a step has failed, and there will be another."""
         value, size = shown(entry.value, self._recorder.recording)
-        self._tell("retried", name, about=entry.about, value=value, size=size)
+        self._tell("retried", name, about=self._kept(entry.about), value=value, size=size)
 
     def differs(self, error: NonDeterminismError) -> None:
         """The handler does not do what it did in its earlier legs."""
@@ -227,7 +228,12 @@ class Story:
         if self._is_over:
             return
         value, size = shown(data, self._recorder.recording)
-        self._tell(kind, logger, about=about, value=value, size=size)
+        words = self._kept(about) if kind == "progress" else about
+        self._tell(kind, logger, about=words, value=value, size=size)
+
+    def _kept(self, words: str) -> str:
+        """Words that may hold a value: the arguments of a step, a question, a message of progress."""
+        return words if self._recorder.recording.values else ""
 
     def _tell(
         self,
