@@ -34,6 +34,10 @@ _MOST_LISTED: Final = 500
 """Entries of a journal that the end of a leg lists."""
 _LONGEST_TARGET: Final = 500
 """Characters. Databases do not index much longer ones."""
+_LONGEST_NAME: Final = 200
+"""Characters of what a client calls itself, and of its trace."""
+_FACT: Final = Recording(value_bytes=4096)
+"""For what a client declares: a row has no bound beside those of its parts."""
 _HOST: Final = socket.gethostname()
 _ALL: Final = Recording(value_bytes=1024 * 1024)
 """For what is no value of the call: numbers and names."""
@@ -81,7 +85,9 @@ class Story:
         self._recorder = recorder
         now = recorder.now()
         arguments, size = shown(told.arguments, recorder.recording)
-        self._facts = CallFacts(arguments, size, told.client, told.era, told.capabilities, told.trace)
+        capabilities = told.capabilities if shown(told.capabilities, _FACT)[0] else {}
+        client, trace = told.client[:_LONGEST_NAME], told.trace[:_LONGEST_NAME]
+        self._facts = CallFacts(arguments, size, client, told.era, capabilities, trace)
         self._row = CallRow(
             id=told.flow or secrets.token_hex(12),
             audience=recorder.audience,
