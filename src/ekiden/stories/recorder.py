@@ -55,6 +55,8 @@ class Recorder:
         self.recording = recording
         self.audience = audience
         self.now = clock
+        self.hide: Callable[[str], str] | None = None
+        """Takes secrets out of what is told; None if nothing that is told can have one."""
         self._waiting: dict[str, _Waiting] = {}
         self._count = self._bytes = 0
         self._writing: asyncio.Task[None] | None = None

@@ -254,6 +254,8 @@ class Story:
         now = self._recorder.now() if at is None else at
         self._row.updated = now
         self._row.facts = encode_facts(self._facts)
+        if (hide := self._recorder.hide) is not None:
+            about, value = hide(about), hide(value)
         event = Event(now, kind, self._leg, name, seconds, about, value, size)
         self._recorder.keep(self._row, event)
         if kind == "end":
