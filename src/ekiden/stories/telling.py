@@ -69,6 +69,7 @@ class Story:
         "_began",
         "_facts",
         "_fence",
+        "_is_held",
         "_is_over",
         "_is_shown",
         "_journal",
@@ -107,7 +108,7 @@ class Story:
         self._journal: Journal | None = None
         self._known: frozenset[str] = frozenset()
         self._fence: int | None = None
-        self._is_shown = self._is_over = False
+        self._is_shown = self._is_over = self._is_held = False
         self.has_legs = False
         """Whether its handler has begun to run."""
 
@@ -120,7 +121,17 @@ class Story:
 
     def belongs_to(self, flow: str, round_number: int, started: float) -> None:
         """Which call this is a round of. Told before anything else."""
+        self._is_held = False
         self._row.id, self._row.started, self._facts.rounds = flow, started, round_number + 1
+
+    def hold(self) -> None:
+        """It is still to be found out which call this is a round of: until then it is not shown early."""
+        self._is_held = True
+
+    def show_early(self) -> None:
+        """Let it be seen before its handler has told anything, if it is known which call this is."""
+        if not self._is_held:
+            self.show()
 
     def show(self) -> None:
         """Let it be seen, also if its handler does nothing that is told."""
