@@ -23,6 +23,7 @@ from ekiden.server.operations.recording import CallRecording
 from ekiden.server.outgoing import OutgoingMiddleware
 from ekiden.server.people.minding import minded
 from ekiden.server.people.port import PeoplePages
+from ekiden.server.people.words import without_links
 from ekiden.server.registration.catalog import CacheHint
 from ekiden.server.registration.decorators import Authoring
 from ekiden.server.registration.registry import Registry, unknown_cache_keys
@@ -216,6 +217,8 @@ class Server(Authoring, Serving):
         kept: StoryStore | None = getattr(self._store, "stories", None)
         stories = self.stories = MemoryStore().stories if kept is None else kept
         recorder = Recorder(stories, recording or Recording(), self._audience, self._clock)
+        if self._rounds.people is not None:
+            recorder.hide = without_links
         self.endpoint.record(CallRecording(recorder, self._rounds.principal_of))
 
     # Around requests

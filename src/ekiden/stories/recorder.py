@@ -26,6 +26,8 @@ _AGAIN_SECONDS: Final = 1.0
 """Before the next try, if the store is away."""
 _MOST_EVENTS: Final = 20_000
 """Events that wait to be written; more are dropped, and their number is kept."""
+_MOST_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of what waits to be written, about: beyond them neither events nor calls are added."""
 _TRIM_SECONDS: Final = 30.0
 _FLUSH_SECONDS: Final = 2.0
 """How long the end of a server waits for its last stories."""
@@ -53,8 +55,10 @@ class Recorder:
         self.recording = recording
         self.audience = audience
         self.now = clock
+        self.hide: Callable[[str], str] | None = None
+        """Takes secrets out of what is told; None if nothing that is told can have one."""
         self._waiting: dict[str, _Waiting] = {}
-        self._count = 0
+        self._count = self._bytes = 0
         self._writing: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._trimmed_at = float("-inf")
@@ -63,12 +67,19 @@ class Recorder:
         """Have a row and events of its call written soon."""
         waiting = self._waiting.get(row.id)
         if waiting is None:
+            own = _weight_of(row)
+            if self._bytes + own > _MOST_BYTES:
+                self._wake()
+                return
+            self._bytes += own
             waiting = self._waiting[row.id] = _Waiting(row, [])
         waiting.row = row
-        if self._count + len(events) > _MOST_EVENTS:
+        weight = sum(map(_weight, events))
+        if self._count + len(events) > _MOST_EVENTS or self._bytes + weight > _MOST_BYTES:
             waiting.dropped += len(events)
         else:
             self._count += len(events)
+            self._bytes += weight
             waiting.events.extend(events)
         self._wake()
 
@@ -89,7 +100,7 @@ class Recorder:
 
     async def _write_all(self) -> None:
         while self._waiting:
-            taken, self._waiting, self._count = self._waiting, {}, 0
+            taken, self._waiting, self._count, self._bytes = self._waiting, {}, 0, 0
             try:
                 await self.store.write([self._told(each) for each in taken.values()])
                 await self._trim_now_and_then()
@@ -109,17 +120,30 @@ class Recorder:
 
     def _put_back(self, taken: dict[str, _Waiting]) -> None:
         """Write these the next time, before what has come meanwhile."""
-        newer, self._waiting, self._count = self._waiting, taken, 0
+        newer, self._waiting, self._count, self._bytes = self._waiting, taken, 0, 0
         for call_id, later in newer.items():
             before = taken.setdefault(call_id, later)
             if before is not later:
                 before.row, before.dropped = later.row, before.dropped + later.dropped
                 before.events.extend(later.events)
-        for each in taken.values():
-            room = max(0, _MOST_EVENTS - self._count)
-            each.dropped += max(0, len(each.events) - room)
-            del each.events[room:]
-            self._count += len(each.events)
+        for call_id, each in list(taken.items()):
+            own = _weight_of(each.row)
+            if self._bytes + own > _MOST_BYTES:
+                del taken[call_id]
+                continue
+            self._bytes += own
+            self._put_events_back(each)
+
+    def _put_events_back(self, waiting: _Waiting) -> None:
+        """Keep the first of its events, as many as there is room for."""
+        for place, event in enumerate(waiting.events):
+            weight = _weight(event)
+            if self._count == _MOST_EVENTS or self._bytes + weight > _MOST_BYTES:
+                waiting.dropped += len(waiting.events) - place
+                del waiting.events[place:]
+                return
+            self._count += 1
+            self._bytes += weight
 
     async def _trim_now_and_then(self) -> None:
         now, limits = time.monotonic(), self.recording
@@ -138,3 +162,12 @@ class Recorder:
             for task in late:
                 task.cancel()
                 await asyncio.wait({task}, timeout=_FLUSH_SECONDS)
+
+
+def _weight(event: Event) -> int:
+    """The bytes that an event holds, about."""
+    return 300 + len(event.name) + len(event.about) + len(event.value)
+
+
+def _weight_of(row: CallRow) -> int:
+    return 1000 + len(row.target) + len(row.facts)

@@ -34,6 +34,10 @@ _MOST_LISTED: Final = 500
 """Entries of a journal that the end of a leg lists."""
 _LONGEST_TARGET: Final = 500
 """Characters. Databases do not index much longer ones."""
+_LONGEST_NAME: Final = 200
+"""Characters of what a client calls itself, and of its trace."""
+_FACT: Final = Recording(value_bytes=4096)
+"""For what a client declares: a row has no bound beside those of its parts."""
 _HOST: Final = socket.gethostname()
 _ALL: Final = Recording(value_bytes=1024 * 1024)
 """For what is no value of the call: numbers and names."""
@@ -65,6 +69,7 @@ class Story:
         "_began",
         "_facts",
         "_fence",
+        "_is_held",
         "_is_over",
         "_is_shown",
         "_journal",
@@ -81,7 +86,9 @@ class Story:
         self._recorder = recorder
         now = recorder.now()
         arguments, size = shown(told.arguments, recorder.recording)
-        self._facts = CallFacts(arguments, size, told.client, told.era, told.capabilities, told.trace)
+        capabilities = told.capabilities if shown(told.capabilities, _FACT)[0] else {}
+        client, trace = told.client[:_LONGEST_NAME], told.trace[:_LONGEST_NAME]
+        self._facts = CallFacts(arguments, size, client, told.era, capabilities, trace)
         self._row = CallRow(
             id=told.flow or secrets.token_hex(12),
             audience=recorder.audience,
@@ -101,7 +108,7 @@ class Story:
         self._journal: Journal | None = None
         self._known: frozenset[str] = frozenset()
         self._fence: int | None = None
-        self._is_shown = self._is_over = False
+        self._is_shown = self._is_over = self._is_held = False
         self.has_legs = False
         """Whether its handler has begun to run."""
 
@@ -114,7 +121,17 @@ class Story:
 
     def belongs_to(self, flow: str, round_number: int, started: float) -> None:
         """Which call this is a round of. Told before anything else."""
+        self._is_held = False
         self._row.id, self._row.started, self._facts.rounds = flow, started, round_number + 1
+
+    def hold(self) -> None:
+        """It is still to be found out which call this is a round of: until then it is not shown early."""
+        self._is_held = True
+
+    def show_early(self) -> None:
+        """Let it be seen before its handler has told anything, if it is known which call this is."""
+        if not self._is_held:
+            self.show()
 
     def show(self) -> None:
         """Let it be seen, also if its handler does nothing that is told."""
@@ -202,19 +219,20 @@ class Story:
     def began(self, name: str, about: str) -> None:
         """A step, a sleep or a pushed question begins."""
         self._began[name] = self._recorder.now()
-        self._tell("began", name, about=about)
+        self._tell("began", name, about=self._kept(about))
 
     def done(self, name: str, entry: Entry) -> None:
         """The journal has a new entry, or would have it if there were one."""
         began = self._began.pop(name, None)
         seconds = None if began is None else self._recorder.now() - began
         value, size = shown([entry.kind, entry.value], self._recorder.recording)
-        self._tell("done", name, seconds, f"{entry.kind} {entry.about}".strip(), value, size)
+        about = f"{entry.kind} {self._kept(entry.about)}".strip()
+        self._tell("done", name, seconds, about, value, size)
 
     def retried(self, name: str, entry: Entry) -> None:
         """A try of a step has failed, and there will be another."""
         value, size = shown(entry.value, self._recorder.recording)
-        self._tell("retried", name, about=entry.about, value=value, size=size)
+        self._tell("retried", name, about=self._kept(entry.about), value=value, size=size)
 
     def differs(self, error: NonDeterminismError) -> None:
         """The handler does not do what it did in its earlier legs."""
@@ -227,7 +245,12 @@ class Story:
         if self._is_over:
             return
         value, size = shown(data, self._recorder.recording)
-        self._tell(kind, logger, about=about, value=value, size=size)
+        words = self._kept(about) if kind == "progress" else about
+        self._tell(kind, logger, about=words, value=value, size=size)
+
+    def _kept(self, words: str) -> str:
+        """Words that may hold a value: the arguments of a step, a question, a message of progress."""
+        return words if self._recorder.recording.values else ""
 
     def _tell(
         self,
@@ -242,6 +265,8 @@ class Story:
         now = self._recorder.now() if at is None else at
         self._row.updated = now
         self._row.facts = encode_facts(self._facts)
+        if (hide := self._recorder.hide) is not None:
+            about, value = hide(about), hide(value)
         event = Event(now, kind, self._leg, name, seconds, about, value, size)
         self._recorder.keep(self._row, event)
         if kind == "end":

@@ -1,5 +1,8 @@
 """Who may look, see values and act, by the scopes of an access token."""
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from ekiden import Auth, Principal, StaticTokens
@@ -8,6 +11,7 @@ from ekiden.pages.desk import Desk
 from ekiden.pages.desk.access import ByScope
 from ekiden.pages.web import Site
 from ekiden.stores.memory import MemoryStore
+from ekiden.testing.story_contract import _told as row_of
 from ekiden.testing.task_contract import new_record
 from tests.pages.browsing import Browser
 
@@ -87,3 +91,38 @@ async def test_what_was_done_is_noted_under_the_name_of_who_did_it() -> None:
     assert done.status == 303
     (action,) = await store.stories.actions()
     assert (action.who, action.what, action.task) == ("dan", "cancel", "task")
+
+
+@pytest.mark.parametrize("path", ["/live/calls", "/live/tasks", "/live/tasks/task"])
+async def test_a_stream_ends_once_its_token_is_not_accepted_any_more(path: str) -> None:
+    store, now, good = MemoryStore(), [1000.0], {"token": ("bob", frozenset({"ekiden:look"}))}
+    await store.tasks.insert(new_record("task"), {})
+
+    async def verify(token: str) -> Any:
+        return good.get(token)
+
+    access = ByScope(verify, SCOPES, secure=False, acts=False)
+    desk = Desk(stories=store.stories, tasks=store.tasks, access=access, clock=lambda: now[0])
+    app = Site(secure=False, shared={"tabs": desk.tabs})
+    desk.install(app)
+    sent = asyncio.Queue[dict[str, Any]]()
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": path,
+        "query_string": b"",
+        "headers": [(b"authorization", b"Bearer token")],
+    }
+    live = asyncio.create_task(app(scope, asyncio.Event().wait, sent.put))  # type: ignore[arg-type]
+    async with asyncio.timeout(10):
+        seen = [await sent.get() for _ in range(3)]
+        assert seen[0]["status"] == 200
+        assert b"event: " in seen[2]["body"]
+        good.clear()
+        now[0] += 60
+        await store.tasks.insert(new_record("second"), {})
+        await store.tasks.cancel("task", now=now[0], tidy=False)
+        await store.stories.write([row_of("call")])
+        await live
+    rest = b"".join([sent.get_nowait().get("body", b"") for _ in range(sent.qsize())])
+    assert rest == b""

@@ -11,8 +11,20 @@ from typing import Any
 
 import pytest
 
-from ekiden import Context, HttpRequest, MailNotifier, Notice, Person, Server, UsageError, WebhookNotifier
+from ekiden import (
+    Context,
+    HttpRequest,
+    MailNotifier,
+    Notice,
+    Pages,
+    Person,
+    Server,
+    UsageError,
+    WebhookNotifier,
+)
 from ekiden.pages.people.notifiers import to_log
+from ekiden.people.store import PeopleRow
+from ekiden.server.people import minding
 from ekiden.server.people.minding import mind
 from ekiden.server.people.people import People
 from ekiden.stores.memory import MemoryStore
@@ -96,6 +108,83 @@ async def test_if_a_person_cannot_be_told_it_is_tried_again(caplog: pytest.LogCa
         assert await world.after(1) == []
         assert await world.after(30) == [("asked", "finance@example.com")]
         assert (await fill(pages_of(world.server), world.post.path(), approve="true")).status == 303
+
+
+async def test_a_question_that_cannot_be_read_keeps_no_other_from_being_minded(
+    store: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(store)
+    async with world.server.running():
+        broken = PeopleRow(
+            id="b" * 32,
+            call="gone",
+            audience=world.people.audience,
+            due=1.0,
+            expires=world.now + 1e6,
+            data=b"?",
+        )
+        await store.people.add(broken)
+        await world.caller.call("buy")
+        assert await world.after(601) == [("reminded", "finance@example.com")]
+    assert "could not be looked after" in caplog.text
+
+
+async def test_a_question_whose_key_is_gone_keeps_no_other_from_being_minded() -> None:
+    store, post, now = MemoryStore(), Post(), [1_000_000.0]
+    for key in (b"a" * 32, b"b" * 32):
+        server = Server(
+            "shop",
+            keys=[key],
+            store=store,
+            seal_store=True,
+            clock=lambda: now[0],
+            pages=Pages(ORIGIN, notify=post, wait_seconds=0),
+        )
+
+        @server.tool
+        async def ask(who: str, ctx: Context) -> str:
+            return (await ctx.elicit("Well?", bool, who=Person(who, remind=10))).action
+
+        async with server.running():
+            await Caller(server).call("ask", who=key[:1].decode())
+            del post.notices[:]
+            now[0] += 11
+            waiting = server._rounds.people
+            assert waiting is not None
+            await mind(waiting.people)
+        assert [notice.person for notice in post.notices] == [key[:1].decode()]
+
+
+async def test_a_notifier_that_hangs_for_one_person_does_not_delay_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(minding, "_LOOK_SECONDS", 1000.0)
+    world, hangs = World(MemoryStore()), asyncio.Event()
+
+    async def notify(notice: Notice) -> None:
+        if notice.person == "slow@example.com" and notice.kind == "reminded":
+            await hangs.wait()
+        await world.post(notice)
+
+    world.people.pages.notify = notify
+
+    @world.server.tool
+    async def ask(who: str, ctx: Context) -> str:
+        return (await ctx.elicit("Well?", bool, who=Person(who, remind=10))).action
+
+    async with world.server.running():
+        for who in ("slow@example.com", "quick@example.com"):
+            await world.caller.call("ask", who=who)
+            world.now += 1
+        del world.post.notices[:]
+        world.now += 11
+        looking = asyncio.create_task(mind(world.people))
+        async with asyncio.timeout(10):
+            while not world.post.notices:
+                await asyncio.sleep(0.01)
+        assert [notice.person for notice in world.post.notices] == ["quick@example.com"]
+        hangs.set()
+        await looking
 
 
 async def test_of_many_processes_one_reminds(store: Any) -> None:

@@ -3,7 +3,8 @@
 import functools
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from typing import Any, TypeAlias
+from contextlib import aclosing
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 
@@ -30,6 +31,9 @@ from ekiden.stories.store import StoryStore
 from ekiden.tasks.store import TaskStore
 
 __all__ = ["Desk"]
+
+_LOOK_AGAIN_SECONDS: Final = 5.0
+"""How long a stream goes on before it is asked again whether its viewer may look."""
 
 Shown: TypeAlias = Callable[[WebRequest, Viewer], Awaitable[WebResponse]]
 
@@ -101,13 +105,35 @@ class Desk:
             if isinstance(viewer, WebResponse):
                 return viewer
             try:
-                return await handler(request, viewer)
+                response = await handler(request, viewer)
+                if not isinstance(response.body, bytes):
+                    response.body = self._while_let_in(request, viewer, response.body)
+                return response
             except StoreUnavailable as problem:
                 raise StatusError(503, f"The store cannot be reached: {problem}") from problem
             except StoreRefused as problem:
                 raise StatusError(409, f"The store cannot show this: {problem}") from problem
 
         return checked
+
+    async def _while_let_in(
+        self, request: WebRequest, viewer: Viewer, body: AsyncIterator[bytes]
+    ) -> AsyncIterator[bytes]:
+        """A stream that ends when its viewer may not look any more: an access token expires meanwhile."""
+        looked = self._clock()
+        async with aclosing(cast("AsyncGenerator[bytes, None]", body)) as pieces:
+            async for piece in pieces:
+                if self._clock() - looked >= _LOOK_AGAIN_SECONDS:
+                    looked = self._clock()
+                    if not await self._is_still(request, viewer):
+                        return
+                yield piece
+
+    async def _is_still(self, request: WebRequest, viewer: Viewer) -> bool:
+        try:
+            return await self._access.viewer(request) == viewer
+        except StatusError:
+            return False
 
     # Calls
 

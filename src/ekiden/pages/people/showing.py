@@ -1,10 +1,10 @@
 """A question as its page shows it: who asks, for what, until when, and what will happen."""
 
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
+from ekiden.pages.web.addresses import host_of
 from ekiden.people.record import Inquiry
 from ekiden.server.people.people import Kept, People
 from ekiden.wire.printable import harmless, one_line
@@ -51,13 +51,13 @@ def shown(people: People, kept: Kept) -> Shown:
         again=inquiry.attempt > 1,
         ends_with=_ends_with(inquiry),
         url=url,
-        host=urlsplit(url).netloc,
+        host=one_line(host_of(url)),
     )
 
 
 def _web(url: Any) -> str:
     """A URL that may be a link; empty for all others, such as `javascript:`."""
-    return url if isinstance(url, str) and url.startswith(("http://", "https://")) else ""
+    return url if host_of(url) else ""
 
 
 def _ends_with(inquiry: Inquiry) -> str:

@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
-from urllib.parse import urlsplit
 
 import msgspec
 
 from ekiden.client.checking import check_response
 from ekiden.errors import WrongAnswer
+from ekiden.pages.web.addresses import host_of
 from ekiden.pages.web.filling import Form, FormView
 from ekiden.wire.json import JsonObject, is_array, is_object
 from ekiden.wire.printable import harmless, one_line
@@ -84,12 +84,12 @@ class Question:
     def address(self) -> str:
         """Of a link: where it leads; nothing if that is not a page of the web."""
         url = str(self.params.get("url", ""))
-        return url if urlsplit(url).scheme in ("http", "https") else "#"
+        return url if host_of(url) else "#"
 
     @property
     def host(self) -> str:
         """Of a link: whose page it is."""
-        return one_line(urlsplit(str(self.params.get("url", ""))).hostname or "the page")
+        return one_line(host_of(self.params.get("url")) or "the page")
 
     @property
     def message(self) -> str:

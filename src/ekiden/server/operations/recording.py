@@ -72,8 +72,7 @@ class CallRecording:
             trace=first_trace(request.meta.fields) or "",
         )
         story = Story(self.recorder, told)
-        # By then it is known which call this is a round of.
-        asyncio.get_running_loop().call_soon(story.show)
+        asyncio.get_running_loop().call_soon(story.show_early)
         return story
 
     async def stop(self) -> None:

@@ -24,6 +24,8 @@ _log = logging.getLogger(__name__)
 
 _LOOK_SECONDS: Final = 2.0
 _AT_ONCE: Final = 100
+_BESIDE: Final = 10
+"""Of those, how many are looked after at the same time: a notifier may take long."""
 _PURGE_EVERY: Final = 300
 
 
@@ -50,21 +52,33 @@ async def _look_on(people: People) -> None:
     count = 0
     while True:
         try:
-            await mind(people)
             if count % _PURGE_EVERY == 0:
                 await people.store.purge(now=people.clock())
+            await mind(people)
         except StoreUnavailable as error:
             _log.warning("Questions to people wait for their store: %s", error)
         except Exception:
-            _log.exception("A question to a person could not be looked after")
+            _log.exception("Questions to people could not be looked after")
         count += 1
         await asyncio.sleep(_LOOK_SECONDS)
 
 
 async def mind(people: People) -> None:
     """Do all that is due now."""
-    for row in await people.store.due(people.audience, now=people.clock(), limit=_AT_ONCE):
-        await _mind_one(people, row)
+    rows = await people.store.due(people.audience, now=people.clock(), limit=_AT_ONCE)
+    room = asyncio.Semaphore(_BESIDE)
+    await asyncio.gather(*(_mind_by_itself(people, row, room) for row in rows))
+
+
+async def _mind_by_itself(people: People, row: PeopleRow, room: asyncio.Semaphore) -> None:
+    """Look after one. If that fails, or takes long, the others are looked after all the same."""
+    async with room:
+        try:
+            await _mind_one(people, row)
+        except StoreUnavailable as error:
+            _log.warning("A question to a person waits for the store: %s", error)
+        except Exception:
+            _log.exception("A question to a person could not be looked after")
 
 
 async def _mind_one(people: People, row: PeopleRow) -> None:

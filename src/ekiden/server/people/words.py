@@ -1,5 +1,6 @@
 """What a client is told that waits for people, in words for its model."""
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -7,10 +8,12 @@ import msgspec
 
 from ekiden.people.record import Inquiry
 
-__all__ = ["Waiting", "in_words", "status_words"]
+__all__ = ["Waiting", "in_words", "status_words", "without_links"]
 
 _LONGEST: Final = 500
 """Characters of a question that a model is told."""
+_LINK: Final = re.compile(r"(/[0-9a-f]{32}\.)[\w-]{43}(?![\w-])")
+"""The end of a link: the id of the question, and the secret."""
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -49,3 +52,8 @@ def status_words(waiting: Sequence[Waiting]) -> str:
 def _short(inquiry: Inquiry) -> str:
     message: str = inquiry.params.get("message", "")
     return message[:_LONGEST]
+
+
+def without_links(text: str) -> str:
+    """A text that may be kept: its links to questions open nothing. Whoever has one could answer."""
+    return _LINK.sub(r"\1(hidden)", text) if "/" in text else text

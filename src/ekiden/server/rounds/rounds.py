@@ -119,6 +119,7 @@ class Rounds:
 
     def run(self, call: Call) -> Coroutine[Any, Any, Outcome]:
         """Run one round of a call."""
+        self._hold()
         return self.run_round(call) if self.people is None else self.people.run(call, self)
 
     def run_round(self, call: Call) -> Coroutine[Any, Any, Outcome]:
@@ -153,7 +154,10 @@ class Rounds:
 
     def run_pushed(self, call: Call) -> Coroutine[Any, Any, Outcome]:
         """Run a call of a client of 2025, to which questions are pushed."""
-        return self.pushed.run(call) if self.people is None else run_pushed(call, self.people, self)
+        if self.people is None:
+            return self.pushed.run(call)
+        self._hold()
+        return run_pushed(call, self.people, self)
 
     async def legacy_task(self, call: Call) -> Outcome | None:
         """Create a task for a call if a client with a handshake asks for one; else None."""
@@ -243,6 +247,10 @@ class Rounds:
         if handler.context is not None:
             call.bound[handler.context] = context
         return leg, context
+
+    def _hold(self) -> None:
+        if self.records and (story := current_story.get()) is not None:
+            story.hold()
 
     def _tell(self, state: CallState, leg: Leg | None = None) -> None:
         """Tell the story, if there is one, which call this is, and that its handler begins to run."""

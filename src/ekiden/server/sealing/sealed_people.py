@@ -1,13 +1,17 @@
 """Questions to people whose contents are sealed: messages, schemas, answers, and the state of calls."""
 
+import logging
 from typing import Final
 
 import msgspec
 
+from ekiden.errors import StoreRefused
 from ekiden.people.store import PeopleRow, PeopleStore
 from ekiden.server.sealing.seal import Seal
 
 __all__ = ["SealedPeople"]
+
+_log = logging.getLogger(__name__)
 
 _PEOPLE: Final = "question to a person"
 
@@ -50,8 +54,14 @@ class SealedPeople(PeopleStore):
         return await self._inner.remove(row_id, version)
 
     async def due(self, audience: str, *, now: float, limit: int) -> list[PeopleRow]:
-        """Rows that are due."""
-        return [self._opened(row) for row in await self._inner.due(audience, now=now, limit=limit)]
+        """Rows that are due. One whose key is gone is left out, or none of the others would be seen."""
+        opened: list[PeopleRow] = []
+        for row in await self._inner.due(audience, now=now, limit=limit):
+            try:
+                opened.append(self._opened(row))
+            except StoreRefused as problem:
+                _log.warning("A question to a person cannot be looked after: %s", problem)
+        return opened
 
     async def purge(self, *, now: float) -> None:
         """Forget what has expired."""
