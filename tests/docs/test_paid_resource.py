@@ -26,9 +26,11 @@ async def test_a_project_is_created_once_although_every_worker_was_killed(tmp_pa
 
         async def agree(params: ElicitRequestFormParams) -> ElicitResult:
             assert params.message == "blog in tokyo costs 10.00 a month. Create it?"
-            for worker in psutil.Process(parent).children():
+            workers = psutil.Process(parent).children()
+            for worker in workers:
                 worker.kill()
                 killed.append(worker.pid)
+            await asyncio.to_thread(psutil.wait_procs, workers, 30)  # Until then they hold connections.
             await asyncio.to_thread(server.await_saying, "another one starts")
             return ElicitResult(action="accept", content={"create": True})
 

@@ -130,6 +130,7 @@ def test_a_file_that_is_written_within_one_tick_of_the_clock_is_read_on_request(
 def test_keys_of_the_environment_and_of_the_constructor_do_not_change(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    monkeypatch.delenv("EKIDEN_KEYS", raising=False)
     assert not Server("s", keys=[new_key()]).renews_keys
     monkeypatch.setenv("EKIDEN_KEYS_FILE", str(tmp_path / "keys"))
     assert Server("s").renews_keys

@@ -35,7 +35,7 @@ class Call(msgspec.Struct):
     title: str
     """Names the handler in logs and errors."""
     ending: Ending
-    from_people: dict[str, Any] = {}
+    from_people: dict[str, Any] | None = None
     """Answers that people gave on a page, by key."""
     answered: frozenset[str] = frozenset()
     """The ids of the questions that those answers belong to."""

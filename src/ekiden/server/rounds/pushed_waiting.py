@@ -25,7 +25,7 @@ async def run_pushed(call: Call, calls: WaitingCalls, rounds: RoundRunner) -> Ou
         again = msgspec.structs.replace(request, params={**request.params, **brought})
         bound = call.bind(unshared(raw))
         following = msgspec.structs.replace(
-            call, request=again, bound=bound, from_people={}, answered=frozenset()
+            call, request=again, bound=bound, from_people=None, answered=frozenset()
         )
         return await calls.run(following, rounds)
 

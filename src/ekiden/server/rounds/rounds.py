@@ -166,18 +166,24 @@ class Rounds:
         state = self._sealer.first(call.request)
         return await self.task_methods.legacy.begin(call.request, state, call.handler, call.stream)
 
-    async def _later_round(self, call: Call, responses: Mapping[str, object]) -> Outcome:
+    def _later_round(self, call: Call, responses: Mapping[str, object]) -> Coroutine[Any, Any, Outcome]:
         """Run a round after the first."""
-        state = await self.opened(call.request)
-        return await self.go_on(call, state, responses, call.request.params["requestState"])
+        token = call.request.params["requestState"]
+        state = self._sealer.open(token, call.request)
+        if state.journal_id is None:
+            _link(state, call.request)
+            return self.go_on(call, state, responses, token)
+        return self._fetched_round(call, responses, token)
+
+    async def _fetched_round(self, call: Call, responses: Mapping[str, object], token: str) -> Outcome:
+        return await self.go_on(call, await self.opened(call.request), responses, token)
 
     async def opened(self, request: Request) -> CallState:
         """The state that a request brings, with what of it is in the store."""
         state = self._sealer.open(request.params["requestState"], request)
         if state.journal_id is not None:
             await self._sealer.fetch(state, request)
-        if state.trace is not None and state.trace != request.meta.fields.get(TRACE_LINK):
-            link_to(state.trace)
+        _link(state, request)
         return state
 
     async def go_on(
@@ -189,7 +195,7 @@ class Rounds:
         if state.paged is not None:
             # What people answer on a page counts from there, and not as the client tells it.
             responses = {key: value for key, value in responses.items() if key not in state.paged}
-            responses.update(call.from_people)
+            responses.update(call.from_people or {})
             state.paged = None
         if state.parked is not None:
             return await self._resume(call, state, responses)
@@ -397,3 +403,9 @@ class Rounds:
 
     def _warn_of_length(self, handler: str, rounds: int) -> None:
         _log.warning("%s has ended %d rounds; clients give up after %d by default", handler, rounds, _GIVE_UP)
+
+
+def _link(state: CallState, request: Request) -> None:
+    """Link the span of this round to that of the first, unless the client has said where that is."""
+    if state.trace is not None and state.trace != request.meta.fields.get(TRACE_LINK):
+        link_to(state.trace)
