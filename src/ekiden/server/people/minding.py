@@ -25,6 +25,8 @@ _log = logging.getLogger(__name__)
 _LOOK_SECONDS: Final = 2.0
 _AT_ONCE: Final = 100
 _PURGE_EVERY: Final = 300
+_REST_SECONDS: Final = 60.0
+"""How long a question rests that cannot be looked after."""
 
 
 def minded(
@@ -62,9 +64,16 @@ async def _look_on(people: People) -> None:
 
 
 async def mind(people: People) -> None:
-    """Do all that is due now."""
+    """Do all that is due now. A question that cannot be looked after rests, and stands before no other."""
     for row in await people.store.due(people.audience, now=people.clock(), limit=_AT_ONCE):
-        await _mind_one(people, row)
+        try:
+            await _mind_one(people, row)
+        except StoreUnavailable:
+            raise
+        except Exception:
+            _log.exception("A question to a person could not be looked after")
+            row.due = people.clock() + _REST_SECONDS
+            await people.store.replace(row)
 
 
 async def _mind_one(people: People, row: PeopleRow) -> None:
