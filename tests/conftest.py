@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import os
 import signal
 from collections.abc import Iterator
 
@@ -28,6 +29,20 @@ def _ports_are_used_again() -> Iterator[None]:
     """What one test found out about an address says nothing to the next: another server may be there."""
     yield
     eras._known.clear()
+
+
+@pytest.fixture(autouse=True)
+def _settings_are_left_as_they_were() -> Iterator[None]:
+    """Commands that run in the process of a test set keys for the processes that they start."""
+    before = _settings()
+    yield
+    for name in _settings().keys() - before.keys():
+        del os.environ[name]
+    os.environ.update(before)
+
+
+def _settings() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith("EKIDEN_")}
 
 
 sent.watch()

@@ -62,6 +62,26 @@ class World:
         return [(notice.kind, notice.person) for notice in self.post.notices]
 
 
+async def test_a_question_that_cannot_be_read_keeps_nobody_else_from_being_reminded(store: Any) -> None:
+    world = World(store)
+    async with world.server.running():
+        await world.caller.call("buy")
+        broken = PeopleRow(
+            id="0" * 32,
+            call="another",
+            audience=world.people.audience,
+            due=1.0,
+            expires=world.now + 9000.0,
+            data=b"!",
+        )
+        await world.people.store.add(broken)
+        assert await world.after(601) == [("reminded", "finance@example.com")]
+        assert await world.after(1) == []
+        row = await world.people.store.load(broken.id)
+        assert row is not None
+        assert row.due == world.now + 59.0
+
+
 async def test_a_person_is_reminded_then_the_next_is_asked_then_the_default_counts(store: Any) -> None:
     world = World(store)
     async with world.server.running():

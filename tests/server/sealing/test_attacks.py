@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from ekiden import Context, Server, StoreRefused, UsageError
+from ekiden.people.store import PeopleRow
 from ekiden.rounds.journal import Entry
 from ekiden.rounds.ledger import Claimed, Recorded
 from ekiden.server.sealing.keys import KeyRing
@@ -270,3 +271,22 @@ def test_a_store_that_outlives_the_process_is_not_sealed_with_a_key_that_does_no
     with pytest.raises(UsageError, match="keys"):
         Server("s", store=f"sqlite:///{tmp_path}/a.db", seal_store=True)
     Server("s", store=MemoryStore(), seal_store=True)
+
+
+# Questions to people, and stories
+
+
+def question(name: str, call: str = "call") -> PeopleRow:
+    return PeopleRow(id=name, call=call, audience="server", due=900.0, expires=9000.0, data=b"secret")
+
+
+async def test_a_question_that_cannot_be_opened_keeps_no_other_from_being_looked_after() -> None:
+    inner = MemoryStore()
+    ours, theirs = sealed(inner)[0].people, sealed(inner, THEIRS)[0].people
+    assert ours is not None
+    assert theirs is not None
+    await theirs.add(question("a"))
+    await ours.add(question("b"))
+    assert [row.id for row in await ours.due("server", now=1000.0, limit=1)] == []
+    assert [row.id for row in await ours.due("server", now=1000.0, limit=1)] == ["b"]
+    assert "a" in [row.id for row in await theirs.due("server", now=1061.0, limit=9)], "it has rested"

@@ -27,6 +27,8 @@ _AT_ONCE: Final = 100
 _BESIDE: Final = 10
 """Of those, how many are looked after at the same time: a notifier may take long."""
 _PURGE_EVERY: Final = 300
+_REST_SECONDS: Final = 60.0
+"""How long a question rests that cannot be looked after."""
 
 
 def minded(
@@ -64,7 +66,7 @@ async def _look_on(people: People) -> None:
 
 
 async def mind(people: People) -> None:
-    """Do all that is due now."""
+    """Do all that is due now. A question that cannot be looked after rests, and stands before no other."""
     rows = await people.store.due(people.audience, now=people.clock(), limit=_AT_ONCE)
     room = asyncio.Semaphore(_BESIDE)
     await asyncio.gather(*(_mind_by_itself(people, row, room) for row in rows))
@@ -79,6 +81,8 @@ async def _mind_by_itself(people: People, row: PeopleRow, room: asyncio.Semaphor
             _log.warning("A question to a person waits for the store: %s", error)
         except Exception:
             _log.exception("A question to a person could not be looked after")
+            row.due = people.clock() + _REST_SECONDS
+            await people.store.replace(row)
 
 
 async def _mind_one(people: People, row: PeopleRow) -> None:

@@ -35,21 +35,20 @@ from ekiden.server.rounds.parked import ParkingLot
 from ekiden.server.rounds.pushed import PushedCalls
 from ekiden.server.rounds.pushed_waiting import run_pushed
 from ekiden.server.rounds.step_up import step_up
+from ekiden.server.rounds.telling import hold_story, link_first_span, tell_story
 from ekiden.server.rounds.waiting_calls import WaitingCalls
 from ekiden.server.sealing.tokens import Sealer
 from ekiden.server.tasks.methods import TaskMethods
 from ekiden.server.tasks.tasks import Tasks
 from ekiden.server.tasks.with_people import TaskPeople
 from ekiden.signals import Ended, Restart
-from ekiden.stories.telling import current_story
-from ekiden.telemetry.context import first_trace, link_to
+from ekiden.telemetry.context import first_trace
 from ekiden.telemetry.metrics import RERUN_DURATION, record
 from ekiden.telemetry.rounds import call_ended, count_reasks
 from ekiden.transports.server.proxies import network_of
 from ekiden.wire import versions
 from ekiden.wire.json import JsonObject
 from ekiden.wire.jsonrpc import RESTART
-from ekiden.wire.meta import TRACE_LINK
 from ekiden.wire.modern import Request
 
 __all__ = ["Rounds"]
@@ -119,7 +118,8 @@ class Rounds:
 
     def run(self, call: Call) -> Coroutine[Any, Any, Outcome]:
         """Run one round of a call."""
-        self._hold()
+        if self.records:
+            hold_story()
         return self.run_round(call) if self.people is None else self.people.run(call, self)
 
     def run_round(self, call: Call) -> Coroutine[Any, Any, Outcome]:
@@ -131,7 +131,8 @@ class Rounds:
         if "requestState" in params:
             return self._later_round(call, responses)
         state = self._sealer.first(call.request)
-        self._tell(state)
+        if self.records:
+            tell_story(state)
         asked: dict[str, str] | None = {} if call.handler.once is True else None
         if self.tasks is not None and call.handler.task in ("optional", "required"):
             return self._first_or_task(self.tasks, call, state, responses, asked)
@@ -156,7 +157,8 @@ class Rounds:
         """Run a call of a client of 2025, to which questions are pushed."""
         if self.people is None:
             return self.pushed.run(call)
-        self._hold()
+        if self.records:
+            hold_story()
         return run_pushed(call, self.people, self)
 
     async def legacy_task(self, call: Call) -> Outcome | None:
@@ -171,7 +173,7 @@ class Rounds:
         token = call.request.params["requestState"]
         state = self._sealer.open(token, call.request)
         if state.journal_id is None:
-            _link(state, call.request)
+            link_first_span(state, call.request)
             return self.go_on(call, state, responses, token)
         return self._fetched_round(call, responses, token)
 
@@ -183,14 +185,15 @@ class Rounds:
         state = self._sealer.open(request.params["requestState"], request)
         if state.journal_id is not None:
             await self._sealer.fetch(state, request)
-        _link(state, request)
+        link_first_span(state, request)
         return state
 
     async def go_on(
         self, call: Call, state: CallState, responses: Mapping[str, object], token: str
     ) -> Outcome:
         """Run the round that follows a state. `token` and the responses are its history."""
-        self._tell(state)
+        if self.records:
+            tell_story(state)
         request, handler = call.request, call.handler
         if state.paged is not None:
             # What people answer on a page counts from there, and not as the client tells it.
@@ -248,28 +251,19 @@ class Rounds:
             leg.can_background = self.tasks.wanted_by(request)
         if self.watch is not None:
             self.watch(leg)
-        self._tell(state, leg)
+        if self.records:
+            tell_story(state, leg)
         context = Context(request, call.stream, call.state, leg, state, responses, handler.function)
         if handler.context is not None:
             call.bound[handler.context] = context
         return leg, context
 
-    def _hold(self) -> None:
-        if self.records and (story := current_story.get()) is not None:
-            story.hold()
-
-    def _tell(self, state: CallState, leg: Leg | None = None) -> None:
-        """Tell the story, if there is one, which call this is, and that its handler begins to run."""
-        if self.records and (story := current_story.get()) is not None:
-            story.belongs_to(state.flow, state.round, state.started)
-            if leg is not None:
-                story.leg(leg.replay)
-
     async def _resume(self, call: Call, state: CallState, responses: Mapping[str, object]) -> Outcome:
         ticket, state.parked = state.parked or "", None
         values = self.parking.peek(ticket).leg.read(responses)
         parked = self.parking.take(ticket)
-        self._tell(state, parked.leg)
+        if self.records:
+            tell_story(state, parked.leg)
         context: Context[Any] = parked.context
         context.rebind(call.request, call.stream)
         try:
@@ -403,9 +397,3 @@ class Rounds:
 
     def _warn_of_length(self, handler: str, rounds: int) -> None:
         _log.warning("%s has ended %d rounds; clients give up after %d by default", handler, rounds, _GIVE_UP)
-
-
-def _link(state: CallState, request: Request) -> None:
-    """Link the span of this round to that of the first, unless the client has said where that is."""
-    if state.trace is not None and state.trace != request.meta.fields.get(TRACE_LINK):
-        link_to(state.trace)

@@ -14,6 +14,8 @@ __all__ = ["SealedPeople"]
 _log = logging.getLogger(__name__)
 
 _PEOPLE: Final = "question to a person"
+_REST_SECONDS: Final = 60.0
+"""How long a question rests that cannot be opened."""
 
 
 class SealedPeople(PeopleStore):
@@ -54,13 +56,15 @@ class SealedPeople(PeopleStore):
         return await self._inner.remove(row_id, version)
 
     async def due(self, audience: str, *, now: float, limit: int) -> list[PeopleRow]:
-        """Rows that are due. One whose key is gone is left out, or none of the others would be seen."""
+        """Rows that are due. One that cannot be opened rests, so that it stands before no other."""
         opened: list[PeopleRow] = []
         for row in await self._inner.due(audience, now=now, limit=limit):
             try:
                 opened.append(self._opened(row))
             except StoreRefused as problem:
-                _log.warning("A question to a person cannot be looked after: %s", problem)
+                _log.error("A question to a person cannot be looked after here: %s", problem)
+                row.due = now + _REST_SECONDS
+                await self._inner.replace(row)
         return opened
 
     async def purge(self, *, now: float) -> None:

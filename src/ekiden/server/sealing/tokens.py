@@ -17,6 +17,7 @@ from ekiden.rounds.call_state import About, CallState, decode_state, encode_stat
 from ekiden.rounds.journal import Entry, fingerprint
 from ekiden.rounds.ledger import Ledger
 from ekiden.server.sealing.keys import TokenSealer
+from ekiden.server.sealing.room import Room
 from ekiden.signals import StateRefused
 from ekiden.telemetry.metrics import STATE_REFUSED, STATE_SIZE, add, record
 from ekiden.wire.json import canonical
@@ -48,6 +49,11 @@ class RoundLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How long a call may take in all, however many rounds it has."""
     state_bytes: int = 64 * 1024
     """The size of a token. Above it the journal goes to the store; without a store the call fails."""
+    stored_bytes_per_principal: int | None = 64 * 1024 * 1024
+    """Bytes of states that one process puts into the store for one principal, until they expire: a client
+    decides how long its answers are. A round that needs more fails. None: any number."""
+    stored_bytes_without_principal: int | None = 1024 * 1024 * 1024
+    """The same for all clients together, if the server does not tell them apart."""
     lease_seconds: float = 15.0
     """If the claim of a round is not renewed for this long, another worker may take the round over."""
     rerun_seconds: float = 0.25
@@ -86,6 +92,7 @@ class Sealer:
         self.stored = store is not None
         self._principal = principal
         self._clock = clock
+        self._room = Room(limits.stored_bytes_per_principal, limits.stored_bytes_without_principal)
 
     def _about(self, request: Request) -> About:
         """What a token must have been issued for to be valid for this request."""
@@ -175,11 +182,10 @@ class Sealer:
                 f"the state of {state.target!r} has {size} bytes, {self.limits.state_bytes} allowed. "
                 f"The biggest entries: {_biggest(state)}. Keep less, or give the server a store="
             )
-        spilled = Spilled(state.journal, state.answers, state.manual)
+        spilled = msgspec.msgpack.encode(Spilled(state.journal, state.answers, state.manual))
+        self._room.take(state.principal, len(spilled), now=state.issued, expires=state.expires)
         state.journal_id = f"{state.flow}.{state.round}.{secrets.token_urlsafe(6)}"
-        await self._store.put_journal(
-            state.journal_id, msgspec.msgpack.encode(spilled), expires=state.expires
-        )
+        await self._store.put_journal(state.journal_id, spilled, expires=state.expires)
         state.journal, state.answers, state.manual = {}, None, None
         token = self._keys().seal(encode_state(state))
         record(STATE_SIZE, len(token), {"ekiden.state.stored": True})

@@ -86,6 +86,9 @@ class Attendant:
             for standing_by in (self._watching, self._keep_alive):
                 if standing_by is not None:
                     standing_by.cancel()
+            # A task that was cancelled refers to this object: a circle would keep the request's memory until
+            # the garbage collector comes, which may be hundreds of large requests later.
+            self._watching = self._keep_alive = self._task = None
 
     def _begin(self) -> None:
         """The call takes long: watch for its client, and keep the connection alive."""
