@@ -55,6 +55,8 @@ def _check(child: Path, root: Path) -> None:
     except UnicodeEncodeError:
         raise RegistrationError(f"{str(child)!r} has a name that is not UTF-8: rename it") from None
     try:
+        target = child.resolve(strict=True)
+    except FileNotFoundError:
         target = child.resolve()
     except (OSError, RuntimeError):  # RuntimeError until Python 3.12.
         raise RegistrationError(f"{str(child)!r} is a link that leads in circles") from None
