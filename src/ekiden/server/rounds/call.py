@@ -5,7 +5,9 @@ from typing import Any, Final
 
 import msgspec
 
-from ekiden.rounds.journal import Entry
+from ekiden.errors import InsufficientScope
+from ekiden.rounds.journal import STEP, Entry
+from ekiden.rounds.leg import Leg
 from ekiden.rounds.outcome import Outcome, Suspended
 from ekiden.server.handlers import Handler
 from ekiden.server.questions.input_required import InputRequired
@@ -14,7 +16,7 @@ from ekiden.transports.server.port import Stream
 from ekiden.wire.json import JsonObject, copied
 from ekiden.wire.modern import Request
 
-__all__ = ["Call", "append", "returned", "unshared"]
+__all__ = ["Call", "append", "returned", "step_up", "unshared"]
 
 _IMMUTABLE: Final = frozenset({str, int, float, bool, type(None)})
 
@@ -62,3 +64,21 @@ def returned(call: Call, value: object) -> Outcome | Suspended | InputRequired:
     if type(value) is Suspended or isinstance(value, InputRequired):
         return value
     return call.ending.complete(value)
+
+
+def step_up(
+    call: Call, leg: Leg, lacks: Mapping[str, tuple[str, ...]], ended: Suspended, before: Mapping[str, Entry]
+) -> None:
+    """Refuse a round that needs more scopes, unless something would be lost with it.
+
+    A refusal carries no state. So what the client must bring back, answers that it has to give and steps that
+    have run, goes out in an interim result first; the round after that is refused. A response that streams
+    already has a status, and ends in the same way.
+    """
+    wanted = [name for name in ended.pauses if name in lacks]
+    has_more = bool(ended.asks) or len(wanted) < len(ended.pauses)
+    has_run = any(key.startswith(STEP) and key not in before for key in leg.replay.journal.entries)
+    streams = getattr(call.stream, "has_begun", False) and not any(name in before for name in wanted)
+    if wanted and not (has_more or has_run or streams):
+        scopes = call.handler.scopes.union(*(lacks[name] for name in wanted))
+        raise InsufficientScope(sorted(scopes))

@@ -29,12 +29,11 @@ from ekiden.server.questions.input_required import (
 from ekiden.server.questions.questions import check_answers
 from ekiden.server.registration.registry import Registry
 from ekiden.server.rounds.by_hand import asked_by_hand
-from ekiden.server.rounds.call import Call, append, returned, unshared
+from ekiden.server.rounds.call import Call, append, returned, step_up, unshared
 from ekiden.server.rounds.once import Once, RoundClaim
 from ekiden.server.rounds.parked import ParkingLot
 from ekiden.server.rounds.pushed import PushedCalls
 from ekiden.server.rounds.pushed_waiting import run_pushed
-from ekiden.server.rounds.step_up import step_up
 from ekiden.server.rounds.telling import hold_story, link_first_span, tell_story
 from ekiden.server.rounds.waiting_calls import WaitingCalls
 from ekiden.server.sealing.tokens import Sealer
