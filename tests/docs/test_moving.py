@@ -140,7 +140,7 @@ async def test_the_tools_of_the_guides_end_as_the_page_says(monkeypatch: pytest.
         "What is your name?": "Ada",
         "Hi Ada! How old are you?": 36,
         "Start web-1? This costs money.": True,
-        "roots": ["file:///work/shop"],
+        "roots": ["file:///srv/shop"],
     }
     async with server.running():
         told = {
@@ -161,7 +161,7 @@ async def test_the_tools_of_the_guides_end_as_the_page_says(monkeypatch: pytest.
         "wizard": "Welcome, Ada! You are 36 years old.",
         "later": "Done: step 1",
         "start_machine": "web-1 runs.",
-        "where": "file:///work/shop",
+        "where": "file:///srv/shop",
     }
 
 

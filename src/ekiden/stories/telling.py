@@ -40,7 +40,7 @@ _FACT: Final = Recording(value_bytes=4096)
 """For what a client declares: a row has no bound beside those of its parts."""
 _HOST: Final = socket.gethostname()
 _ALL: Final = Recording(value_bytes=1024 * 1024)
-"""For what is no value of the call: numbers and names."""
+"""For what is not a value of the call: numbers and names."""
 
 
 class CallTold(msgspec.Struct, kw_only=True):

@@ -41,7 +41,7 @@ class StoryStoreContract:
 
     def opened(self) -> AbstractAsyncContextManager[tuple[StoryStore, StoryStore]]:
         """Two stores that share what they keep, as two processes have them; both may be the same object."""
-        raise NotImplementedError
+        raise NotImplementedError  # Only whoever inherits knows how their store is opened.
 
     async def test_what_is_written_here_is_read_there_in_order(self) -> None:
         """Law 2."""

@@ -86,7 +86,7 @@ def uninstall(
     from ekiden.cli.installing.hosts import HOSTS, Places
 
     done = installing.uninstall(HOSTS[host], name, Places.here(), of_project=project)
-    typer.echo(f"{name} is no longer in {done.file}.")
+    typer.echo(f"{name} was removed from {done.file}.")
     typer.echo(f"The file as it was: {done.backup}")
 
 

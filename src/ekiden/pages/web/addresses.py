@@ -7,7 +7,7 @@ __all__ = ["host_of"]
 
 
 def host_of(url: Any) -> str:
-    """The host that a URL of the web leads to, not what stands before an @; empty if it is no such URL."""
+    """The host that a URL of the web leads to, not what stands before an @; empty for any other URL."""
     if not isinstance(url, str):
         return ""
     try:

@@ -10,7 +10,7 @@ from ekiden.pages.web.static import asset
 
 try:
     from jinja2 import Environment, PackageLoader, StrictUndefined
-except ImportError as error:  # pragma: no cover
+except ImportError as error:
     raise UsageError(f"pages need `pip install ekiden[pages]` ({error})") from error
 
 __all__ = ["render"]

@@ -307,7 +307,7 @@ def _add(connection: sqlite3.Connection, journal: list[tuple[str, str, bytes]]) 
 
 
 def _distinct(connection: sqlite3.Connection, next_one: str) -> list[str]:
-    """The values of an indexed column, in order. An empty one is no name of anything."""
+    """The values of an indexed column, in order. An empty one is left out."""
     found, last = list[str](), ""
     while (value := connection.execute(next_one, (last,)).fetchone()[0]) is not None:
         found.append(value)
