@@ -9,7 +9,11 @@ from typing import Any
 import pytest
 
 from ekiden import Context, Server, TaskLimits
+from ekiden.errors import InternalError
+from ekiden.server.tasks.quota import TaskQuota
 from ekiden.stores.memory.store import MemoryStore
+from ekiden.stores.memory.tasks import MemoryTasks
+from ekiden.tasks.store import Usage
 from tests.serving import call, meta, post, served
 from tests.tasks.driving import WITH_TASKS
 
@@ -103,6 +107,29 @@ async def test_many_at_once_do_not_go_over_in_one_process(tmp_path: Path) -> Non
     async with _serving(f"sqlite:///{tmp_path}/s.db", per_principal=10) as (ask, _):
         answers = await asyncio.gather(*(ask(user="alice") for _ in range(60)))
     assert sum("result" in answer for answer in answers) == 10
+
+
+async def test_a_task_that_is_stored_while_the_store_counts_is_counted() -> None:
+    """The store's answer may be older than the task, which must not be in neither count."""
+    quota = TaskQuota(TaskLimits(per_principal=2), clock=lambda: 0.0)
+    stored = 0
+
+    class Store(MemoryTasks):
+        async def usage(self, audience: str, principal: str) -> Usage:
+            nonlocal stored
+            counted = Usage(open=stored, bytes=0)
+            if stored < taken:
+                stored += 1
+                quota.give_back("alice", 1)
+            return counted
+
+    store, taken = Store(), 0
+    await quota.take(store, "a server", "alice", 1)
+    taken = 1
+    await quota.take(store, "a server", "alice", 1)
+    taken = 2
+    with pytest.raises(InternalError, match="Too many tasks: 2"):
+        await quota.take(store, "a server", "alice", 1)
 
 
 async def test_the_store_is_not_asked_for_every_task(monkeypatch: pytest.MonkeyPatch) -> None:

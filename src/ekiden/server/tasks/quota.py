@@ -45,6 +45,8 @@ class TaskQuota:
         self._coming: dict[str, tuple[int, int]] = {}
         """Tasks and bytes that each principal has taken and that the store may not know of yet."""
         self._looking = asyncio.Lock()
+        self._counting: str | None = None
+        """The principal whose tasks the store counts now, while none of them was stored meanwhile."""
 
     async def take(self, store: TaskStore, audience: str, principal: str, size: int) -> None:
         """Take room for one task of `size` bytes; `InternalError` if there is none.
@@ -58,7 +60,7 @@ class TaskQuota:
                 async with self._looking:
                     room = self._rooms.get(principal)
                     if room is None or not room.has(size, self._clock()):
-                        used = self._with_coming(await store.usage(audience, principal), principal)
+                        used = await self._used(store, audience, principal)
                         _check(used, size, most_tasks, most_bytes)
                         room = self._remember(
                             principal, _half(most_tasks, used.open), _half(most_bytes, used.bytes)
@@ -70,13 +72,22 @@ class TaskQuota:
 
     def give_back(self, principal: str, size: int) -> None:
         """The store knows of the task, or never will."""
+        if self._counting == principal:
+            self._counting = None
         tasks, taken = self._coming.pop(principal)
         if tasks > 1:
             self._coming[principal] = (tasks - 1, taken - size)
 
-    def _with_coming(self, used: Usage, principal: str) -> Usage:
-        tasks, taken = self._coming.get(principal, (0, 0))
-        return Usage(used.open + tasks, used.bytes + taken)
+    async def _used(self, store: TaskStore, audience: str, principal: str) -> Usage:
+        """What a principal takes, with what the store may not know of yet."""
+        self._rooms.pop(principal, None)  # Whoever wants more waits, so that the loop below ends.
+        while True:
+            self._counting = principal
+            used = await store.usage(audience, principal)
+            if self._counting is not None:
+                tasks, taken = self._coming.get(principal, (0, 0))
+                return Usage(used.open + tasks, used.bytes + taken)
+            # A task was stored while the store counted, maybe too late to be in its count: count again.
 
     def _remember(self, principal: str, tasks: float, size: float) -> _Room:
         room = self._rooms[principal] = _Room(tasks, size, self._clock() + _FRESH_SECONDS)

@@ -199,18 +199,23 @@ class Tasks:
         size = len(encode_record(record))
         quota = self._quota
         await quota.take(self.store, self.audience, record.principal, size)
-        try:
-            # Shielded: if the client disconnects now, the task is stored and run nevertheless.
-            kept = await asyncio.shield(self._keep(record, journal))
-        finally:
-            quota.give_back(record.principal, size)
+        # Shielded: if the client disconnects now, the task is stored and run nevertheless.
+        kept = await asyncio.shield(self._keep(record, journal, quota, size))
         if kept.answers != record.answers:
             raise InvalidParams("This call has become a task before, with other answers")
         if kept.id == record.id:
             self._metrics.created(record.tool)
         return Task(created_view(kept))
 
-    async def _keep(self, record: TaskRecord, journal: Mapping[str, Entry]) -> TaskRecord:
+    async def _keep(
+        self, record: TaskRecord, journal: Mapping[str, Entry], quota: TaskQuota, size: int
+    ) -> TaskRecord:
+        try:
+            return await self._insert(record, journal)
+        finally:
+            quota.give_back(record.principal, size)
+
+    async def _insert(self, record: TaskRecord, journal: Mapping[str, Entry]) -> TaskRecord:
         await self.start(self._state)
         asked = self.runner.reserve()
         if asked is None:
