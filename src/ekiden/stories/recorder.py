@@ -5,6 +5,7 @@ worth a call.
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -65,11 +66,21 @@ class Recorder:
 
     def keep(self, row: CallRow, *events: Event) -> None:
         """Have a row and events of its call written soon."""
+        try:
+            self._loop = asyncio.get_running_loop()
+        except RuntimeError:  # In the thread of a step.
+            if self._loop is not None:
+                with contextlib.suppress(RuntimeError):  # The loop was closed meanwhile.
+                    self._loop.call_soon_threadsafe(self.keep, row, *events)
+            return
+        self._add(row, events)
+        self._begin()
+
+    def _add(self, row: CallRow, events: tuple[Event, ...]) -> None:
         waiting = self._waiting.get(row.id)
         if waiting is None:
             own = _weight_of(row)
             if self._bytes + own > _MOST_BYTES:
-                self._wake()
                 return
             self._bytes += own
             waiting = self._waiting[row.id] = _Waiting(row, [])
@@ -81,17 +92,6 @@ class Recorder:
             self._count += len(events)
             self._bytes += weight
             waiting.events.extend(events)
-        self._wake()
-
-    def _wake(self) -> None:
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:  # In the thread of a step.
-            if self._loop is not None and not self._loop.is_closed():
-                self._loop.call_soon_threadsafe(self._begin)
-            return
-        self._loop = loop
-        self._begin()
 
     def _begin(self) -> None:
         loop = asyncio.get_running_loop()
