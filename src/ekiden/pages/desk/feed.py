@@ -1,7 +1,7 @@
 """What has changed while a page is open: told by the store, gathered for a moment, and looked at then."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import ExitStack
 from typing import Final
 
@@ -51,15 +51,11 @@ class Feed:
 
         with ExitStack() as stack:
             if self._tasks is not None:
-                stack.callback(_watching(self._tasks, hear))
+                stack.callback(self._tasks.watch(hear))
             if self._stories is not None and call_id is not None:
                 stack.callback(await self._stories.watch(hear_of_calls))
             async for _ in _turns(changed):
                 yield
-
-
-def _watching(tasks: TaskStore, hear: Callable[[Signal], None]) -> Callable[[], None]:
-    return tasks.watch(hear)
 
 
 async def _turns(changed: asyncio.Event) -> AsyncGenerator[None, None]:

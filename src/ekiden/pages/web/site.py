@@ -113,7 +113,8 @@ class Site:
         except asyncio.CancelledError:
             raise
         except Exception:
-            _log.exception("The page %s failed", bare.path.partition("/")[0] or "/")
+            # Without the path, which may be a link that opens a question.
+            _log.exception("A page below %s failed", root or "/")
             return self.error(
                 bare, 500, "Something went wrong on the server. The log of the server tells what."
             )
