@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from ekiden.errors import InvalidParams, UsageError
-from ekiden.rounds.call_state import About, CallState, decode_state, encode_state, verify
+from ekiden.rounds.call_state import CLOCK_SKEW, About, CallState, decode_state, encode_state, verify
 from ekiden.rounds.journal import Entry, fingerprint
 from ekiden.rounds.ledger import Ledger
 from ekiden.server.sealing.keys import TokenSealer
@@ -51,7 +51,9 @@ class RoundLimits(msgspec.Struct, frozen=True, kw_only=True):
     """The size of a token. Above it the journal goes to the store; without a store the call fails."""
     stored_bytes_per_principal: int | None = 64 * 1024 * 1024
     """Bytes of states that one process puts into the store for one principal, until they expire: a client
-    decides how long its answers are. A round that needs more fails. None: any number."""
+    decides how long its answers are. A round that needs more fails. As many again for rounds that are
+    remembered, with the values of their steps: above that, no step of a further round begins. None: any
+    number."""
     stored_bytes_without_principal: int | None = 1024 * 1024 * 1024
     """The same for all clients together, if the server does not tell them apart."""
     lease_seconds: float = 15.0
@@ -162,6 +164,17 @@ class Sealer:
         spilled = _spilled.decode(kept)
         state.journal, state.answers, state.manual = spilled.journal, spilled.answers, spilled.manual
         state.journal_id = None
+
+    def keep_seconds(self, state: CallState) -> float:
+        """For how long the round that follows a state must be remembered.
+
+        That is, until no token that leads to this round can be used any more. There may be more than one:
+        each round before it may have been sent again, late, if no step was run in it. If none of them has run
+        for `answer_seconds` beyond its own token's time, every token of this round has expired by then.
+        """
+        answer, started = self.limits.answer_seconds, state.started
+        last = state.expires + (state.round - 1) * 2 * answer
+        return min(last, started + self.limits.flow_seconds) + CLOCK_SKEW - self._clock()
 
     def seal(self, state: CallState) -> str | None:
         """A token for the next round; None if it would be too large: then call `spill`."""
