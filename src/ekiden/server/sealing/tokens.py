@@ -4,7 +4,6 @@ Every token that fails a check gets the same error, which tells the client to re
 goes to the log and to a metric, where no attacker reads it.
 """
 
-import logging
 import os
 import secrets
 from collections.abc import Callable, Mapping
@@ -17,6 +16,7 @@ from ekiden.rounds.call_state import CLOCK_SKEW, About, CallState, decode_state,
 from ekiden.rounds.journal import Entry, fingerprint
 from ekiden.rounds.ledger import Ledger
 from ekiden.server.sealing.keys import TokenSealer
+from ekiden.server.sealing.refused_states import RefusedStates
 from ekiden.server.sealing.room import Room
 from ekiden.signals import StateRefused
 from ekiden.telemetry.metrics import STATE_REFUSED, STATE_SIZE, add, record
@@ -26,8 +26,6 @@ from ekiden.wire.modern import Request
 from ekiden.wire.printable import printable
 
 __all__ = ["RoundLimits", "Sealer"]
-
-_log = logging.getLogger(__name__)
 
 _REFUSED: Final = "Invalid or expired requestState: restart the call"
 
@@ -94,6 +92,7 @@ class Sealer:
         self.stored = store is not None
         self._principal = principal
         self._clock = clock
+        self._refused = RefusedStates()
         self._room = Room(limits.stored_bytes_per_principal, limits.stored_bytes_without_principal)
 
     def _about(self, request: Request) -> About:
@@ -149,9 +148,9 @@ class Sealer:
             state = decode_state(data)
             verify(state, self._about(request), now=self._clock(), max_age=self.limits.flow_seconds)
         except StateRefused as refused:
-            raise _refusal(request, refused) from None
+            raise self._refusal(request, refused) from None
         except msgspec.MsgspecError as error:
-            raise _refusal(request, StateRefused(f"the content does not decode: {error}")) from None
+            raise self._refusal(request, StateRefused(f"the content does not decode: {error}")) from None
         return state
 
     async def fetch(self, state: CallState, request: Request) -> None:
@@ -160,7 +159,7 @@ class Sealer:
         if self._store is not None and state.journal_id is not None:
             kept = await self._store.get_journal(state.journal_id)
         if kept is None:
-            raise _refusal(request, StateRefused("its journal is not in the store"))
+            raise self._refusal(request, StateRefused("its journal is not in the store"))
         spilled = _spilled.decode(kept)
         state.journal, state.answers, state.manual = spilled.journal, spilled.answers, spilled.manual
         state.journal_id = None
@@ -204,13 +203,11 @@ class Sealer:
         record(STATE_SIZE, len(token), {"ekiden.state.stored": True})
         return token
 
-
-def _refusal(request: Request, refused: StateRefused) -> InvalidParams:
-    """The error that every refused token gets; the reason goes to the log."""
-    target = printable(request.name or "")
-    _log.warning("requestState refused for %s %s: %s", request.method, target, refused)
-    add(STATE_REFUSED, {"reason": str(refused).partition(":")[0]})
-    return InvalidParams(_REFUSED, data={**RESTART})
+    def _refusal(self, request: Request, refused: StateRefused) -> InvalidParams:
+        """The error that every refused token gets; the reason goes to the log."""
+        self._refused.warn(request.method, printable(request.name or ""), str(refused))
+        add(STATE_REFUSED, {"reason": str(refused).partition(":")[0]})
+        return InvalidParams(_REFUSED, data={**RESTART})
 
 
 def _biggest(state: CallState) -> str:
