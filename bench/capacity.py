@@ -96,6 +96,7 @@ class Load:
     result_bytes: float = _option(1000.0, "bytes of a result that is kept")
     value_bytes: float = _option(200.0, "bytes of what a step returns")
     retention_hours: float = _option(25.0, "hours that a task is kept: ttl_seconds and keep_seconds")
+    round_hours: float = _option(0.3, "hours that a recorded round is kept: answer_seconds, and some minutes")
 
 
 @dataclass(frozen=True)
@@ -182,14 +183,15 @@ def needed(load: Load, limits: Limits, costs: Costs) -> Need:
     busy += steps * costs["step_us"] + sleeps * costs["sleep_us"]
     workers = max(math.ceil(busy / 1e6 / limits.busy), math.ceil(running / costs["concurrency"]))
     processes = max(1, servers) + workers
-    gigabytes = _stored(load, costs) * rates.calls / load.peak * _DAY / 1e9
+    of_tasks, of_rounds = (each * rates.calls / load.peak * _DAY / 1e9 for each in _stored(load, costs))
+    kept = (of_tasks * load.retention_hours + of_rounds * load.round_hours) / 24
     shares: tuple[Share, ...] = ()
     if rates.needs_store:
         shares = (
             Share("connections", processes * costs["connections"], limits.database_connections),
             Share("cores", _database_us(rates, load, costs) / 1e6, limits.database_cores * limits.busy),
             Share("commits per second", _commits(rates, load, costs, "commits"), limits.database_commits),
-            Share("gigabytes", gigabytes * load.retention_hours / 24, limits.database_gigabytes),
+            Share("gigabytes", kept, limits.database_gigabytes),
         )
     return Need(
         calls=rates.calls,
@@ -201,7 +203,7 @@ def needed(load: Load, limits: Limits, costs: Costs) -> Need:
         workers=workers,
         machines=max(1, math.ceil(processes / limits.cores)),
         wal_megabytes=(_commits(rates, load, costs, "wal") + rates.tasks * costs["forget_wal"]) / 1e6,
-        gigabytes_per_day=gigabytes,
+        gigabytes_per_day=of_tasks + of_rounds,
         shares=shares,
     )
 
@@ -236,12 +238,12 @@ def _commits(rates: _Rates, load: Load, costs: Costs, what: str) -> float:
     return rates.tasks * (task + own) + rates.recorded * costs[f"round_{what}"]
 
 
-def _stored(load: Load, costs: Costs) -> float:
-    """Bytes on disk per call."""
+def _stored(load: Load, costs: Costs) -> tuple[float, float]:
+    """Bytes on disk per call: of tasks, and of recorded rounds."""
     task = costs["task_bytes"] + load.argument_bytes + load.result_bytes
     task += load.steps * (costs["step_bytes"] + load.value_bytes)
     recorded = load.asks * max(load.rounds - 1, 0.0) * load.recorded
-    return load.tasks * task + recorded * (costs["round_bytes"] + load.result_bytes)
+    return load.tasks * task, recorded * (costs["round_bytes"] + load.result_bytes)
 
 
 def render(need: Need, limits: Limits) -> str:

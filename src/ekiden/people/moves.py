@@ -21,9 +21,9 @@ AGAIN_SECONDS: Final = 30.0
 Happening: TypeAlias = Literal["tell", "ended"]
 
 
-def answer(inquiry: Inquiry, given: dict[str, Any], *, by: str, now: float) -> bool:
-    """Take an answer. There is only one: whoever comes later is told so."""
-    if inquiry.state != "open":
+def answer(inquiry: Inquiry, given: dict[str, Any], *, by: str, now: float, turn: int | None = None) -> bool:
+    """Take an answer. There is only one: whoever comes later is told so, and whose `turn` is over, too."""
+    if inquiry.state != "open" or turn not in (None, inquiry.turn):
         return False
     inquiry.state, inquiry.answer = "answered", given
     inquiry.answered_by, inquiry.answered = by, now

@@ -8,7 +8,10 @@ import msgspec
 from ekiden.rounds.journal import Entry
 from ekiden.signals import StateRefused
 
-__all__ = ["About", "CallState", "decode_state", "encode_state", "verify"]
+__all__ = ["CLOCK_SKEW", "About", "CallState", "decode_state", "encode_state", "verify"]
+
+CLOCK_SKEW: Final = 60.0
+"""Seconds by which the clocks of processes may differ."""
 
 _BOUND: Final = ("audience", "method", "target", "arguments", "principal")
 
@@ -60,13 +63,13 @@ decode_state: Final[Callable[[bytes], CallState]] = msgspec.msgpack.Decoder(Call
 """A state out of opened bytes; raises `msgspec.MsgspecError` if they are not one."""
 
 
-def verify(state: CallState, about: About, *, now: float, max_age: float, skew: float = 60.0) -> None:
+def verify(state: CallState, about: About, *, now: float, max_age: float) -> None:
     """Refuse a token that is late, early, or was issued for anything else than this request."""
     if now > state.expires:
         raise StateRefused("expired")
     if now > state.started + max_age:
         raise StateRefused("the flow is too old")
-    if state.issued > now + skew:
+    if state.issued > now + CLOCK_SKEW:
         raise StateRefused("issued in the future")
     if (state.audience, state.method, state.target, state.arguments, state.principal) != about:
         different = (name for name, is_ in zip(_BOUND, about, strict=True) if getattr(state, name) != is_)

@@ -11,6 +11,7 @@ from ekiden.server.people.port import PeoplePages
 from ekiden.server.rounds.once import Once
 from ekiden.server.sealing.key_source import Keys
 from ekiden.server.sealing.keys import TokenSealer, has_lasting_keys
+from ekiden.server.sealing.room import Room
 from ekiden.server.sealing.tokens import RoundLimits
 from ekiden.sessions.shared import SessionRules, SharedSessions
 from ekiden.stores import Store, open_store
@@ -83,6 +84,9 @@ def once_in(store: Store | None, limits: RoundLimits, result_bytes: int, clock: 
         clock,
         lease=limits.lease_seconds,
         keep=limits.flow_seconds,
+        room=None
+        if store is None  # The memory of this process has its own bounds.
+        else Room(limits.stored_bytes_per_principal, limits.stored_bytes_without_principal),
         result_bytes=result_bytes,
     )
 

@@ -58,9 +58,11 @@ async def test_a_person_signs_in_with_a_token_and_is_sent_back() -> None:
     assert (sent.status, sent.headers["location"]) == (303, "/sign-in?then=/tasks/task")
     page = await browser.get(sent.headers["location"])
     assert "Paste an access token" in page.words
-    wrong = await browser.post("/sign-in", {"token": "invented", "then": "/tasks"})
+    code = page.hidden("form_code")
+    wrong = await browser.post("/sign-in", {"token": "invented", "then": "/tasks", "form_code": code})
     assert (wrong.status, wrong.cookies) == (401, [])
-    done = await browser.post("/sign-in", {"token": "looks", "then": "/tasks/task"})
+    code = wrong.hidden("form_code")
+    done = await browser.post("/sign-in", {"token": "looks", "then": "/tasks/task", "form_code": code})
     assert (done.status, done.headers["location"]) == (303, "/tasks/task")
     assert "HttpOnly" in done.cookies[0]
     assert "SameSite=Strict" in done.cookies[0]
@@ -70,8 +72,54 @@ async def test_a_person_signs_in_with_a_token_and_is_sent_back() -> None:
 @pytest.mark.parametrize("elsewhere", ["https://evil.example/", "//evil.example", "/\\evil.example", ""])
 async def test_signing_in_leads_nowhere_else(elsewhere: str) -> None:
     app, _ = await site()
-    done = await Browser(app).post("/sign-in", {"token": "looks", "then": elsewhere})
+    browser = Browser(app)
+    code = (await browser.get("/sign-in")).hidden("form_code")
+    done = await browser.post("/sign-in", {"token": "looks", "then": elsewhere, "form_code": code})
     assert done.headers["location"] == "/calls"
+
+
+async def test_a_page_of_somebody_else_signs_nobody_in() -> None:
+    app, _ = await site()
+    browser, attacker = Browser(app), Browser(app)
+    code = (await attacker.get("/sign-in")).hidden("form_code")
+    await browser.get("/sign-in")
+    for form in ({"token": "looks"}, {"token": "looks", "form_code": code}):
+        refused = await browser.post("/sign-in", form)
+        assert (refused.status, refused.cookies) == (403, [])
+
+
+async def test_one_viewer_has_so_many_live_pages_open_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ekiden.pages.desk.desk._MOST_STREAMS", 2)
+    app, _ = await site()
+
+    def opened(token: str, sent: Any) -> "asyncio.Task[None]":
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": "/live/tasks",
+            "query_string": b"",
+            "headers": [(b"authorization", f"Bearer {token}".encode())],
+        }
+        return asyncio.create_task(app(scope, asyncio.Event().wait, sent.put))  # type: ignore[arg-type]
+
+    async def status(token: str, live: list["asyncio.Task[None]"]) -> int:
+        sent = asyncio.Queue[dict[str, Any]]()
+        live.append(opened(token, sent))
+        first = await sent.get()
+        await sent.get()
+        return int(first["status"])
+
+    live: list[asyncio.Task[None]] = []
+    async with asyncio.timeout(10):
+        assert [await status("looks", live) for _ in range(3)] == [200, 200, 429]
+        assert await status("sees", live) == 200, "somebody else may look"
+        for each in live:
+            each.cancel()
+        await asyncio.wait(live)
+        again: list[asyncio.Task[None]] = []
+        assert await status("looks", again) == 200
+        again[0].cancel()
+        await asyncio.wait(again)
 
 
 async def test_scopes_say_who_sees_values_and_who_acts() -> None:

@@ -104,6 +104,25 @@ async def test_a_person_is_reminded_then_the_next_is_asked_then_the_default_coun
         assert "<form" not in (await browser.get(second)).text
 
 
+async def test_an_answer_that_comes_while_the_question_goes_to_the_next_is_too_late(store: Any) -> None:
+    world = World(store)
+    async with world.server.running():
+        await world.caller.call("buy")
+        answer = world.people.answer
+
+        async def answer_late(*arguments: Any, **more: Any) -> bool:
+            """The person was let in; then the deadline passes."""
+            assert await world.after(3601) == [("asked", "boss@example.com")]
+            return await answer(*arguments, **more)
+
+        world.people.answer = answer_late  # type: ignore[method-assign]  # the race that is tested
+        late = await fill(pages_of(world.server), world.post.path(), approve="true")
+        world.people.answer = answer  # type: ignore[method-assign]  # it is over
+        assert late.status == 409
+        assert "gone to somebody else" in late.words
+        assert "asks boss@example.com" in (await pages_of(world.server).get(world.post.path())).words
+
+
 async def test_without_a_default_the_deadline_is_a_decline() -> None:
     world = World(MemoryStore())
 

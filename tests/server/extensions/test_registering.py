@@ -69,6 +69,35 @@ async def test_a_server_does_not_start_without_what_an_extension_requires(requir
         await server.endpoint.start()
 
 
+@pytest.mark.parametrize("method", ["tool/call", "notifications/cancelled", "roots/list", "index/find"])
+async def test_a_server_does_not_start_with_an_interceptor_that_never_runs(method: str) -> None:
+    extension = search()
+
+    @extension.intercept(methods=["tools/call", method])
+    async def intercepted(request: Any, call_next: Any) -> Any:
+        return await call_next(request)
+
+    with pytest.raises(UsageError, match=f"{NAME!r} intercepts {method!r}"):
+        await serving(extension).endpoint.start()
+
+
+async def test_methods_of_tasks_and_of_other_extensions_can_be_intercepted() -> None:
+    extension, other = Extension(NAME), Extension("com.example/index")
+    seen: list[str] = []
+
+    @extension.intercept(methods=["tasks/get", "search/index", "resources/read"])
+    async def intercepted(request: Any, call_next: Any) -> Any:
+        seen.append(request.method)
+        return await call_next(request)
+
+    @other.method("search/index")
+    async def find() -> dict[str, int]:
+        return {"found": 1}
+
+    assert (await result_of(serving(extension, other), "search/index"))["found"] == 1
+    assert seen == ["search/index"]
+
+
 async def test_what_is_required_may_be_registered_later() -> None:
     server = serving(search(requires=["resources", "com.example/index"]), Extension("com.example/index"))
 

@@ -19,9 +19,11 @@ from ekiden.server.sealing.store import SealedStore
 from ekiden.stores.memory import MemoryStore
 from ekiden.stores.postgres import PostgresStore
 from ekiden.stores.sqlite import SQLiteStore
+from ekiden.stories.store import CallQuery
 from ekiden.tasks.record import encode_record
 from ekiden.tasks.store import TaskStore
 from ekiden.testing import CallFailed
+from ekiden.testing.story_contract import _told as told
 from ekiden.testing.task_contract import new_record
 from tests.tasks.driving import TaskClient, new_server
 
@@ -290,3 +292,36 @@ async def test_a_question_that_cannot_be_opened_keeps_no_other_from_being_looked
     assert [row.id for row in await ours.due("server", now=1000.0, limit=1)] == []
     assert [row.id for row in await ours.due("server", now=1000.0, limit=1)] == ["b"]
     assert "a" in [row.id for row in await theirs.due("server", now=1061.0, limit=9)], "it has rested"
+
+
+async def test_a_call_that_cannot_be_opened_keeps_no_other_from_being_listed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    inner = MemoryStore()
+    ours, theirs = sealed(inner)[0].stories, sealed(inner, THEIRS)[0].stories
+    assert ours is not None
+    assert theirs is not None
+    await theirs.write([told("theirs", 1.0)])
+    await ours.write([told("ours", 2.0)])
+    for _ in range(3):
+        rows = await ours.listing(CallQuery())
+        assert [(row.id, bool(row.facts)) for row in rows] == [("ours", True), ("theirs", False)]
+    (said,) = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert "theirs" in said.getMessage()
+    with pytest.raises(StoreRefused):
+        await ours.load("theirs")
+
+
+@pytest.mark.parametrize("moved", [{"call": "another call"}, {"audience": "another server"}])
+async def test_an_answer_of_a_person_counts_for_no_other_call(moved: dict[str, str]) -> None:
+    inner = MemoryStore()
+    people = sealed(inner)[0].people
+    assert people is not None
+    await people.add(question("a"))
+    kept = await inner.people.load("a")
+    assert kept is not None
+    assert await inner.people.remove("a", kept.version)
+    forged = msgspec.structs.replace(kept, **moved)
+    await inner.people.add(forged)
+    with pytest.raises(StoreRefused):
+        await people.of_call(forged.call)

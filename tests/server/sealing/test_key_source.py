@@ -104,6 +104,32 @@ def test_keys_that_cannot_be_used_change_nothing_and_are_said_in_the_log(
     assert all("the old ones stay" in record.getMessage() for record in caplog.records)
 
 
+def test_a_file_that_is_written_in_place_is_read_once_it_is_whole(tmp_path: Path, clock: list[float]) -> None:
+    old, new = new_key(), new_key()
+    file = tmp_path / "keys"
+    write(file, old)
+    source = source_of(file)
+    token = source().seal(b"x")
+    file.write_text(f"{new}\n")  # The rest, with the old key, is still to come.
+    clock[0] += 1
+    assert source().open(token) == b"x"
+    assert source().open(KeyRing([new]).seal(b"x")) is None
+    file.write_text(f"{new}\n{old}\n")
+    written = file.stat().st_mtime_ns - 2_000_000_000
+    os.utime(file, ns=(written, written))
+    clock[0] += 1
+    assert source().open(token) == b"x"
+    assert source().open(KeyRing([new]).seal(b"x")) == b"x"
+
+
+def test_a_file_that_is_half_written_is_named_with_what_to_do(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    for half in ("", "# keys of the shop\n", f"{new_key()}\n{new_key()[:20]}"):
+        write(file, half)
+        with pytest.raises(UsageError, match=r"the key file .*keys .*mv keys.new keys"):
+            Server("s", keys=file)
+
+
 def test_keys_that_cannot_be_used_at_the_start_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         Server("s", keys=tmp_path / "nowhere")

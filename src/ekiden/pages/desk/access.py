@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from ekiden.errors import StatusError
-from ekiden.pages.web import Site, WebRequest, WebResponse, redirect
+from ekiden.pages.web import Csrf, Site, WebRequest, WebResponse, redirect
 from ekiden.pages.web.headers import cookie
 
 __all__ = ["Access", "ByScope", "Everybody", "Verifier", "Viewer"]
@@ -74,7 +74,7 @@ class ByScope:
         self._secure = secure
         self._acts = acts
         self._cookie = "__Host-ekiden-sign-in" if secure else "ekiden-sign-in"
-        self._site: Site | None = None
+        self._csrf = Csrf(secure=secure)
 
     async def viewer(self, request: WebRequest) -> Viewer | WebResponse:
         """Who has sent the token, in the header or in the cookie of the sign-in page."""
@@ -99,19 +99,24 @@ class ByScope:
 
     def install(self, site: Site) -> None:
         """Add the page to sign in."""
-        self._site = site
+
+        def form(request: WebRequest, then: str, problem: str = "") -> WebResponse:
+            code, cookies = self._csrf.issue(request, SIGN_IN)
+            words = {"problem": problem, "then": then, "form_code": code}
+            status = 401 if problem else 200
+            return site.page("desk/sign_in.html", request, status=status, cookies=cookies, **words)
 
         @site.get(SIGN_IN)
         async def show(request: WebRequest) -> WebResponse:
-            return site.page("desk/sign_in.html", request, problem="", then=_local(request.first("then")))
+            return form(request, _local(request.first("then")))
 
         @site.post(SIGN_IN)
         async def sign_in(request: WebRequest) -> WebResponse:
+            # Or a page of somebody else could sign a browser in with a token of theirs.
+            self._csrf.check(request, SIGN_IN)
             token, then = request.first("token").strip(), _local(request.first("then"))
             if not token or await self._verify(token) is None:
-                return site.page(
-                    "desk/sign_in.html", request, status=401, problem="This token is not accepted.", then=then
-                )
+                return form(request, then, "This token is not accepted.")
             made = cookie(self._cookie, token, secure=self._secure)
             return redirect(request.root + then, cookies=(made,))
 

@@ -2,8 +2,9 @@
 
 import functools
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
+from contextlib import aclosing, contextmanager
 from typing import Any, Final, TypeAlias, cast
 
 import msgspec
@@ -32,6 +33,8 @@ from ekiden.tasks.store import TaskStore
 
 __all__ = ["Desk"]
 
+_MOST_STREAMS: Final = 50
+"""Live pages that one viewer may have open at this process; each has a watcher in the store."""
 _LOOK_AGAIN_SECONDS: Final = 5.0
 """How long a stream goes on before it is asked again whether its viewer may look."""
 
@@ -58,6 +61,8 @@ class Desk:
         self._clock = clock
         self._feed = Feed(stories, tasks)
         self._site: Site | None = None
+        self._streams: Counter[str] = Counter()
+        """How many live pages each viewer has open, by name."""
 
     @property
     def tabs(self) -> tuple[tuple[str, str], ...]:
@@ -107,6 +112,8 @@ class Desk:
             try:
                 response = await handler(request, viewer)
                 if not isinstance(response.body, bytes):
+                    if self._streams[viewer.name] >= _MOST_STREAMS:
+                        raise StatusError(429, "You have too many of these pages open. Close some of them.")
                     response.body = self._while_let_in(request, viewer, response.body)
                 return response
             except StoreUnavailable as problem:
@@ -122,12 +129,23 @@ class Desk:
         """A stream that ends when its viewer may not look any more: an access token expires meanwhile."""
         looked = self._clock()
         async with aclosing(cast("AsyncGenerator[bytes, None]", body)) as pieces:
-            async for piece in pieces:
-                if self._clock() - looked >= _LOOK_AGAIN_SECONDS:
-                    looked = self._clock()
-                    if not await self._is_still(request, viewer):
-                        return
-                yield piece
+            with self._counted(viewer.name):
+                async for piece in pieces:
+                    if self._clock() - looked >= _LOOK_AGAIN_SECONDS:
+                        looked = self._clock()
+                        if not await self._is_still(request, viewer):
+                            return
+                    yield piece
+
+    @contextmanager
+    def _counted(self, name: str) -> Generator[None, None, None]:
+        self._streams[name] += 1
+        try:
+            yield
+        finally:
+            self._streams[name] -= 1
+            if not self._streams[name]:
+                del self._streams[name]
 
     async def _is_still(self, request: WebRequest, viewer: Viewer) -> bool:
         try:

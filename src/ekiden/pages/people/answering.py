@@ -79,7 +79,7 @@ class _Answering:
             given = {"action": "accept"}
             if kept.inquiry.params.get("mode") != "url":
                 given["content"] = filled.values
-        is_taken = await self._people.answer(kept.row.id, given, by=by)
+        is_taken = await self._people.answer(kept.row.id, given, by=by, turn=kept.inquiry.turn)
         return redirect(request.root + request.path) if is_taken else self._late(request)
 
     async def _found(self, request: WebRequest) -> tuple[Kept, str] | WebResponse:

@@ -102,7 +102,7 @@ class Extension:
         """Register `async def f(request, call_next)`, called around requests: all, or those of `methods`.
 
         It runs inside all middleware of the server, and inside that of the extensions before this one. It may
-        return an `ExtensionResult`.
+        return an `ExtensionResult`. A server does not start if it has none of `methods`.
         """
         chosen = frozenset(_listed("methods", methods))
         if function is not None:
@@ -151,6 +151,7 @@ class Extension:
         )
         living = LivingExtension(offered, dialect, mutual=self._mutual)
         living.lifespan, living.requires = self._lifespan, self._requires
+        living.intercepts = frozenset[str]().union(*(methods for _, methods in self.interceptors))
         offered.methods = {name: function.answer(living) for name, function in self._methods.items()}
         offered.hears = {name: function.hear(living) for name, function in self._hears.items()}
         return living

@@ -219,10 +219,13 @@ class People:
                 return Kept(row, inquiry)
         raise StoreUnavailable("a question to a person is changed by too many at once")
 
-    async def answer(self, row_id: str, given: JsonObject, *, by: str) -> bool:
-        """Take the answer to a question; False if it has one, or is not open any more."""
+    async def answer(self, row_id: str, given: JsonObject, *, by: str, turn: int | None = None) -> bool:
+        """Take the answer to a question; False if it has one, or is not open any more.
+
+        `turn` is whose turn it was when it was checked who answers: meanwhile it may be somebody else's.
+        """
         now = self.clock()
-        kept = await self.change(row_id, lambda inquiry: moves.answer(inquiry, given, by=by, now=now))
+        kept = await self.change(row_id, lambda asked: moves.answer(asked, given, by=by, now=now, turn=turn))
         if kept is not None:
             await self.settled(kept)
         return kept is not None

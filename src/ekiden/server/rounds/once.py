@@ -14,12 +14,13 @@ from typing import Any, Final, TypeVar
 from ekiden.errors import InternalError, InvalidParams, StoreUnavailable
 from ekiden.private_struct import PrivateStruct
 from ekiden.rounds.journal import Entry, fingerprint, framed
-from ekiden.rounds.ledger import Busy, Claim, Claimed, Ledger, Recorded, Refused, Unfinished
+from ekiden.rounds.ledger import Busy, Claim, Claimed, Ledger, Recorded, Refused, Unfinished, encode_entry
 from ekiden.rounds.outcome import Failed, Outcome, too_large
 from ekiden.server.rounds.contenders import Contenders, Contest
 from ekiden.server.rounds.enduring import insist, to_the_end
 from ekiden.server.rounds.kept_outcomes import decode_outcome, encode_outcome
 from ekiden.server.rounds.lease import Lease
+from ekiden.server.sealing.room import Room
 from ekiden.signals import Ended
 from ekiden.telemetry.metrics import ROUND_TAKEOVERS, add
 from ekiden.wire.json import canonical
@@ -34,6 +35,8 @@ _log = logging.getLogger(__name__)
 _POLL_SECONDS: Final = 0.1
 """How often a waiting repeat asks the store. Needed only if the owner is in another process."""
 _PURGE_SECONDS: Final = 300.0
+_ROW_BYTES: Final = 256
+"""About what a round, and each of its steps, takes of a store beside its value."""
 _LOST: Final = "The round was taken over by another worker; repeat it"
 
 
@@ -47,13 +50,16 @@ class Once:
         *,
         lease: float,
         keep: float,
+        room: Room | None = None,
         result_bytes: int = MOST_RESULT_BYTES,
     ) -> None:
         self.ledger = ledger
         self.clock = clock
         self.lease = lease
         self.keep = keep
-        """How long an outcome is remembered: as long as a token that leads to its round can be used."""
+        """How long a round is remembered that does not say so itself."""
+        self.room = room
+        """What the rounds of each principal may take of the store; None if that is not limited."""
         self.result_bytes = result_bytes
         """The longest outcome that is remembered, and sent."""
         self.contenders = Contenders()
@@ -61,7 +67,7 @@ class Once:
         """Set when the server stops: from then on no round waits for an unavailable store."""
         self._purged_at = clock()
 
-    def new_lease(self, round_id: str, fence: int, asked_at: float) -> Lease:
+    def new_lease(self, round_id: str, fence: int, asked_at: float, keep: float) -> Lease:
         """The lease of a new claim. `asked_at` is the loop's time before the claim was requested."""
         return Lease(
             self.ledger,
@@ -69,7 +75,7 @@ class Once:
             fence,
             clock=self.clock,
             seconds=self.lease,
-            keep=self.keep,
+            keep=keep,
             asked_at=asked_at,
         )
 
@@ -91,6 +97,9 @@ class RoundClaim(PrivateStruct):
     _round_id: str
     _token: str
     _responses: Mapping[str, Any]
+    _principal: str = ""
+    _keep: float | None = None
+    """Seconds: for how long the round is remembered. None: as `Once` says."""
     claimed: Claimed | None = None
     """The claim, while this process owns the round. It is taken when a step first needs it."""
     _lease: Lease | None = None
@@ -200,7 +209,9 @@ class RoundClaim(PrivateStruct):
     async def _claim(self, instead_of: Busy | None) -> Claim:
         """Try once to claim the round. If the caller is cancelled meanwhile, the claim is given back."""
         once, asked_at, now = self._once, asyncio.get_running_loop().time(), self._once.clock()
-        ends = {"lease": once.lease, "expires": now + once.keep}
+        if once.room is not None:
+            await self._check_room(once.room, now)
+        ends = {"lease": once.lease, "expires": now + self._keep_seconds}
         asking = once.ledger.claim(self._round_id, self.history, now=now, instead_of=instead_of, **ends)
         if not once.ledger.waits:
             claim = await asking
@@ -216,7 +227,9 @@ class RoundClaim(PrivateStruct):
             await self._return(claim)
             raise _taken_over()
         if isinstance(claim, Claimed):
-            self._lease = once.new_lease(self._round_id, claim.fence, asked_at)
+            self._lease = once.new_lease(self._round_id, claim.fence, asked_at, self._keep_seconds)
+            if not claim.entries:
+                self._count(0, rows=1)
             if instead_of is not None:
                 add(ROUND_TAKEOVERS, {})
         return claim
@@ -224,6 +237,30 @@ class RoundClaim(PrivateStruct):
     async def _return(self, claim: Claim) -> None:
         if isinstance(claim, Claimed):
             await self._surely(lambda: self._give_back(claim.fence))
+
+    # What it takes of the store
+
+    @property
+    def _keep_seconds(self) -> float:
+        return self._once.keep if self._keep is None else self._keep
+
+    async def _check_room(self, room: Room, now: float) -> None:
+        """Refuse a round that is new if its principal has no room: none of its steps has begun yet.
+
+        One that was begun before goes on, or its steps would have been done and then be forgotten.
+        """
+        try:
+            room.check(self._principal, _ROW_BYTES, now=now)
+        except InternalError as error:
+            if await self._once.ledger.look(self._round_id, self.history, now=now) is None:
+                raise Ended(Failed(error)) from None
+
+    def _count(self, size: int, *, rows: int = 0) -> None:
+        """Count what was stored. It may go over the limit: the next round is refused then."""
+        once = self._once
+        if once.room is not None:
+            expires = once.clock() + self._keep_seconds
+            once.room.add(self._principal, size + rows * _ROW_BYTES, expires=expires)
 
     # What its leg does
 
@@ -242,6 +279,9 @@ class RoundClaim(PrivateStruct):
         if self.lost or not await self._surely(lambda: ledger.commit(round_id, fence, entries)):
             self._lose()
             raise _taken_over()
+        if self._once.room is not None:
+            size = sum(len(key) + len(encode_entry(entry)) for key, entry in entries.items())
+            self._count(size, rows=len(entries))
 
     async def finish(self, outcome: Outcome) -> Outcome:
         """Record the outcome, if the round was claimed. Returns the outcome to send, which may be another."""
@@ -263,6 +303,7 @@ class RoundClaim(PrivateStruct):
         await self._once.tidy()
         if ended is None:
             return Failed(InternalError(_LOST))
+        self._count(len(data))
         return outcome if ended.outcome is data else decode_outcome(ended.outcome)
 
     async def _record(self, fence: int, outcome: bytes) -> Recorded | None:

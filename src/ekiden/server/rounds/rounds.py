@@ -8,11 +8,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
-from ekiden.errors import (
-    InternalError,
-    InvalidParams,
-    NonDeterminismError,
-)
+from ekiden.errors import InternalError, InvalidParams, NonDeterminismError
 from ekiden.rounds.asks import RoundQuestions
 from ekiden.rounds.call_state import CallState
 from ekiden.rounds.handler_task import HandlerTask
@@ -23,9 +19,7 @@ from ekiden.rounds.replay import Replay
 from ekiden.server.context import Context
 from ekiden.server.people.people import People
 from ekiden.server.questions.gate import through_the_gate
-from ekiden.server.questions.input_required import (
-    InputRequired,
-)
+from ekiden.server.questions.input_required import InputRequired
 from ekiden.server.questions.questions import check_answers
 from ekiden.server.registration.registry import Registry
 from ekiden.server.rounds.by_hand import asked_by_hand
@@ -204,7 +198,10 @@ class Rounds:
         check_answers(state.asked, responses)
         memory = None
         if handler.once is not False and not handler.parked:
-            memory = RoundClaim(self.once, f"{state.flow}.{state.round}", token, responses)
+            # A call that waits for people can be made again while its questions are kept, token or not.
+            keep = None if self.people is not None else self._sealer.keep_seconds(state)
+            round_id = f"{state.flow}.{state.round}"
+            memory = RoundClaim(self.once, round_id, token, responses, state.principal, keep)
             looking = memory.recorded(strictly=handler.once is True)
             if looking is not None and (recorded := await looking) is not None:
                 # The client may declare less than it did.

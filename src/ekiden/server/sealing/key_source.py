@@ -1,7 +1,8 @@
 """Where a server's keys come from, and how it notices that they have changed, without a restart.
 
 A file is looked at once a second while it is used, and a function is called every ten seconds. Both are also
-asked when a token comes whose key is not known: another process may have seen the change first. New keys that
+asked when a token comes whose key is not known: another process may have seen the change first. A file that
+is written in place, instead of being replaced, counts once nobody has written it for a second. New keys that
 cannot be used change nothing: the server goes on with those that it has, and says so in the log.
 """
 
@@ -25,6 +26,8 @@ Keys: TypeAlias = Secrets | TokenSealer
 
 _FILE_SECONDS: Final = 1.0
 """How often a file is looked at: one `stat` costs next to nothing."""
+_WRITING_SECONDS: Final = 1.0
+"""How long a file must have been left alone that is written in place: it could be read half."""
 _FUNCTION_SECONDS: Final = 10.0
 """How often a function is called: it may ask a service."""
 _FUNCTION_LEAST_SECONDS: Final = 1.0
@@ -45,7 +48,7 @@ class KeySource:
         self._ring: KeyRing | None = None
         self._changing: Path | Callable[[], Iterable[bytes | str]] | None = None
         """Where keys may change; None if they cannot."""
-        self._seen: object = None
+        self._seen: _Stamp = None
         """The file as it was when it was read last."""
         self._look_at = self._looked_at = 0.0
 
@@ -121,6 +124,9 @@ class KeySource:
         self._note()
         if seen is not None and seen == self._seen:
             return
+        if _is_being_written(seen, self._seen):
+            self._seen = seen
+            return
         try:
             ring = find_keys(keys() if callable(keys) else keys)
         except Exception as error:  # A function may raise anything.
@@ -148,12 +154,23 @@ def _changing(keys: Secrets | None) -> Path | Callable[[], Iterable[bytes | str]
     return keys if isinstance(keys, Path) or callable(keys) else None
 
 
-def _stamp(changing: object) -> object:
-    """What changes when a file is written or replaced; None for what is not a file."""
+_Stamp: TypeAlias = tuple[int, int, int] | None
+"""When a file was written, its size and its inode; zeros if it is gone, None for what is not a file."""
+
+
+def _is_being_written(before: _Stamp, now: _Stamp) -> bool:
+    """Whether a file has changed in place, and only just."""
+    if before is None or now is None or before[2] != now[2]:
+        return False
+    return abs(time.time() - now[0] / 1e9) < _WRITING_SECONDS
+
+
+def _stamp(changing: object) -> _Stamp:
+    """What changes when a file is written or replaced."""
     if not isinstance(changing, Path):
         return None
     try:
         found = changing.stat()
     except OSError:
-        return "gone"
+        return 0, 0, 0
     return found.st_mtime_ns, found.st_size, found.st_ino

@@ -213,7 +213,7 @@ def find_keys(keys: Iterable[bytes | str] | Path | None, *, warn: bool = True) -
     if keys is None and (path := os.environ.get("EKIDEN_KEYS_FILE")):
         keys = Path(path)
     if isinstance(keys, Path):
-        keys = _read_file(keys)
+        return _ring_of_file(keys)
     if keys is not None:
         return KeyRing(keys)
     if warn:
@@ -223,6 +223,21 @@ def find_keys(keys: Iterable[bytes | str] | Path | None, *, warn: bool = True) -
             "one)."
         )
     return KeyRing([secrets.token_bytes(_LEAST)])
+
+
+def _ring_of_file(path: Path) -> KeyRing:
+    lines = _read_file(path)
+    if not lines:
+        raise UsageError(f"the key file {path} has no keys. {_HALF_WRITTEN}")
+    try:
+        return KeyRing(lines)
+    except UsageError as error:
+        raise UsageError(f"the key file {path} cannot be used: {error}. {_HALF_WRITTEN}") from None
+
+
+_HALF_WRITTEN: Final = (
+    "If it is being written right now: write another file, and move it over this one (`mv keys.new keys`)"
+)
 
 
 def _read_file(path: Path) -> list[str]:

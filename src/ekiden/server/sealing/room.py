@@ -1,10 +1,13 @@
-"""How much of the store the states of one principal's calls may take, so that one client cannot fill it.
+"""How much of the store the calls of one principal may take, so that one client cannot fill it.
 
 A client decides how long its answers are, and may send the same round again: each time, a state that is too
-large to travel is put into the store anew. Counted is what this process has put there, until it expires.
+large to travel is put into the store anew. It also decides how many rounds it makes, and each is remembered
+with the values of its steps. Counted is what this process has put there, until it expires.
 """
 
-from collections import OrderedDict, deque
+import heapq
+import math
+from collections import OrderedDict
 from typing import Final
 
 from ekiden.errors import InternalError
@@ -13,16 +16,31 @@ __all__ = ["Room"]
 
 _REMEMBERED: Final = 10_000
 """Principals that are counted. Of more, the one that was silent longest is forgotten."""
+_TOGETHER_SECONDS: Final = 10
+"""What expires within this time is counted as one, so that a million rounds take no memory here."""
 
 
 class _Kept:
-    """What is kept for one principal: its bytes, and when which of them expire."""
+    """What is kept for one principal: its bytes, and how many of them expire when."""
 
-    __slots__ = ("bytes", "parts")
+    __slots__ = ("bytes", "ends", "parts")
 
     def __init__(self) -> None:
         self.bytes = 0
-        self.parts: deque[tuple[float, int]] = deque()
+        self.parts: dict[int, int] = {}
+        self.ends: list[int] = []
+        """The times in `parts`, as a heap."""
+
+    def add(self, size: int, expires: float) -> None:
+        end = math.ceil(expires / _TOGETHER_SECONDS) * _TOGETHER_SECONDS
+        if end not in self.parts:
+            heapq.heappush(self.ends, end)
+        self.parts[end] = self.parts.get(end, 0) + size
+        self.bytes += size
+
+    def forget_until(self, now: float) -> None:
+        while self.ends and self.ends[0] <= now:
+            self.bytes -= self.parts.pop(heapq.heappop(self.ends))
 
 
 class Room:
@@ -33,20 +51,31 @@ class Room:
         self._shared = shared
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
 
-    def take(self, principal: str, size: int, *, now: float, expires: float) -> None:
-        """Take room for so many bytes until they expire; `InternalError` if there is none."""
+    def check(self, principal: str, size: int, *, now: float) -> None:
+        """`InternalError` if there is no room for so many bytes."""
         most = self._each if principal else self._shared
+        kept = self._kept.get(principal)
         if most is None:
+            return
+        if kept is not None:
+            kept.forget_until(now)
+        taken = 0 if kept is None else kept.bytes
+        if taken + size > most:
+            raise InternalError(
+                f"Too much is kept for your calls: {taken} bytes of {most}. Try again in some minutes"
+            )
+
+    def add(self, principal: str, size: int, *, expires: float) -> None:
+        """Count bytes until they expire, also if there is no room for them."""
+        if (self._each if principal else self._shared) is None:
             return
         kept = self._kept.setdefault(principal, _Kept())
         self._kept.move_to_end(principal)
-        while kept.parts and kept.parts[0][0] <= now:
-            kept.bytes -= kept.parts.popleft()[1]
-        if kept.bytes + size > most:
-            raise InternalError(
-                f"Too much is kept for your calls: {kept.bytes} bytes of {most}. Try again in some minutes"
-            )
-        kept.bytes += size
-        kept.parts.append((expires, size))
+        kept.add(size, expires)
         if len(self._kept) > _REMEMBERED:
             self._kept.popitem(last=False)
+
+    def take(self, principal: str, size: int, *, now: float, expires: float) -> None:
+        """Take room for so many bytes until they expire; `InternalError` if there is none."""
+        self.check(principal, size, now=now)
+        self.add(principal, size, expires=expires)

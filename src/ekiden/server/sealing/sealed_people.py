@@ -18,6 +18,11 @@ _REST_SECONDS: Final = 60.0
 """How long a question rests that cannot be opened."""
 
 
+def _place(row: PeopleRow) -> tuple[str, ...]:
+    """Where a row opens. With its call and its server, so that no answer counts for another call."""
+    return _PEOPLE, row.id, row.call, row.audience
+
+
 class SealedPeople(PeopleStore):
     """Seals on the way into another store, and opens on the way out."""
 
@@ -26,10 +31,10 @@ class SealedPeople(PeopleStore):
         self._seal = seal
 
     def _sealed(self, row: PeopleRow) -> PeopleRow:
-        return msgspec.structs.replace(row, data=self._seal.seal(row.data, _PEOPLE, row.id))
+        return msgspec.structs.replace(row, data=self._seal.seal(row.data, *_place(row)))
 
     def _opened(self, row: PeopleRow) -> PeopleRow:
-        return msgspec.structs.replace(row, data=self._seal.open(row.data, _PEOPLE, row.id))
+        return msgspec.structs.replace(row, data=self._seal.open(row.data, *_place(row)))
 
     async def add(self, row: PeopleRow) -> PeopleRow:
         """Keep a new row."""

@@ -1,15 +1,19 @@
 """Stories whose contents are sealed: what was asked, answered and logged is not to be read in the store."""
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
 
+from ekiden.errors import StoreRefused
 from ekiden.server.sealing.seal import Seal
 from ekiden.stories.events import Action, CallRow
 from ekiden.stories.store import CallQuery, StoryStore, StoryWatcher, Told
 
 __all__ = ["SealedStories"]
+
+_log = logging.getLogger(__name__)
 
 _FACTS: Final = "facts of a call"
 _EVENTS: Final = "events of a call"
@@ -21,6 +25,7 @@ class SealedStories(StoryStore):
     def __init__(self, inner: StoryStore, seal: Seal) -> None:
         self._inner = inner
         self._seal = seal
+        self._level = logging.WARNING
 
     async def write(self, told: Sequence[Told]) -> None:
         """Seal and keep what was told."""
@@ -46,8 +51,17 @@ class SealedStories(StoryStore):
         return [self._seal.open(each, _EVENTS, call_id) for each in await self._inner.events(call_id)]
 
     async def listing(self, query: CallQuery) -> Sequence[CallRow]:
-        """Calls, the newest first."""
-        return [self._opened(row) for row in await self._inner.listing(query)]
+        """Calls, the newest first. Of one that cannot be opened, what lies in the clear is shown."""
+        return [self._listed(row) for row in await self._inner.listing(query)]
+
+    def _listed(self, row: CallRow) -> CallRow:
+        try:
+            return self._opened(row)
+        except StoreRefused as problem:
+            # Lists are drawn again and again: once is enough to know.
+            _log.log(self._level, "Call %s, and maybe others, cannot be read here: %s", row.id, problem)
+            self._level = logging.DEBUG
+            return msgspec.structs.replace(row, facts=b"")
 
     async def targets(self) -> list[str]:
         """What was called."""

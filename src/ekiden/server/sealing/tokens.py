@@ -4,7 +4,6 @@ Every token that fails a check gets the same error, which tells the client to re
 goes to the log and to a metric, where no attacker reads it.
 """
 
-import logging
 import os
 import secrets
 from collections.abc import Callable, Mapping
@@ -13,10 +12,11 @@ from typing import Final
 import msgspec
 
 from ekiden.errors import InvalidParams, UsageError
-from ekiden.rounds.call_state import About, CallState, decode_state, encode_state, verify
+from ekiden.rounds.call_state import CLOCK_SKEW, About, CallState, decode_state, encode_state, verify
 from ekiden.rounds.journal import Entry, fingerprint
 from ekiden.rounds.ledger import Ledger
 from ekiden.server.sealing.keys import TokenSealer
+from ekiden.server.sealing.refused_states import RefusedStates
 from ekiden.server.sealing.room import Room
 from ekiden.signals import StateRefused
 from ekiden.telemetry.metrics import STATE_REFUSED, STATE_SIZE, add, record
@@ -26,8 +26,6 @@ from ekiden.wire.modern import Request
 from ekiden.wire.printable import printable
 
 __all__ = ["RoundLimits", "Sealer"]
-
-_log = logging.getLogger(__name__)
 
 _REFUSED: Final = "Invalid or expired requestState: restart the call"
 
@@ -51,7 +49,9 @@ class RoundLimits(msgspec.Struct, frozen=True, kw_only=True):
     """The size of a token. Above it the journal goes to the store; without a store the call fails."""
     stored_bytes_per_principal: int | None = 64 * 1024 * 1024
     """Bytes of states that one process puts into the store for one principal, until they expire: a client
-    decides how long its answers are. A round that needs more fails. None: any number."""
+    decides how long its answers are. A round that needs more fails. As many again for rounds that are
+    remembered, with the values of their steps: above that, no step of a further round begins. None: any
+    number."""
     stored_bytes_without_principal: int | None = 1024 * 1024 * 1024
     """The same for all clients together, if the server does not tell them apart."""
     lease_seconds: float = 15.0
@@ -92,6 +92,7 @@ class Sealer:
         self.stored = store is not None
         self._principal = principal
         self._clock = clock
+        self._refused = RefusedStates()
         self._room = Room(limits.stored_bytes_per_principal, limits.stored_bytes_without_principal)
 
     def _about(self, request: Request) -> About:
@@ -147,9 +148,9 @@ class Sealer:
             state = decode_state(data)
             verify(state, self._about(request), now=self._clock(), max_age=self.limits.flow_seconds)
         except StateRefused as refused:
-            raise _refusal(request, refused) from None
+            raise self._refusal(request, refused) from None
         except msgspec.MsgspecError as error:
-            raise _refusal(request, StateRefused(f"the content does not decode: {error}")) from None
+            raise self._refusal(request, StateRefused(f"the content does not decode: {error}")) from None
         return state
 
     async def fetch(self, state: CallState, request: Request) -> None:
@@ -158,10 +159,21 @@ class Sealer:
         if self._store is not None and state.journal_id is not None:
             kept = await self._store.get_journal(state.journal_id)
         if kept is None:
-            raise _refusal(request, StateRefused("its journal is not in the store"))
+            raise self._refusal(request, StateRefused("its journal is not in the store"))
         spilled = _spilled.decode(kept)
         state.journal, state.answers, state.manual = spilled.journal, spilled.answers, spilled.manual
         state.journal_id = None
+
+    def keep_seconds(self, state: CallState) -> float:
+        """For how long the round that follows a state must be remembered.
+
+        That is, until no token that leads to this round can be used any more. There may be more than one:
+        each round before it may have been sent again, late, if no step was run in it. If none of them has run
+        for `answer_seconds` beyond its own token's time, every token of this round has expired by then.
+        """
+        answer, started = self.limits.answer_seconds, state.started
+        last = state.expires + (state.round - 1) * 2 * answer
+        return min(last, started + self.limits.flow_seconds) + CLOCK_SKEW - self._clock()
 
     def seal(self, state: CallState) -> str | None:
         """A token for the next round; None if it would be too large: then call `spill`."""
@@ -191,13 +203,11 @@ class Sealer:
         record(STATE_SIZE, len(token), {"ekiden.state.stored": True})
         return token
 
-
-def _refusal(request: Request, refused: StateRefused) -> InvalidParams:
-    """The error that every refused token gets; the reason goes to the log."""
-    target = printable(request.name or "")
-    _log.warning("requestState refused for %s %s: %s", request.method, target, refused)
-    add(STATE_REFUSED, {"reason": str(refused).partition(":")[0]})
-    return InvalidParams(_REFUSED, data={**RESTART})
+    def _refusal(self, request: Request, refused: StateRefused) -> InvalidParams:
+        """The error that every refused token gets; the reason goes to the log."""
+        self._refused.warn(request.method, printable(request.name or ""), str(refused))
+        add(STATE_REFUSED, {"reason": str(refused).partition(":")[0]})
+        return InvalidParams(_REFUSED, data={**RESTART})
 
 
 def _biggest(state: CallState) -> str:

@@ -6,6 +6,7 @@ from typing import Any, Final
 from ekiden.errors import RegistrationError
 
 __all__ = [
+    "CLIENT_METHODS",
     "CORE_METHODS",
     "UI",
     "check_identifier",
@@ -58,6 +59,14 @@ CORE_METHODS: Final = frozenset(
 """The methods and notifications of the protocol itself, in any version."""
 
 _NOTIFICATIONS: Final = "notifications/"
+_OF_SERVERS: Final = ("elicitation/create", "roots/list", "sampling/createMessage")
+_OF_TASKS: Final = ("cancel", "get", "input_response", "list", "result", "update")
+
+CLIENT_METHODS: Final = frozenset(
+    method for method in CORE_METHODS if not method.startswith(_NOTIFICATIONS) and method not in _OF_SERVERS
+) | {f"tasks/{name}" for name in _OF_TASKS}
+"""The methods that clients call, of the protocol and of tasks, in any version."""
+
 _CORE_RESULT_TYPES: Final = frozenset({"complete", "input_required"})
 
 

@@ -323,6 +323,9 @@ _WRONG = [
     (b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99999999\r\n\r\n", 413),
     (b"POST /mcp HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 5\r\n\r\n", 421),
     (b"GET /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", 405),
+    (b"GET /healthz\r\n\r\n", 505),
+    (b"GET /healthz HTTP/0.9\r\nConnection: keep-alive\r\n\r\n", 505),
+    (b"GET /mcp HTTP/2.0\r\nHost: 127.0.0.1\r\n\r\n", 505),
 ]
 
 

@@ -40,6 +40,7 @@ _LINGER_SECONDS: Final = 1.0
 _HALF_CLOSED_SECONDS: Final = 1.0
 """How long answers may take when the client sends no more. It waits for them, or it is gone."""
 
+_VERSIONS: Final = ("1.1", "1.0")
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -227,6 +228,7 @@ class Connection(RequestReader, asyncio.Protocol):
             return
         headers, self._headers = self._headers, {}
         repeating = self._check_head(headers) if self._repeated or self._fed > SHORT_HEAD else None
+        keep_alive = self._keeps_alive(headers)
         method = self._parser.get_method().decode("latin-1")
         path, authority = read_target(self._url)
         if path is None:
@@ -243,13 +245,20 @@ class Connection(RequestReader, asyncio.Protocol):
             incoming.query = self._url.partition(b"?")[2]
         if refusal is not None and is_final(refusal) and has_body(headers):
             raise self._stop(*self._application.gate.readable(refusal, headers))
-        # HTTP/1.0 keeps a connection only by a header, which our responses do not have.
-        keep_alive = self._parser.should_keep_alive() and (
-            b"connection" not in headers or self._parser.get_http_version() == "1.1"
-        )
         self._next = self.exchanges(self, incoming, keep_alive)
         if b"expect" in headers and (refusal is None or refusal is ROUTED):
             self._welcome_body(incoming)
+
+    def _keeps_alive(self, headers: dict[bytes, bytes]) -> bool:
+        """Whether the connection stays open after the response. Stops at versions that are not served."""
+        keep_alive: bool = self._parser.should_keep_alive()
+        if keep_alive and b"connection" not in headers:
+            return True  # Only HTTP/1.1 does so without a header.
+        version = self._parser.get_http_version()
+        if version not in _VERSIONS:
+            raise self._stop(505, "Only HTTP/1.1 and HTTP/1.0 are served here")
+        # HTTP/1.0 keeps a connection only by a header, which our responses do not have.
+        return keep_alive and version == "1.1"
 
     def _welcome_body(self, incoming: Incoming) -> None:
         """Tell a client that waits for it to send the body."""
