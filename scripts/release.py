@@ -4,7 +4,8 @@
 2. The wheel and the sdist are built twice, here and from the sdist at another place: equal bytes.
 3. `twine check --strict` and `check-wheel-contents` find nothing.
 4. In a clean environment of each Python that is here the wheel is installed with its extra `cli`; the smoke
-   test and the demo run there, outside the repository.
+   test and the demo run there, outside the repository. Then all extras that go together are installed, and
+   the smoke test imports what needs them.
 """
 
 import argparse
@@ -15,12 +16,15 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 TOOLS = ROOT / ".cache" / "release" / "tools" / "bin"
 OUTSIDE = ("demo.py", "relay.py")
 """The demo and its server."""
+HOSTS = {"fastmcp", "mcp"}
+"""Extras for servers of others, which are tested in environments of their own."""
 
 
 def version() -> str:
@@ -97,20 +101,34 @@ def _works(python: Path, minor: int) -> bool:
     return done.returncode == 0 and done.stdout.strip() == str(minor)
 
 
-def try_wheel(python: Path, wheel: Path) -> str:
-    """Install the wheel where nothing else is, and use it there; what the smoke test says at last."""
+def extras() -> str:
+    """Those that go together, as pip reads them."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return ",".join(sorted(project["optional-dependencies"].keys() - HOSTS))
+
+
+def try_wheel(python: Path, wheel: Path) -> list[str]:
+    """Install the wheel where nothing else is, and use it there; what the smoke tests say at last."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for file in ("scripts/smoke.py", *(f"examples/{part}" for part in OUTSIDE)):
             shutil.copy(ROOT / file, folder)
         subprocess.run([python, "-m", "venv", folder / "env"], check=True)
         inside = str(folder / "env" / "bin" / "python")
-        pip = [inside, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-        limits = ["--constraint", str(ROOT / "constraints.txt")]
-        subprocess.run([*pip, "install", *limits, f"{wheel}[cli]"], check=True, env=surroundings())
-        subprocess.run([*pip, "check"], check=True, env=surroundings())
+        smoke = [inside, "-W", "error", "smoke.py", version()]
+        _install(inside, f"{wheel}[cli]")
         _run([inside, "-W", "error", "demo.py"], folder)
-        return _run([inside, "-W", "error", "smoke.py", version()], folder).strip().splitlines()[-1]
+        said = [_run(smoke, folder)]
+        _install(inside, f"{wheel}[{extras()}]")
+        said.append(_run([*smoke, "--extras"], folder))
+        return [text.strip().splitlines()[-1] for text in said]
+
+
+def _install(python: str, wanted: str) -> None:
+    pip = [python, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    limits = ["--constraint", str(ROOT / "constraints.txt")]
+    subprocess.run([*pip, "install", *limits, wanted], check=True, env=surroundings())
+    subprocess.run([*pip, "check"], check=True, env=surroundings())
 
 
 def _run(words: list[str], folder: Path) -> str:
@@ -147,7 +165,7 @@ def main() -> None:
     if not tried:
         raise SystemExit("no Python from 3.11 to 3.14 is here")
     for python in tried:
-        print(try_wheel(python, wheel), flush=True)
+        print("\n".join(try_wheel(python, wheel)), flush=True)
     missing = {f"3.{minor}" for minor in range(11, 15)} - {_named(python) for python in tried}
     print(f"Nothing was published. Not tried, since not here: {', '.join(sorted(missing)) or 'none'}.")
 

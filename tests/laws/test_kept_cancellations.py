@@ -63,11 +63,11 @@ async def test_scopes_of_anyio_absorb_cancellations_that_waited_for_their_turn()
         seen: list[str] = []
 
         async def branch(i: int) -> None:
-            with anyio.move_on_after(0.3) as outer:
+            with anyio.move_on_after(0.8) as outer:
                 await ctx.step(work, f"a{i}", 0.03 * i)
-                with anyio.move_on_after(0.1) as inner:
-                    await ctx.step(work, f"b{i}", 0.03 * i)
-                    await ctx.step(work, f"c{i}", 0.04 * i)
+                with anyio.move_on_after(0.3) as inner:
+                    await ctx.step(work, f"b{i}", 0.01 * i)
+                    await ctx.step(work, f"c{i}", 0.01 if i == 1 else 9)
                 with anyio.CancelScope(shield=True):
                     await ctx.step(work, f"d{i}", 0.01)
                 seen.append(f"{i} {inner.cancelled_caught}")

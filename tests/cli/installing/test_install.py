@@ -85,11 +85,12 @@ def test_a_server_goes_into_a_file_that_is_there_and_comes_out_again(host: str, 
 
 @pytest.mark.parametrize("host", FILES)
 def test_a_file_that_is_not_there_is_made_for_its_owner_alone(host: str, tmp_path: Path) -> None:
-    run(tmp_path, "install", host, SHOP, "--no-check", "--name", "Shop_2")
+    name = "Shop-2" if host == "gemini" else "Shop_2"
+    run(tmp_path, "install", host, SHOP, "--no-check", "--name", name)
     file = tmp_path / FILES[host]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert file.read_text() == run(tmp_path, "install", host, SHOP, "--name", "Shop_2", "--print")
-    run(tmp_path, "uninstall", host, "Shop_2")
+    assert file.read_text() == run(tmp_path, "install", host, SHOP, "--name", name, "--print")
+    run(tmp_path, "uninstall", host, name)
     assert read(host, file.read_text()) == {SECTIONS.get(host, "mcpServers"): {}}
 
 
@@ -309,6 +310,15 @@ def test_options_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
     ):
         run(tmp_path, "install", "cursor", *words, fails=complaint)
     run(tmp_path, "install", "goose", SHOP, "--env", "PYTHONPATH=x", fails="goose does not let a server have")
+
+
+def test_gemini_gets_no_name_with_an_underscore(tmp_path: Path) -> None:
+    """Its rules for tools split `mcp_SERVER_TOOL` at the first one, and would be those of another server."""
+    file = tmp_path / "tea_shop.py"
+    file.write_text(Path(SHOP).read_text())
+    for host, name in (("gemini", "tea-shop"), ("cursor", "tea_shop")):
+        assert list(read(host, run(tmp_path, "install", host, str(file), "--print"))["mcpServers"]) == [name]
+    run(tmp_path, "install", "gemini", SHOP, "--name", "tea_shop", fails="only up to its first _")
 
 
 def test_the_files_are_where_each_system_has_them() -> None:

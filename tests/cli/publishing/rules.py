@@ -1,6 +1,7 @@
 """What the MCP Registry asks of a `server.json` (format of 2025-12-11), for the parts that ekiden writes.
 
-Written from the registry's documentation, and stricter: a part that is not named here is an error.
+Written from the format's schema and from what the registry checks beyond it, and stricter: a part that is not
+named here is an error.
 """
 
 from typing import Any
@@ -9,7 +10,10 @@ import jsonschema_rs
 
 TEXT = {"type": "string", "minLength": 1}
 SHORT = {**TEXT, "maxLength": 100}
-URL = {"type": "string", "pattern": r"^https?://\S+$"}
+URL = {"type": "string", "pattern": r"^https://[!-~]+$"}
+REPOSITORY = {"type": "string", "pattern": r"^https://(github|gitlab)\.com/[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+$"}
+RELEASE = r"^https://(github\.com/[^/]+/[^/]+/releases/download/[^/]+|gitlab\.com/\S+/-/\w+/[^/]+(/downloads)?)/[^/]+$"
+SIDE = "[a-zA-Z0-9][a-zA-Z0-9._-]*[a-zA-Z0-9]"
 
 
 def exactly(required: dict[str, Any], optional: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -26,8 +30,6 @@ VARIABLE = exactly(
     {"name": TEXT},
     {"value": {"type": "string"}, "isRequired": {"type": "boolean"}, "isSecret": {"type": "boolean"}},
 )
-NAMED = exactly({"type": {"const": "named"}, "name": TEXT}, {"value": TEXT})
-POSITIONAL = exactly({"type": {"const": "positional"}, "value": TEXT})
 STDIO = exactly({"type": {"const": "stdio"}})
 PYPI = exactly(
     {
@@ -38,14 +40,13 @@ PYPI = exactly(
     },
     {
         "runtimeHint": {"const": "uvx"},
-        "runtimeArguments": many({"anyOf": [NAMED, POSITIONAL]}),
         "environmentVariables": many(VARIABLE),
     },
 )
 MCPB = exactly(
     {
         "registryType": {"const": "mcpb"},
-        "identifier": {"type": "string", "pattern": r"^https://(github|gitlab)\.com/\S*mcp"},
+        "identifier": {"type": "string", "pattern": RELEASE, "allOf": [{"pattern": "[mM][cC][pP]"}]},
         "fileSha256": {"type": "string", "pattern": "^[a-f0-9]{64}$"},
         "transport": STDIO,
     },
@@ -54,13 +55,13 @@ MCPB = exactly(
 ENTRY = exactly(
     {
         "$schema": URL,
-        "name": {"type": "string", "maxLength": 200, "pattern": r"^[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+$"},
+        "name": {"type": "string", "maxLength": 200, "pattern": f"^{SIDE}/{SIDE}$"},
         "description": SHORT,
         "version": {**TEXT, "maxLength": 255, "pattern": r"^[^\^~<>=*\s]+$"},
     },
     {
         "title": SHORT,
-        "repository": exactly({"url": URL, "source": {"enum": ["github", "gitlab"]}}),
+        "repository": exactly({"url": REPOSITORY, "source": {"enum": ["github", "gitlab"]}}),
         "websiteUrl": URL,
         "packages": many({"oneOf": [PYPI, MCPB]}),
         "remotes": many(exactly({"type": {"const": "streamable-http"}, "url": URL})),

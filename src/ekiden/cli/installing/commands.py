@@ -60,8 +60,8 @@ def install(
     from ekiden.cli.installing.launching import Launch
 
     how = _how(server, url, header, env, secret, python, uv)
-    listed = installing.name_of(server or url or "", name)
     chosen = HOSTS[host]
+    listed = installing.name_of(server or url or "", name, chosen)
     if show:
         typer.echo(installing.printed(chosen, listed, how, Places.here(), of_project=project), nl=False)
         return

@@ -74,6 +74,8 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     """The keys of an entry that say how a server is started. All others are the user's."""
     folder: str | None = None
     """The variable for the folder of a project, so that its file can be shared."""
+    underscores: bool = True
+    """Whether a server's name may have them. Gemini CLI cuts it at the first: its rules for tools fail."""
     asks: bool = False
     """Whether the host asks the user for the values of `inputs`."""
     after: str = "Restart it to see the server."
@@ -201,6 +203,7 @@ HOSTS: Final[dict[str, Host]] = {
         section="mcpServers",
         entry=_of_json(looked_up="${NAME}", typed=False, url="httpUrl"),
         launching=frozenset({*_STDIO, "httpUrl"}),
+        underscores=False,
     ),
     "goose": Host(
         title="goose",

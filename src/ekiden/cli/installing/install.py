@@ -32,7 +32,7 @@ class Installed(msgspec.Struct, frozen=True):
     """Where the file as it was is kept; None if it was not there, or was not changed."""
 
 
-def name_of(source: str, given: str | None) -> str:
+def name_of(source: str, given: str | None, host: Host) -> str:
     """The name under which a host lists a server.
 
     As given, or that of its file, of the file's folder, or of the machine in its address.
@@ -42,11 +42,14 @@ def name_of(source: str, given: str | None) -> str:
     else:
         path = split_spec(source)[0].resolve()
         stem = path.parent.name if path.stem in _PLAIN_NAMES else path.stem
-    name = re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-") if given is None else given
+    others = r"[^A-Za-z0-9_-]+" if host.underscores else r"[^A-Za-z0-9-]+"
+    name = re.sub(others, "-", stem).strip("-") if given is None else given
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{name!r} is not a name that all hosts accept: --name takes letters, digits, - and _"
         )
+    if "_" in name and not host.underscores:
+        raise UsageError(f"{host.title} reads a name only up to its first _: write --name with - instead")
     return name
 
 

@@ -16,7 +16,8 @@ from ekiden.wire.json import is_array, is_object
 
 __all__ = ["Facts", "facts_of"]
 
-_MARKER: Final = re.compile(r"mcp-name:\s*([A-Za-z0-9.-]+/[A-Za-z0-9._-]+)")
+_MARKER: Final = re.compile(r"mcp-name: ([A-Za-z0-9.-]+/[A-Za-z0-9._-]+)")
+"""With one space: so the registry looks for it."""
 _URLS: Final = {
     "homepage": ("homepage", "home", "website"),
     "documentation": ("documentation", "docs"),

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from ekiden.cli.publishing.addresses import is_everybodys, is_release, is_secure, repository_at
 from ekiden.cli.publishing.project import Facts
 from ekiden.errors import UsageError
 from ekiden.wire.json import JsonObject
@@ -16,9 +17,9 @@ from ekiden.wire.json import JsonObject
 __all__ = ["server_json"]
 
 _SCHEMA: Final = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
-_NAME: Final = re.compile(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+")
-_RANGE: Final = re.compile(r"[\^~<>=*]|\.x\b|\|\||\s-\s|^latest$")
-_HOSTED: Final = re.compile(r"https://(?:github\.com|gitlab\.com)/\S+")
+_NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9.-]*[a-zA-Z0-9]/[a-zA-Z0-9][a-zA-Z0-9._-]*[a-zA-Z0-9]")
+"""The schema allows more than this. The registry itself does not."""
+_RANGE: Final = re.compile(r"[\s^~<>=*|]|(?:^|\.)[xX](?:\.|$)|^latest$|^$")
 _LONGEST_NAME: Final = 200
 _LONGEST_TEXT: Final = 100
 _LONGEST_VERSION: Final = 255
@@ -45,16 +46,17 @@ def server_json(
         *_bundled(bundle, bundle_url, env, secrets),
     ]
     _check(called, said, facts.version, remotes)
-    repository = facts.urls.get("repository", "")
-    source = re.match(r"https://(github|gitlab)\.com/", repository)
+    title = facts.title.strip()[:_LONGEST_TEXT]
+    repository = repository_at(facts.urls.get("repository", ""))
+    website = facts.urls.get("homepage", "")
     return {
         "$schema": _SCHEMA,
         "name": called,
-        "title": facts.title[:_LONGEST_TEXT],
+        **({"title": title} if title else {}),
         "description": said,
         "version": facts.version,
-        **({"repository": {"url": repository, "source": source[1]}} if source else {}),
-        **({"websiteUrl": facts.urls["homepage"]} if "homepage" in facts.urls else {}),
+        **({"repository": repository} if repository else {}),
+        **({"websiteUrl": website} if is_secure(website) else {}),
         **({"packages": packages} if packages else {}),
         **({"remotes": [{"type": "streamable-http", "url": url} for url in remotes]} if remotes else {}),
     }
@@ -63,7 +65,8 @@ def server_json(
 def _check(name: str, description: str, version: str, remotes: list[str]) -> None:
     if not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
         raise UsageError(
-            f"{name!r} is not a name for the registry: it is like io.github.you/server, with one slash"
+            f"{name!r} is not a name for the registry: it is like io.github.you/server, with one slash, and "
+            "each side of it begins and ends with a letter or a digit"
         )
     if not 0 < len(description) <= _LONGEST_TEXT:
         raise UsageError(
@@ -73,8 +76,11 @@ def _check(name: str, description: str, version: str, remotes: list[str]) -> Non
     if _RANGE.search(version) or len(version) > _LONGEST_VERSION:
         raise UsageError(f"the version must be one version, not {version!r}")
     for url in remotes:
-        if not re.fullmatch(r"https?://\S+", url):
-            raise UsageError(f"--remote {url!r} does not begin with https:// or http://")
+        if not is_everybodys(url):
+            raise UsageError(
+                f"--remote {url!r} is not for everybody: the registry takes https:// and a public host, "
+                "and no {variables}"
+            )
 
 
 def _package(
@@ -85,30 +91,26 @@ def _package(
     env: Mapping[str, str],
     secrets: list[str],
 ) -> list[JsonObject]:
-    """The package that is on PyPI, if the server is in a project that installs a command."""
-    if not facts.is_project or not facts.scripts:
+    """The package that is on PyPI, if it has the command that `uvx` starts: the one with its own name."""
+    if not facts.is_project or facts.name not in facts.scripts:
         if remotes or bundle:
             return []
+        # Hosts append the package's name to what they give uvx: a command with another name cannot be said.
         raise UsageError(
-            "the registry has nothing to install: give the project a script that serves ([project.scripts]), "
-            "or name a --bundle or a --remote"
+            "the registry has nothing to install: give the project a script that serves and is named as the "
+            f"package ([project.scripts], {facts.name} = ...), or name a --bundle or a --remote"
         )
     if facts.registry_name != name:
         raise UsageError(
             f"the README of a package must say who it is: write <!-- mcp-name: {name} --> into it, "
             "for the registry looks it up on PyPI"
         )
-    script = facts.name if facts.name in facts.scripts else facts.scripts[0]
-    # uvx starts the command that has the name of the package; of another, it must be told.
-    of_package = {"type": "named", "name": "--from", "value": facts.name}
-    words = [] if script == facts.name else [of_package, {"type": "positional", "value": script}]
     return [
         {
             "registryType": "pypi",
             "identifier": facts.name,
             "version": facts.version,
             "runtimeHint": "uvx",
-            **({"runtimeArguments": words} if words else {}),
             "transport": {"type": "stdio"},
             **_variables(env, secrets),
         }
@@ -122,9 +124,10 @@ def _bundled(
         return []
     if not bundle.is_file():
         raise UsageError(f"there is no file {bundle}")
-    if url is None or not _HOSTED.fullmatch(url) or "mcp" not in url:
+    if url is None or not is_release(url):
         raise UsageError(
-            "--bundle-url says where it will be: a release on GitHub or GitLab, with 'mcp' in its address"
+            "--bundle-url says where it will be: a file of a release on GitHub or GitLab, with 'mcp' in its "
+            "address, such as https://github.com/you/server/releases/download/v1.0.0/server.mcpb"
         )
     digest = hashlib.sha256(bundle.read_bytes()).hexdigest()
     return [
