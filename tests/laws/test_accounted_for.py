@@ -239,6 +239,55 @@ async def test_a_fresh_step_beside_a_branch_that_is_behind_begins() -> None:
     assert noted == ["begin charge 5", "begin ship", "end ship"]
 
 
+def paying_after(seconds: float) -> Handler:
+    """A branch that pays. In a new version it sleeps before it comes to what it did before."""
+
+    async def branch(ctx: Context) -> str:
+        await ctx.step(steps.quick, "weigh")
+        if seconds:
+            await ctx.sleep(seconds)
+        return str(await does(PAY_5, "a?")(ctx))
+
+    return branch
+
+
+async def test_fresh_steps_of_two_branches_wait_for_the_one_that_is_behind() -> None:
+    def version(seconds: float) -> Handler:
+        async def tool(ctx: Context) -> str:
+            others = does("b?", SHIP)(ctx), does("c?", WRAP)(ctx)
+            return " & ".join(await asyncio.gather(paying_after(seconds)(ctx), *others))
+
+        return tool
+
+    told = await first_then(version(0), version(0.1))
+    assert told == "charged 5 EUR, True & True, did ship & True, did wrap"
+    begun = [one for one in noted if one.startswith("begin")]
+    assert begun == ["begin weigh", "begin charge 5", "begin ship", "begin wrap"]
+
+
+async def test_a_fresh_step_that_is_cut_while_it_waits_never_begins() -> None:
+    """Nor is the call refused for it when it would have waited long enough."""
+
+    def version(seconds: float) -> Handler:
+        async def impatient(ctx: Context) -> str:
+            await ctx.elicit("b?", bool, key="b?")
+            try:
+                async with asyncio.timeout(0.05):
+                    return await ctx.step(steps.quick, "ship")
+            except TimeoutError:
+                return "did not wait"
+
+        async def tool(ctx: Context) -> str:
+            return " & ".join(await asyncio.gather(paying_after(seconds)(ctx), impatient(ctx)))
+
+        return tool
+
+    longer_than_steps_are_held = 1.2
+    told = await first_then(version(0), version(longer_than_steps_are_held))
+    assert told == "charged 5 EUR, True & did not wait"
+    assert noted == ["begin weigh", "end weigh", "begin charge 5"]
+
+
 # What cannot be told apart by its name
 
 

@@ -22,21 +22,30 @@ from ekiden.cli.options import (
     Json,
     KeysFile,
     Logged,
+    MaxConnections,
+    MaxConnectionsPerAddress,
     MetricsPort,
     Port,
+    Reload,
     Resume,
+    RunTasks,
+    ServerFile,
+    Stateless2025,
     Stdio,
+    StoreUrl,
+    Strict,
     Target,
     Timeout,
     TlsCert,
     TlsKey,
     TrustProxy,
+    WithoutAuth,
     Workers,
 )
 from ekiden.cli.publishing.commands import bundle, publish
 
 if TYPE_CHECKING:
-    from ekiden.cli.targets import TargetOptions
+    from ekiden.cli.list import What
 
 __all__ = ["app"]
 
@@ -72,19 +81,15 @@ def root(
 
 @app.command()
 def run(
-    server: Annotated[str, typer.Argument(metavar="FILE[:NAME]", help="A Python file with a Server.")],
+    server: ServerFile,
     stdio: Stdio = False,
     host: Host = "127.0.0.1",
     port: Port = 8000,
     path: EndpointPath = "/mcp",
     workers: Workers = 1,
-    store: Annotated[
-        str | None, typer.Option(help="sqlite:///FILE or postgresql://..., if the server names none.")
-    ] = None,
-    tasks: Annotated[
-        bool, typer.Option("--tasks/--no-tasks", help="Run tasks here, or only in `ekiden worker`.")
-    ] = True,
-    reload: Annotated[bool, typer.Option("--reload", help="Restart when a Python file changes.")] = False,
+    store: StoreUrl = None,
+    tasks: RunTasks = True,
+    reload: Reload = False,
     keys_file: KeysFile = None,
     allow_host: AllowHost = None,
     allow_origin: AllowOrigin = None,
@@ -92,32 +97,19 @@ def run(
     grace: Grace = 10.0,
     log_level: Logged = "warning",
     access_log: AccessLog = False,
-    stateless_2025: Annotated[
-        bool, typer.Option("--stateless-2025", help="Keep no sessions for clients of 2025.")
-    ] = False,
+    stateless_2025: Stateless2025 = False,
     tls_cert: TlsCert = None,
     tls_key: TlsKey = None,
-    max_connections: Annotated[
-        int | None, typer.Option(help="Open connections of one worker; more are answered with 503.", min=1)
-    ] = None,
-    max_connections_per_address: Annotated[
-        int | None, typer.Option(help="The same, of one IP address.", min=1)
-    ] = None,
+    max_connections: MaxConnections = None,
+    max_connections_per_address: MaxConnectionsPerAddress = None,
     metrics_port: MetricsPort = None,
-    resume: Annotated[
-        Resume, typer.Option(help="FastMCP, MCPServer: run a handler anew in every round, or let it wait.")
-    ] = "replay",
-    strict: Annotated[
-        bool, typer.Option("--strict", help="FastMCP, MCPServer: refuse what cannot be carried whole.")
-    ] = False,
-    without_auth: Annotated[
-        bool, typer.Option("--without-auth", help="FastMCP, MCPServer: serve it without its auth provider.")
-    ] = False,
+    resume: Resume = "replay",
+    strict: Strict = False,
+    without_auth: WithoutAuth = False,
 ) -> None:
     """Serve the server of a Python file: a Server, a FastMCP or an MCPServer."""
     from ekiden.cli.loading import Carrying
-    from ekiden.cli.run import RunOptions
-    from ekiden.cli.run import run as run_server
+    from ekiden.cli.run import RunOptions, serve_file
     from ekiden.cli.serving.job import Job
 
     job = Job(
@@ -132,25 +124,17 @@ def run(
         access_log=access_log,
         show_trace=reload,
         stateless_2025=stateless_2025,
-        tls_cert=None if tls_cert is None else str(tls_cert),
-        tls_key=None if tls_key is None else str(tls_key),
+        tls_cert=tls_cert,
+        tls_key=tls_key,
         max_connections=max_connections,
         max_connections_per_address=max_connections_per_address,
         metrics_port=metrics_port,
         tasks=tasks,
     )
-    run_server(
-        RunOptions(
-            job=job,
-            stdio=stdio,
-            host=host,
-            port=port,
-            workers=workers,
-            store=store,
-            reload=reload,
-            keys_file=keys_file,
-        )
+    options = RunOptions(
+        stdio=stdio, host=host, port=port, workers=workers, store=store, reload=reload, keys_file=keys_file
     )
+    serve_file(job, options)
 
 
 app.command()(dev)
@@ -160,68 +144,32 @@ app.command()(prompt)
 app.command()(read)
 
 
-@app.command()
-def tools(
-    target: Target,
-    header: Header = None,
-    env: Env = None,
-    era: Era = "auto",
-    timeout: Timeout = None,
-    json: Json = False,
-) -> None:
-    """List the tools of a server."""
-    from ekiden.cli.list import show_list
+def _add_list(kind: "What", about: str) -> None:
+    @app.command(kind, help=about)
+    def _(
+        target: Target,
+        header: Header = None,
+        env: Env = None,
+        era: Era = "auto",
+        timeout: Timeout = None,
+        json: Json = False,
+    ) -> None:
+        from ekiden.cli.list import show_list
+        from ekiden.cli.targets import TargetOptions
 
-    connection = _connection(target, header, env, era, timeout)
-    show_list("tools", connection, as_json=json)
-
-
-@app.command()
-def prompts(
-    target: Target,
-    header: Header = None,
-    env: Env = None,
-    era: Era = "auto",
-    timeout: Timeout = None,
-    json: Json = False,
-) -> None:
-    """List the prompts of a server."""
-    from ekiden.cli.list import show_list
-
-    connection = _connection(target, header, env, era, timeout)
-    show_list("prompts", connection, as_json=json)
+        options = TargetOptions(target=target, headers=header or [], env=env or [], era=era, timeout=timeout)
+        show_list(kind, options, as_json=json)
 
 
-@app.command()
-def resources(
-    target: Target,
-    header: Header = None,
-    env: Env = None,
-    era: Era = "auto",
-    timeout: Timeout = None,
-    json: Json = False,
-) -> None:
-    """List the resources and resource templates of a server."""
-    from ekiden.cli.list import show_list
-
-    connection = _connection(target, header, env, era, timeout)
-    show_list("resources", connection, as_json=json)
-
-
-def _connection(
-    target: str, header: list[str] | None, env: list[str] | None, era: str, timeout: float | None
-) -> "TargetOptions":
-    from ekiden.cli.targets import TargetOptions as Options
-
-    return Options(target=target, headers=header or [], env=env or [], era=era, timeout=timeout)
+_add_list("tools", "List the tools of a server.")
+_add_list("prompts", "List the prompts of a server.")
+_add_list("resources", "List the resources and resource templates of a server.")
 
 
 @app.command()
 def worker(
-    server: Annotated[str, typer.Argument(metavar="FILE[:NAME]", help="A Python file with a Server.")],
-    store: Annotated[
-        str | None, typer.Option(help="sqlite:///FILE or postgresql://..., if the server names none.")
-    ] = None,
+    server: ServerFile,
+    store: StoreUrl = None,
     keys_file: KeysFile = None,
     grace: Annotated[
         float | None,

@@ -49,7 +49,7 @@ def gateway(
     metrics_port: MetricsPort = None,
 ) -> None:
     """Serve many servers as one: those that an mcpServers file names."""
-    from ekiden.cli.run import RunOptions, run
+    from ekiden.cli.run import RunOptions, serve_file
     from ekiden.cli.serving.job import Job
     from ekiden.gateway.config import read_config
 
@@ -65,19 +65,11 @@ def gateway(
         grace=grace,
         log_level=log_level,
         access_log=access_log,
-        tls_cert=None if tls_cert is None else str(tls_cert),
-        tls_key=None if tls_key is None else str(tls_key),
+        tls_cert=tls_cert,
+        tls_key=tls_key,
         metrics_port=metrics_port,
     )
-    run(
-        RunOptions(
-            job=job,
-            stdio=stdio,
-            host=host,
-            port=port,
-            workers=workers,
-            store=store,
-            reload=False,
-            keys_file=keys_file,
-        )
+    options = RunOptions(
+        stdio=stdio, host=host, port=port, workers=workers, store=store, reload=False, keys_file=keys_file
     )
+    serve_file(job, options)

@@ -20,19 +20,28 @@ __all__ = [
     "Json",
     "KeysFile",
     "Logged",
+    "MaxConnections",
+    "MaxConnectionsPerAddress",
     "MaxRounds",
     "MetricsPort",
     "Port",
+    "Reload",
     "Resume",
     "Root",
+    "RunTasks",
     "SaveTo",
+    "ServerFile",
+    "Stateless2025",
     "Stdio",
+    "StoreUrl",
+    "Strict",
     "Target",
     "Timeout",
     "TlsCert",
     "TlsKey",
     "TrustProxy",
     "Verbose",
+    "WithoutAuth",
     "Words",
     "Workers",
 ]
@@ -81,12 +90,41 @@ Grace = Annotated[float, typer.Option(help="Seconds that running calls have to f
 Logged = Annotated[_LogLevel, typer.Option(help="What is logged to stderr.")]
 AccessLog = Annotated[bool, typer.Option("--access-log", help="Log a line for each response over HTTP.")]
 TlsCert = Annotated[
-    Path | None, typer.Option(help="A certificate in PEM, with its chain: serve HTTPS instead of HTTP.")
+    str | None,
+    typer.Option(metavar="<path>", help="A certificate in PEM, with its chain: serve HTTPS instead of HTTP."),
 ]
 TlsKey = Annotated[
-    Path | None, typer.Option(help="The key of that certificate, unless it is in the same file.")
+    str | None,
+    typer.Option(metavar="<path>", help="The key of that certificate, unless it is in the same file."),
 ]
-Resume = Literal["replay", "parked"]
+MaxConnections = Annotated[
+    int | None, typer.Option(help="Open connections of one worker; more are answered with 503.", min=1)
+]
+MaxConnectionsPerAddress = Annotated[int | None, typer.Option(help="The same, of one IP address.", min=1)]
+Reload = Annotated[bool, typer.Option("--reload", help="Restart when a Python file changes.")]
+RunTasks = Annotated[
+    bool, typer.Option("--tasks/--no-tasks", help="Run tasks here, or only in `ekiden worker`.")
+]
+ServerFile = Annotated[str, typer.Argument(metavar="FILE[:NAME]", help="A Python file with a Server.")]
+Stateless2025 = Annotated[
+    bool, typer.Option("--stateless-2025", help="Keep no sessions for clients of 2025.")
+]
+StoreUrl = Annotated[
+    str | None, typer.Option(help="sqlite:///FILE or postgresql://..., if the server names none.")
+]
+
+# Of the commands that serve servers of other SDKs
+
+Resume = Annotated[
+    Literal["replay", "parked"],
+    typer.Option(help="FastMCP, MCPServer: run a handler anew in every round, or let it wait."),
+]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="FastMCP, MCPServer: refuse what cannot be carried whole.")
+]
+WithoutAuth = Annotated[
+    bool, typer.Option("--without-auth", help="FastMCP, MCPServer: serve it without its auth provider.")
+]
 
 # Of the commands that may be asked something
 

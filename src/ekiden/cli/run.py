@@ -20,16 +20,15 @@ from ekiden.errors import UsageError
 if TYPE_CHECKING:
     from ekiden.server.server import Server
 
-__all__ = ["RunOptions", "run"]
+__all__ = ["RunOptions", "listen", "serve_file"]
 
 _BACKLOG: Final = 2048
 """Connections that may wait to be accepted: as uvicorn's own."""
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What `ekiden run` was told."""
+    """What `ekiden run` was told beside the job of each process that serves."""
 
-    job: Job
     stdio: bool
     host: str
     port: int
@@ -39,27 +38,27 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     keys_file: Path | None
 
 
-def run(options: RunOptions) -> None:
+def serve_file(job: Job, options: RunOptions) -> None:
     """Serve until interrupted."""
-    _check(options)
+    _check(job, options)
     use_keys_file(options.keys_file)
     check_keys()
     if options.store is not None:
         _check_store(options)
         os.environ["EKIDEN_STORE"] = options.store
-    set_up_logging(options.job.log_level)
+    set_up_logging(job.log_level)
     if options.stdio:
-        return _serve_stdio(_loaded(options.job), options.job.grace)
+        return _serve_stdio(_loaded(job), job.grace)
     with contextlib.ExitStack() as stack:
         listeners = listen(options.host, options.port, options.workers)
         for listener in listeners:
             stack.enter_context(listener)
-        _warn_of_hosts(options)
+        _warn_of_hosts(job, options)
         if options.workers > 1 or options.reload:
-            return _serve_with_workers(options, listeners)
-        server = _loaded(options.job)
-        served = f"{server.name} is served at {_url(options, listeners[0])}"
-        return serve(server, options.job, listeners[0], lambda: say(served))
+            return _serve_with_workers(job, options, listeners)
+        server = _loaded(job)
+        served = f"{server.name} is served at {_url(job, options.host, listeners[0])}"
+        return serve(server, job, listeners[0], lambda: say(served))
 
 
 def _loaded(job: Job) -> "Server":
@@ -70,21 +69,20 @@ def _loaded(job: Job) -> "Server":
     return server
 
 
-def _check(options: RunOptions) -> None:
-    if options.workers > 1 and options.job.carrying.resume == "parked":
+def _check(job: Job, options: RunOptions) -> None:
+    if options.workers > 1 and job.carrying.resume == "parked":
         raise UsageError(
             "--resume parked keeps a call in the process that began it: leave --workers out, or have calls "
             "begun anew in every round with --resume replay"
         )
     if options.stdio and (options.workers > 1 or options.reload):
         raise UsageError("--stdio serves one client in one process: leave --workers and --reload out")
-    _check_http(options)
+    _check_http(job, options)
     if (options.workers > 1 or options.reload) and sys.platform == "win32":
         raise UsageError("--workers and --reload do not work on Windows: serve in one process")
 
 
-def _check_http(options: RunOptions) -> None:
-    job = options.job
+def _check_http(job: Job, options: RunOptions) -> None:
     if options.stdio and (job.access_log or job.tls_cert or job.tls_key or job.max_connections):
         raise UsageError("--access-log, --tls-cert and --max-connections are about HTTP: leave --stdio out")
     if job.tls_cert or job.tls_key:
@@ -153,11 +151,11 @@ def _serve_stdio(server: "Server", grace: float) -> None:
         runner.run(serve_stdio(server.endpoint, grace=grace))
 
 
-def _serve_with_workers(options: RunOptions, listeners: list[socket.socket]) -> None:
+def _serve_with_workers(job: Job, options: RunOptions, listeners: list[socket.socket]) -> None:
     from ekiden.cli.serving.supervisor import Report, Supervisor
 
     made_key = provide_key()
-    url = _url(options, listeners[0])
+    url = _url(job, options.host, listeners[0])
 
     def on_ready(report: Report) -> None:
         for line in report.lines:
@@ -167,15 +165,15 @@ def _serve_with_workers(options: RunOptions, listeners: list[socket.socket]) -> 
         if made_key:
             say("no keys are set: calls that are open when this ends are lost; see `ekiden keys new`")
 
-    Supervisor(options.job, listeners, options.workers, reload=options.reload, on_ready=on_ready).run()
+    Supervisor(job, listeners, options.workers, reload=options.reload, on_ready=on_ready).run()
 
 
-def _url(options: RunOptions, listener: socket.socket) -> str:
-    host = f"[{options.host}]" if ":" in options.host else options.host
-    scheme = "http" if options.job.tls_cert is None else "https"
-    return f"{scheme}://{host}:{listener.getsockname()[1]}{options.job.path}"
+def _url(job: Job, host: str, listener: socket.socket) -> str:
+    host = f"[{host}]" if ":" in host else host
+    scheme = "http" if job.tls_cert is None else "https"
+    return f"{scheme}://{host}:{listener.getsockname()[1]}{job.path}"
 
 
-def _warn_of_hosts(options: RunOptions) -> None:
-    if options.host not in ("127.0.0.1", "::1", "localhost") and not options.job.allow_hosts:
+def _warn_of_hosts(job: Job, options: RunOptions) -> None:
+    if options.host not in ("127.0.0.1", "::1", "localhost") and not job.allow_hosts:
         say("only localhost may be called; name others with --allow-host NAME, or --allow-host '*'")

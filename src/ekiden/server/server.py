@@ -22,6 +22,7 @@ from ekiden.server.operations.custom_routes import CustomRoutes
 from ekiden.server.operations.recording import CallRecording
 from ekiden.server.outgoing import OutgoingMiddleware
 from ekiden.server.people.minding import minded
+from ekiden.server.people.people import People
 from ekiden.server.people.port import PeoplePages
 from ekiden.server.people.words import without_links
 from ekiden.server.registration.catalog import CacheHint
@@ -30,18 +31,9 @@ from ekiden.server.registration.registry import Registry, unknown_cache_keys
 from ekiden.server.registration.tools import CannotAskMode, described
 from ekiden.server.rounds.rounds import Rounds
 from ekiden.server.sealing.key_source import Keys, KeySource
-from ekiden.server.sealing.store import SealedStore
 from ekiden.server.sealing.tokens import RoundLimits, Sealer
 from ekiden.server.serving.serving import Serving
-from ekiden.server.storage import (
-    check_lasting,
-    find_store,
-    name_of,
-    once_in,
-    people_in,
-    release,
-    shared_sessions,
-)
+from ekiden.server.storage import Storage, once_in, people_store, release, shared_sessions
 from ekiden.server.tasks.sources import TaskMap
 from ekiden.server.tasks.tasks import Tasks
 from ekiden.stores import Store
@@ -51,6 +43,7 @@ from ekiden.stories.recorder import Recorder
 from ekiden.stories.store import StoryStore
 from ekiden.tasks.runner import TaskLimits
 from ekiden.wire import versions
+from ekiden.wire.json import JsonObject
 from ekiden.wire.jsonrpc import MOST_RESULT_BYTES
 from ekiden.wire.modern import Request
 
@@ -91,6 +84,9 @@ class Server(Authoring, Serving):
     `record` does.
     """
 
+    stories: StoryStore | None = None
+    """Where it is kept what happens to calls; None unless that is recorded."""
+
     def __init__(
         self,
         name: str,
@@ -124,64 +120,68 @@ class Server(Authoring, Serving):
         clock: Callable[[], float] = time.time,
     ) -> None:
         _check_options(page_size, cache or {}, experimental_protocol_version)
-        self.name, self.version = name, version
-        self._auth = auth
-        principal = principal or (None if auth is None else _verified)
+        self.name, self.version, self._audience = name, version, audience or name
+        self._auth, self._clock = auth, clock
+        self._principal = principal or (None if auth is None else _verified)
         labels = {"title": title, "description": description, "website_url": website_url, "icons": icons}
         info = described({"name": name, "version": version}, **labels)
         registry = Registry(info, instructions, cache or {}, page_size, result_bytes)
         registry.speaks_draft = experimental_protocol_version is not None
-        known = (*versions.SUPPORTED, *versions.LEGACY)
-        own_url = None if auth is None else auth.resource
-        self._card = None if card is None else card.document(info, known, own_url)
-        self._has_one_client = False
+        self._card = None if card is None else _card_page(card, info, auth)
         self._custom_routes = CustomRoutes()
-        self._keys = ring = KeySource(keys, warn=lambda: not self._has_one_client)
-        ring.check(seal_store=seal_store)
-        self.store_name = name_of(store)
-        """Such as `sqlite:///path`; None if the store was given as an object, or not at all."""
-        opened, is_own = find_store(store)
-        self.shares_tasks = opened is not None and opened.shared and not isinstance(opened, MemoryStore)
-        """Whether workers in other processes see this server's tasks."""
-        if seal_store and self.shares_tasks:
-            check_lasting(keys)
-        self._store = SealedStore(opened, ring) if seal_store and opened is not None else opened
-        kept = None if self._store is None else self._store.tasks
-        self._audience = audience or name
-        if (bus := getattr(self._store, "bus", None)) is not None:
-            registry.hub.connect(bus, self._audience)
+        self._keys = KeySource(keys, warn=lambda: not self._has_one_client)
+        self._storage = Storage(store, keys, self._keys, seals=seal_store)
+        self._store = self._storage.store
         Mounting.__init__(self)
         super().__init__(
             registry,
             has_store=self._store is not None,
-            has_tasks_store=kept is not None,
+            has_tasks_store=self._storage.tasks is not None,
             cannot_ask=cannot_ask,
             has_auth=auth is not None,
         )
-        sealer = Sealer(audience or name, ring.sealer, self._store, principal, rounds or RoundLimits(), clock)
-        self._rounds = Rounds(
-            sealer, once_in(self._store, rounds or RoundLimits(), result_bytes, clock), clock
-        )
-        if kept is not None:
-            offered = Tasks(kept, registry, audience or name, principal, tasks or TaskLimits(), clock)
-            self._rounds.offer_tasks(offered, registry)
-        people = people_in(
-            self._store,
-            pages,
-            auth=auth,
-            audience=audience or name,
-            name=title or name,
-            keys=ring.sealer,
-            clock=clock,
-        )
-        if people is not None and pages is not None:
-            people.describe = registry.describe
-            self._rounds.ask_people(people)
-            self._custom_routes.add(pages.path, (), pages.application(people))
+        if self._storage.bus is not None:
+            self.share_changes(self._storage.bus)
+        self._rounds = self._make_rounds(rounds or RoundLimits(), tasks or TaskLimits())
+        people = None if pages is None else self._ask_people(pages, title or name)
+        self._make_endpoint(lifespan, people, extensions, sessions or SessionLimits(), stateless_2025)
+        if record:
+            self.record(None if record is True else record)
+
+    # The parts, in the order in which the constructor makes them
+
+    def _make_rounds(self, limits: RoundLimits, tasks: TaskLimits) -> Rounds:
+        registry, principal, clock = self._registry, self._principal, self._clock
+        sealer = Sealer(self._audience, self._keys.sealer, self._store, principal, limits, clock)
+        rounds = Rounds(sealer, once_in(self._store, limits, registry.dialect.most_bytes, clock), clock)
+        if (kept := self._storage.tasks) is not None:
+            rounds.offer_tasks(Tasks(kept, registry, self._audience, principal, tasks, clock), registry)
+        return rounds
+
+    def _ask_people(self, pages: PeoplePages, title: str) -> People:
+        """Let people answer on pages what no client can be asked."""
+        kept = people_store(self._store, pages, self._auth)
+        keys, clock = self._keys.sealer, self._clock
+        people = People(kept, pages, audience=self._audience, name=title, keys=keys, clock=clock)
+        people.describe = self._registry.describe
+        self._rounds.ask_people(people)
+        self._custom_routes.add(pages.path, (), pages.application(people))
+        return people
+
+    def _make_endpoint(
+        self,
+        lifespan: Callable[["Server"], AbstractAsyncContextManager[object]] | None,
+        people: People | None,
+        extensions: Sequence[Extension],
+        limits: SessionLimits,
+        stateless_2025: bool,
+    ) -> None:
+        registry = self._registry
         task_map = TaskMap(self._rounds.task_methods, registry)
         registry.extensions.add(task_map.extension)
-        living = offer(extensions, registry, has_auth=auth is not None)
-        enter = around_extensions(None if lifespan is None else lambda: lifespan(self), living, registry)
+        living = offer(extensions, registry, has_auth=self._auth is not None)
+        own = None if lifespan is None else functools.partial(lifespan, self)
+        enter = around_extensions(own, living, registry)
         self.endpoint = ServerEndpoint(
             registry,
             self._rounds,
@@ -190,23 +190,29 @@ class Server(Authoring, Serving):
             functools.partial(
                 Sessions,
                 registry=registry,
-                principal=principal,
-                limits=sessions or SessionLimits(),
+                principal=self._principal,
+                limits=limits,
                 stateless=stateless_2025,
-                draft=experimental_protocol_version is not None,
-                shared=shared_sessions(self._store, self._audience, sessions or SessionLimits(), clock),
+                draft=registry.speaks_draft,
+                shared=shared_sessions(self._store, self._audience, limits, self._clock),
             ),
-            release=functools.partial(release, auth, self._store if is_own else None),
+            release=functools.partial(release, self._auth, self._store if self._storage.is_own else None),
         )
-        """The server as transports see it."""
-        if auth is not None:
-            self.endpoint.guard(auth)
+        if self._auth is not None:
+            self.endpoint.guard(self._auth)
         install(extensions, living, self.endpoint, self)
-        self._clock = clock
-        self.stories: StoryStore | None = None
-        """Where it is kept what happens to calls; None unless that is recorded."""
-        if record:
-            self.record(None if record is True else record)
+
+    # The store
+
+    @property
+    def store_name(self) -> str | None:
+        """Such as `sqlite:///path`; None if the store was given as an object, or not at all."""
+        return self._storage.name
+
+    @property
+    def shares_tasks(self) -> bool:
+        """Whether workers in other processes see this server's tasks."""
+        return self._storage.is_shared
 
     def record(self, recording: Recording | None = None) -> None:
         """Record what happens to calls and tasks from now on: for the pages of `ekiden dev` and `ekiden ui`.
@@ -277,6 +283,11 @@ def _check_options(page_size: int | None, cache: Mapping[str, CacheHint], experi
         raise UsageError(f"cache= has keys that are not cacheable lists: {', '.join(sorted(unknown))}")
     if experimental not in (None, versions.DRAFT):
         raise UsageError(f"the only experimental protocol version is {versions.DRAFT!r}")
+
+
+def _card_page(card: ServerCard, info: JsonObject, auth: Auth | None) -> JsonObject:
+    known = (*versions.SUPPORTED, *versions.LEGACY)
+    return card.document(info, known, None if auth is None else auth.resource)
 
 
 def _verified(request: Request) -> str | None:

@@ -1,35 +1,54 @@
-"""What a server makes of the store that it is given: sessions, the ledger of rounds; and its end."""
+"""What a server makes of the store that it is given: tasks, sessions, the ledger of rounds; and its end."""
 
 import os
 from collections.abc import Callable
 
+from ekiden.bus.port import Bus
 from ekiden.errors import UsageError
+from ekiden.people.store import PeopleStore
 from ekiden.server.auth.auth import Auth
 from ekiden.server.legacy.sessions import SessionLimits
-from ekiden.server.people.people import People
 from ekiden.server.people.port import PeoplePages
 from ekiden.server.rounds.once import Once
-from ekiden.server.sealing.key_source import Keys
-from ekiden.server.sealing.keys import TokenSealer, has_lasting_keys
+from ekiden.server.sealing.key_source import Keys, KeySource
+from ekiden.server.sealing.keys import has_lasting_keys
 from ekiden.server.sealing.room import Room
+from ekiden.server.sealing.store import SealedStore
 from ekiden.server.sealing.tokens import RoundLimits
 from ekiden.sessions.shared import SessionRules, SharedSessions
 from ekiden.stores import Store, open_store
 from ekiden.stores.memory import MemoryStore
+from ekiden.tasks.store import TaskStore
 
-__all__ = ["check_lasting", "find_store", "name_of", "once_in", "people_in", "release", "shared_sessions"]
-
-
-def check_lasting(keys: Keys | None) -> None:
-    """Refuse to seal a store with keys that end with the process."""
-    if not has_lasting_keys(keys):
-        raise UsageError("seal_store=True needs keys= or EKIDEN_KEYS: nothing would open after a restart")
+__all__ = ["Storage", "once_in", "people_store", "release", "shared_sessions"]
 
 
-def find_store(store: Store | str | None) -> tuple[Store | None, bool]:
-    """The store, opened if only its name is given, and whether the server opened it."""
-    given = store if store is not None else os.environ.get("EKIDEN_STORE") or None
-    return (open_store(given), True) if isinstance(given, str) else (given, False)
+class Storage:
+    """The store of a server: found, opened if only its name is given, and sealed if it shall be."""
+
+    def __init__(self, given: Store | str | None, keys: Keys | None, ring: KeySource, *, seals: bool) -> None:
+        ring.check(seal_store=seals)
+        found = given if given is not None else os.environ.get("EKIDEN_STORE") or None
+        self.name = found if isinstance(found, str) else None
+        """The name by which other processes can open the store, too; None if it has none."""
+        opened = open_store(found) if isinstance(found, str) else found
+        self.is_own = self.name is not None
+        """Whether the server has opened it, and must close it."""
+        self.is_shared = opened is not None and opened.shared and not isinstance(opened, MemoryStore)
+        """Whether other processes can see what is in it."""
+        if seals and self.is_shared and not has_lasting_keys(keys):
+            raise UsageError("seal_store=True needs keys= or EKIDEN_KEYS: nothing would open after a restart")
+        self.store = SealedStore(opened, ring) if seals and opened is not None else opened
+
+    @property
+    def tasks(self) -> TaskStore | None:
+        """Where tasks are kept; None if there is no store, or it keeps none."""
+        return None if self.store is None else self.store.tasks
+
+    @property
+    def bus(self) -> Bus | None:
+        """How processes that share the store hear of each other; None if they do not."""
+        return getattr(self.store, "bus", None)
 
 
 def shared_sessions(
@@ -43,20 +62,9 @@ def shared_sessions(
     return SharedSessions(sessions, bus, audience, rules, clock)
 
 
-def people_in(
-    store: Store | None,
-    pages: PeoplePages | None,
-    *,
-    auth: Auth | None,
-    audience: str,
-    name: str,
-    keys: Callable[[], TokenSealer],
-    clock: Callable[[], float],
-) -> People | None:
-    """The questions that people answer on pages; None if the server has no pages."""
-    if pages is None:
-        return None
-    kept = getattr(store, "people", None)
+def people_store(store: Store | None, pages: PeoplePages, auth: Auth | None) -> PeopleStore:
+    """Where the questions of pages are kept. `UsageError` if they cannot be, or must know who opens them."""
+    kept: PeopleStore | None = getattr(store, "people", None)
     if kept is None:
         raise UsageError(
             "Server(pages=...) needs a store that keeps questions: store='sqlite:///questions.db'"
@@ -65,7 +73,7 @@ def people_in(
         raise UsageError(
             "Server(auth=..., pages=...) must know who opens a page: write Pages(..., identify=...)"
         )
-    return People(kept, pages, audience=audience, name=name, keys=keys, clock=clock)
+    return kept
 
 
 async def release(auth: Auth | None, store: Store | None) -> None:
@@ -89,10 +97,3 @@ def once_in(store: Store | None, limits: RoundLimits, result_bytes: int, clock: 
         else Room(limits.stored_bytes_per_principal, limits.stored_bytes_without_principal),
         result_bytes=result_bytes,
     )
-
-
-def name_of(store: Store | str | None) -> str | None:
-    """The name by which other processes can open the store, too; None if it has none."""
-    if store is None:
-        return os.environ.get("EKIDEN_STORE") or None
-    return store if isinstance(store, str) else None

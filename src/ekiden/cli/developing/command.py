@@ -4,15 +4,15 @@ from typing import Annotated
 
 import typer
 
-from ekiden.cli.options import Header, KeysFile, Logged, Resume
+from ekiden.cli.options import EndpointPath, Header, KeysFile, Logged, Resume, ServerFile, WithoutAuth
 
 __all__ = ["dev"]
 
 
 def dev(
-    server: Annotated[str, typer.Argument(metavar="FILE[:NAME]", help="A Python file with a Server.")],
+    server: ServerFile,
     port: Annotated[int, typer.Option(help="The port of the server; 0 takes any.", min=0, max=65535)] = 8000,
-    path: Annotated[str, typer.Option(help="The path of the endpoint.")] = "/mcp",
+    path: EndpointPath = "/mcp",
     page_port: Annotated[
         int | None, typer.Option(help="The port of the page; by default 8001, or any.", min=0, max=65535)
     ] = None,
@@ -34,12 +34,8 @@ def dev(
     ] = False,
     keys_file: KeysFile = None,
     log_level: Logged = "warning",
-    resume: Annotated[
-        Resume, typer.Option(help="FastMCP, MCPServer: run a handler anew in every round, or let it wait.")
-    ] = "replay",
-    without_auth: Annotated[
-        bool, typer.Option("--without-auth", help="FastMCP, MCPServer: serve it without its auth provider.")
-    ] = False,
+    resume: Resume = "replay",
+    without_auth: WithoutAuth = False,
 ) -> None:
     """Serve a Python file with reload, and a page to try it."""
     from ekiden.cli.arguments import named_headers

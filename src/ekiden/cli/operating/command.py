@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from ekiden.cli.options import KeysFile, Logged
+from ekiden.cli.options import Host, KeysFile, Logged, Port
 
 __all__ = ["ui"]
 
@@ -18,8 +18,8 @@ def ui(
         ),
     ] = None,
     call: Annotated[str, typer.Option(metavar="ID", help="Print the link of this call.")] = "",
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port; 0 takes any.", min=0, max=65535)] = 8002,
+    host: Host = "127.0.0.1",
+    port: Port = 8002,
     allow_actions: Annotated[
         bool, typer.Option("--allow-actions", help="Let viewers cancel, wake, answer and run again.")
     ] = False,

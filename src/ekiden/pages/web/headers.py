@@ -1,4 +1,4 @@
-"""The headers that every response has, and cookies."""
+"""The headers that every page has, its Content-Security-Policy among them, and cookies."""
 
 from typing import Final
 

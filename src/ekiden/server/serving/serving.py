@@ -37,7 +37,7 @@ class Serving(Mounting, WithRoutes):
     _card: JsonObject | None
     _store: Store | None
     _keys: KeySource
-    _has_one_client: bool
+    _has_one_client: bool = False
 
     @property
     def renews_keys(self) -> bool:
