@@ -7,6 +7,7 @@ question is answered, so the next round runs elsewhere. At a terminal you are as
 import asyncio
 import os
 import random
+import shutil
 import signal
 import socket
 import sys
@@ -63,6 +64,12 @@ async def main() -> None:
     await show_page(store)
 
 
+def ekiden() -> str:
+    """The command, as it is found from here: its folder is on the path if the environment is activated."""
+    found = Path(sys.executable).with_name("ekiden")
+    return "ekiden" if shutil.which("ekiden") else os.path.relpath(found)
+
+
 async def show_page(url: str) -> None:
     """Say how to look at the call on a page."""
     store = open_store(url)
@@ -72,8 +79,7 @@ async def show_page(url: str) -> None:
     finally:
         await store.close()
     console.print("To see this call leg by leg, in a browser:", style="bold")
-    command = f"ekiden ui --store {url} --show-values --call {row.id}"
-    console.print(command, soft_wrap=True)
+    console.print(f"{ekiden()} ui --store {url} --show-values --call {row.id}", soft_wrap=True)
 
 
 async def call(url: str, server: asyncio.subprocess.Process, log: Path) -> None:

@@ -21,6 +21,7 @@ from rich.console import Console
 
 from ekiden import Client
 from ekiden.server.sealing.keys import new_key
+from scripts.camera import SCHEMES, WIDTHS, save
 from scripts.ports import free_port
 
 SERVER = Path(__file__).parent / "people.py"
@@ -65,39 +66,22 @@ class ByChromium:
         await asyncio.to_thread(self._answer, link, name, values)
 
     def _answer(self, link: str, name: str, values: Mapping[str, str]) -> None:
-        for scheme in ("light", "dark"):
-            for width in (360, 768, 1280):
-                self._prefer(scheme, width)
-                self._browser.get(link)
-                self._save(f"{name}-{scheme}-{width}")
-        self._prefer("light", 768)
         self._browser.get(link)
+        for scheme in SCHEMES:
+            for width in WIDTHS:
+                save(self._browser, self._pictures / f"{name}-{width}-{scheme}.png", width, scheme)
         for field, value in values.items():
             for control in self._browser.find_elements("name", field):
                 if control.get_attribute("type") != "radio":
                     control.send_keys(value)
                 elif control.get_attribute("value") == value:
                     control.click()
-        self._save(f"{name}-filled")
+        save(self._browser, self._pictures / f"{name}-filled.png", 800, "light")
         self._browser.find_element("css selector", "button[value=accept]").click()
         self._browser.get(link)
-        self._prefer("light", 768)
         heading = self._browser.find_element("tag name", "h1").text
-        self._save(f"{name}-done")
+        save(self._browser, self._pictures / f"{name}-done.png", 800, "light")
         console.print(f"  the page says: {heading}", style="dim")
-
-    def _prefer(self, scheme: str, width: int) -> None:
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
-        self._browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-        metrics = {"width": width, "height": 640, "deviceScaleFactor": 1, "mobile": False}
-        self._browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-
-    def _save(self, name: str) -> None:
-        height = self._browser.execute_script("return document.body.scrollHeight")
-        width = self._browser.execute_script("return innerWidth")
-        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-        self._browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-        self._browser.save_screenshot(str(self._pictures / f"{name}.png"))
 
 
 async def main(pictures: Path) -> None:
@@ -175,7 +159,8 @@ async def call(client: Client) -> str:
     result = await client.call_tool("book", ARGUMENTS)
     content = result.content[0]
     assert isinstance(content, TextContent)
-    console.print(f"  {content.text}", style="green" if "for Aiko" in content.text else "")
+    style = "green" if "for Aiko" in content.text else ""
+    console.print(f"  {content.text}", style=style, soft_wrap=True)  # A link stays in one piece.
     return content.text
 
 

@@ -10,6 +10,7 @@ from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
+from scripts.camera import overflow, save
 from tests.cli.developing.running import Developing
 from tests.cli.developing.running import until as sooner_or_later
 
@@ -72,14 +73,5 @@ class Page:
 
     def look(self, path: Path, width: int, *, dark: bool) -> None:
         """A picture of the whole page."""
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
-        size = {"width": width, "height": 700, "deviceScaleFactor": 1, "mobile": False}
-        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        whole = self.browser.execute_script("return document.documentElement.scrollHeight")
-        self.browser.execute_cdp_cmd(
-            "Emulation.setDeviceMetricsOverride", {**size, "height": max(700, whole)}
-        )
-        assert self.browser.save_screenshot(str(path))
-        overflow = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
-        assert self.browser.execute_script(overflow) <= 0, "nothing is wider than the page"
+        save(self.browser, path, width, "dark" if dark else "light")
+        assert overflow(self.browser) <= 0, "nothing is wider than the page"

@@ -14,6 +14,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
 from ekiden import Context, Pages, Server
+from scripts.camera import SCHEMES, WIDTHS, looks, overflow
 from scripts.chromium import running_chromium
 from scripts.ports import free_port
 from tests.pages.people.calling import Caller, text
@@ -64,14 +65,6 @@ def travel(port: int) -> Server:
     return server
 
 
-def prefer(browser: Chrome, scheme: str, width: int) -> None:
-    browser.set_window_size(width, 900)
-    features = [{"name": "prefers-color-scheme", "value": scheme}]
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-    metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-
-
 def barriers(browser: Chrome) -> list[str]:
     """What axe-core finds wrong with the page. It is run beside the page's policy, as a debugger would."""
     browser.execute_cdp_cmd("Runtime.evaluate", {"expression": AXE.read_text()})
@@ -82,13 +75,10 @@ def barriers(browser: Chrome) -> list[str]:
 def on_page(browser: Chrome, link: str) -> dict[str, Any]:
     """Look at a question in all sizes and colours, send a wrong form, then fill it in by keyboard alone."""
     seen: dict[str, Any] = {}
-    for scheme in ("light", "dark"):
-        for width in (360, 768, 1280):
-            prefer(browser, scheme, width)
-            browser.get(link)
-            seen[f"{scheme} {width}"] = barriers(browser)
-            wide = browser.execute_script("return document.documentElement.scrollWidth - innerWidth")
-            seen[f"{scheme} {width} overflow"] = wide
+    browser.get(link)
+    for width, scheme in looks(browser):
+        seen[f"{scheme} {width}"] = barriers(browser)
+        seen[f"{scheme} {width} overflow"] = overflow(browser)
     browser.find_element(By.CSS_SELECTOR, "button[value=accept]").click()
     WebDriverWait(browser, 20).until(lambda page: page.find_elements(By.CLASS_NAME, "problem"))
     seen["wrong"] = barriers(browser)
@@ -125,7 +115,7 @@ async def test_a_question_is_answered_by_keyboard_in_all_sizes_and_colours_witho
         link = next(word for word in told.split() if word.startswith("http"))
         seen = await asyncio.to_thread(on_page, browser, link)
         done = text(await caller.call("book", to="Sendai"))
-    sizes = {f"{scheme} {width}" for scheme in ("light", "dark") for width in (360, 768, 1280)}
+    sizes = {f"{scheme} {width}" for scheme in SCHEMES for width in WIDTHS}
     assert [found for size in sizes for found in seen[size]] == []
     assert all(seen[f"{size} overflow"] <= 0 for size in sizes)
     assert seen["problems"] >= 4

@@ -36,7 +36,7 @@ def test_without_a_terminal_it_answers_by_itself_and_every_step_runs_once() -> N
     assert len(set(served(said))) == 3, "each round has a process of its own"
     assert table(said, "Steps") == [["find_train", "once"], ["charge", "once"]]
     command = re.search(
-        r"^ekiden ui --store sqlite:///(\S+) --show-values --call [0-9a-f]{24}$", said, re.MULTILINE
+        r"^(?:\S*/)?ekiden ui --store sqlite:///(\S+) --show-values --call [0-9a-f]{24}$", said, re.MULTILINE
     )
     assert command is not None
     assert Path(command[1]).exists()

@@ -26,7 +26,7 @@ class Seen(msgspec.Struct):
     @property
     def words(self) -> str:
         """The page as somebody reads it."""
-        bare = re.sub(r"(?s)<(head|script|style)\b.*?</\1>|<[^>]*>", " ", self.text)
+        bare = re.sub(r"(?s)<(head|script|style)\b.*?</\1>|<[^>]*>", " ", self.text.replace("<wbr>", ""))
         return " ".join(html.unescape(bare).split())
 
     def hidden(self, name: str) -> str:

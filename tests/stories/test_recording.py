@@ -388,3 +388,24 @@ async def test_a_recorder_in_a_thread_wakes_the_loop() -> None:
     async with asyncio.timeout(5):
         while await store.load("b") is None:
             await asyncio.sleep(0.01)
+
+
+async def test_what_a_parked_handler_says_in_later_rounds_is_in_the_story() -> None:
+    server = Server("shop", keys=[bytes(32)], record=True)
+
+    @server.tool(resume="parked")
+    async def pay(ctx: Context) -> str:
+        await ctx.info("first")
+        await ctx.elicit("Send it?", bool)
+        await ctx.info("second")
+        await ctx.progress(1, 2)
+        await ctx.elicit("To whom?", str)
+        logging.getLogger("shop").warning("third")
+        return "done"
+
+    async with server.running():
+        await ScriptedClient(server, {"Send it?": True, "To whom?": "ann"}).call_tool("pay", {})
+        _, events = await told(server)
+    legs = list(dict.fromkeys(event.leg for event in events))
+    said = [(legs.index(event.leg), event.value) for event in events if event.kind in ("log", "progress")]
+    assert said == [(0, '"first"'), (1, '"second"'), (1, "[1,2]"), (2, '"third"')]

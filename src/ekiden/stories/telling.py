@@ -24,6 +24,7 @@ from ekiden.stories.events import (
     shown,
 )
 from ekiden.stories.recorder import Recorder
+from ekiden.wire.json import JsonObject
 
 __all__ = ["CallTold", "Story", "current_story"]
 
@@ -75,10 +76,12 @@ class Story:
         "_journal",
         "_known",
         "_leg",
+        "_next",
         "_recorder",
         "_responses",
         "_row",
         "_since",
+        "_waits",
         "has_legs",
     )
 
@@ -111,6 +114,10 @@ class Story:
         self._is_shown = self._is_over = self._is_held = False
         self.has_legs = False
         """Whether its handler has begun to run."""
+        self._waits: Mapping[str, tuple[JsonObject, str]] = {}
+        """Questions that people answer elsewhere, and whom they are put to; the client has only words."""
+        self._next: Story | None = None
+        """The next round of the call, if the handler was parked: what it says goes there."""
 
     @property
     def recorder(self) -> Recorder:
@@ -152,25 +159,41 @@ class Story:
             self._since, self._is_shown = self._recorder.now(), False
         self.has_legs, self._is_over, self._fence = True, False, fence
         if replay is not None:
+            if isinstance(replay.watcher, Story) and replay.watcher is not self:
+                replay.watcher.goes_on_in(self)
             replay.watcher = self
             self._journal, self._known = replay.journal, frozenset(replay.journal.entries)
         self.show()
 
+    def waits_for(self, asked: Mapping[str, tuple[JsonObject, str]]) -> None:
+        """The call waits for people: what they are asked, and who, by key. The result only says so."""
+        self._waits = asked
+
+    def goes_on_in(self, following: "Story") -> None:
+        """The handler was parked, and runs on in the round that `following` tells of."""
+        self._next = following
+
     def ended(self, outcome: Outcome | Suspended) -> None:
         """How the request was answered, or the leg of the task ended."""
         self.show()
-        if isinstance(outcome, Interim):
-            self._asked(outcome.requests)
+        if self._waits:
+            for key, (request, who) in self._waits.items():
+                self._ask(key, request, who)
+            how = "asked" if self.has_legs else "no answer yet"
+            self._close("waiting", how, value=_words_of(outcome))
+        elif isinstance(outcome, Interim):
+            for key, request in outcome.requests.items():
+                self._ask(key, request)
             self._close("waiting", "asked" if outcome.requests else "checkpoint", len(outcome.state or ""))
         elif isinstance(outcome, Suspended):
-            self._asked({key: ask.request() for key, ask in outcome.asks.items()})
+            for key, ask in outcome.asks.items():
+                self._ask(key, ask.request(), "" if ask.person is None else ask.person.name)
             self._close("task", "asked" if outcome.asks else "sleeping")
         elif isinstance(outcome, Task):
             self._row.task = outcome.task.task_id
             self._close("task", "became a task", value=outcome.task.task_id)
         elif isinstance(outcome, Failed):
-            error = outcome.error
-            self._close("failed", "failed", value={"code": error.code, "message": error.message})
+            self._close("failed", "failed", value=_words_of(outcome))
         else:
             self._completed(outcome)
 
@@ -186,10 +209,9 @@ class Story:
         self.show()
         self._close("failed", why)
 
-    def _asked(self, requests: Mapping[str, Any]) -> None:
-        for key, request in requests.items():
-            value, size = shown(request, self._recorder.recording)
-            self._tell("asked", key, value=value, size=size)
+    def _ask(self, key: str, request: object, who: str = "") -> None:
+        value, size = shown(request, self._recorder.recording)
+        self._tell("asked", key, about=who, value=value, size=size)
 
     def _close(self, state: CallStatus, how: str, token: int = 0, value: object = None) -> None:
         if not self._row.task:
@@ -231,6 +253,9 @@ class Story:
 
     def retried(self, name: str, entry: Entry) -> None:
         """A try of a step has failed, and there will be another."""
+        if self._is_over and self._next is not None:
+            self._next.retried(name, entry)
+            return
         value, size = shown(entry.value, self._recorder.recording)
         self._tell("retried", name, about=self._kept(entry.about), value=value, size=size)
 
@@ -241,8 +266,14 @@ class Story:
         self._tell("differs", value=value, size=size)
 
     def said(self, kind: EventKind, about: str, data: object, logger: str = "") -> None:
-        """A log line, or how far it is. What comes after the end of the leg belongs to nothing."""
+        """A log line, or how far it is.
+
+        What comes after the end of the leg belongs to the next round, if the handler was parked: it runs in
+        the task of the first one. Otherwise it belongs to nothing.
+        """
         if self._is_over:
+            if self._next is not None:
+                self._next.said(kind, about, data, logger)
             return
         value, size = shown(data, self._recorder.recording)
         words = self._kept(about) if kind == "progress" else about
@@ -271,3 +302,10 @@ class Story:
         self._recorder.keep(self._row, event)
         if kind == "end":
             self._leg, self._is_over = secrets.token_hex(4), True
+
+
+def _words_of(outcome: Outcome | Suspended) -> object:
+    """What the client is told."""
+    if isinstance(outcome, Failed):
+        return {"code": outcome.error.code, "message": outcome.error.message}
+    return outcome.as_dict() if isinstance(outcome, Complete) else None

@@ -65,7 +65,7 @@ def test_a_question_that_was_put_again_has_the_answer_that_fits() -> None:
     assert view.questions[1].waited == 3.0
     assert view.legs[2].marks[0].label == "How many?"
     hidden = masked(view)
-    assert hidden.questions[1].words == "elicitation/create"
+    assert hidden.questions[1].words == "a question to the user"
     assert hidden.questions[1].answer == ""
     assert hidden.legs[2].marks[0].label == "a question"
 

@@ -3,11 +3,12 @@
 import asyncio
 from typing import Any
 
-from ekiden import Server
+from ekiden import Person, Server
 from ekiden.pages.desk import Desk, Everybody
+from ekiden.pages.desk.lists import task_line
 from ekiden.pages.web import Site
 from ekiden.stores.memory import MemoryStore
-from ekiden.tasks.record import TaskRecord
+from ekiden.tasks.record import Question, TaskRecord
 from ekiden.testing import ScriptedClient
 from ekiden.testing.task_contract import new_record
 from ekiden.testing.task_contract.records import step
@@ -35,6 +36,35 @@ async def waits(server: Server, task_id: str, *, asks: bool = False, state: str 
     return found_record
 
 
+def asked(**options: Any) -> TaskRecord:
+    """A task that waits for an answer."""
+    params = {"message": "Spend it?", "mode": "form", "requestedSchema": {"type": "object", "properties": {}}}
+    question = Question("spend", 1, "digest", {"method": "elicitation/create", "params": params}, **options)
+    return new_record("task", state="waiting", due=None, questions={question.key: question})
+
+
+async def test_a_task_says_for_whom_it_waits() -> None:
+    boss = Person("ann@example.com", deadline=60, escalate=("boss@example.com",))
+    records = [asked(), asked(paged=True), asked(paged=True, person=Person("ann@example.com"))]
+    records.append(asked(paged=True, person=boss))
+    lines = [task_line(record, 0.0, values=True) for record in records]
+    assert [line.waits_for.removeprefix("an answer of ") for line in lines] == [
+        "the client",
+        "the caller's user, on a page",
+        "ann@example.com",
+        "ann@example.com, then boss@example.com",
+    ]
+    assert {line.asks for line in lines} == {"Spend it?"}
+    assert task_line(records[0], 0.0, values=False).asks == ""
+    store = MemoryStore()
+    await store.tasks.insert(records[3], {})
+    desk = Desk(stories=store.stories, tasks=store.tasks, access=Everybody())
+    site = Site(secure=False, shared={"tabs": desk.tabs})
+    desk.install(site)
+    page = await Browser(site).get("/tasks/task")
+    assert "Waits for an answer of ann@example.com, then boss@example.com: Spend it?" in page.words
+
+
 async def post(browser: Browser, page: Seen, task_id: str, what: str, **form: str) -> Seen:
     return await browser.post(f"/tasks/{task_id}/{what}", {"form_code": page.hidden("form_code"), **form})
 
@@ -48,7 +78,7 @@ async def test_tasks_are_listed_with_what_they_wait_for() -> None:
         seen = await browser.get("/tasks")
         assert "waiting ship" in seen.words
         assert "a time, 60 min" in seen.words
-        assert "an answer: Well?" in seen.words
+        assert "an answer of the client Well?" in seen.words
         assert set(links(seen.text, "/tasks")) == {f"/tasks/{asleep}", f"/tasks/{asking}"}
         assert links((await browser.get("/tasks?q=shi")).text, "/tasks") == [f"/tasks/{asleep}"]
         assert links((await browser.get(f"/tasks?q={asking}")).text, "/tasks") == [f"/tasks/{asking}"]

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from ekiden.pages.desk.story import assembled
 from ekiden.pages.people.notifiers import to_log
 from ekiden.stories.store import CallQuery
 from tests.pages.people.calling import Caller, text
@@ -36,3 +37,19 @@ async def test_a_call_that_waits_for_people_is_one_story(store: Any) -> None:
         assert text(await caller.call("refund", order=1)).startswith("paid 1")
         (row,) = await (await stories_of(server)).listing(CallQuery())
     assert row.state == "completed"
+
+
+async def test_a_call_that_waits_for_a_person_says_so_and_for_whom(store: Any) -> None:
+    server = shop(store, [], record=True)
+    async with server.running():
+        caller = Caller(server)
+        await caller.call("buy")
+        await caller.call("buy")
+        stories = await stories_of(server)
+        (row,) = await stories.listing(CallQuery())
+        view = assembled(row, await events_of(stories, row.id))
+    assert row.state == "waiting"
+    assert [leg.how for leg in view.legs] == ["asked", "no answer yet"]
+    assert [(question.who, question.answered) for question in view.questions] == [
+        ("finance@example.com", None)
+    ]

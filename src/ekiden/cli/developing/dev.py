@@ -28,6 +28,10 @@ __all__ = ["DevOptions", "dev"]
 _HOST: Final = "127.0.0.1"
 """Nobody else may reach it: it has no protection beyond this machine."""
 _USUAL_PAGE_PORT: Final = 8001
+_UNSEEN: Final = (
+    "The server's store is an object of its own process, so Calls and Tasks cannot be shown here. "
+    "Name the store instead, such as store='sqlite:///dev.db', or leave it out."
+)
 
 
 class DevOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,13 +134,18 @@ class _Developing:
 
     def _look_into(self, name: str | None) -> None:
         """Show what is recorded in the server's store, as soon as its name is known."""
+        self._status.unseen = ""
         if name is None:
-            say("the server's store is an object: what happens to calls is not shown, unless it has a name")
+            self._status.unseen = _UNSEEN
+            say(f"calls and tasks are not shown: {_UNSEEN}")
         elif self._store is None:
             self._store, self._store_name = open_store(name), name
             self._site.show_calls(self._store)
         elif name != self._store_name:
-            say("the server has another store now: start this command again to see what happens there")
+            self._status.unseen = (
+                "The server has another store now: start `ekiden dev` again to see its calls."
+            )
+            say(self._status.unseen)
 
     def _ready(self, report: Report) -> None:
         for line in report.lines:

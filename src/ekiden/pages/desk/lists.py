@@ -8,7 +8,7 @@ import msgspec
 from ekiden.pages.web import WebRequest
 from ekiden.stories.events import CallRow, CallStatus
 from ekiden.stories.store import CallQuery, StoryStore
-from ekiden.tasks.record import TaskRecord
+from ekiden.tasks.record import Question, TaskRecord
 from ekiden.tasks.states import State
 from ekiden.tasks.store import TaskQuery, TaskStore
 
@@ -85,7 +85,11 @@ class TaskLine(msgspec.Struct, kw_only=True):
     record: TaskRecord
     badge: tuple[str, str]
     waits_for: str
+    asks: str
+    """What is asked, if the viewer may see it."""
     legs: int
+    lost: int
+    """Workers that were lost in a row."""
     deadline: float | None
 
 
@@ -97,20 +101,40 @@ def task_line(record: TaskRecord, now: float, *, values: bool) -> TaskLine:
     return TaskLine(
         record=record,
         badge=badge,
-        waits_for=_waits_for(record, now, values=values),
+        waits_for=_waits_for(record, now),
+        asks=_asks(record) if values else "",
         legs=record.fence,
+        # While it is cleaned up after a cancellation, the count has another use.
+        lost=0 if record.state in ("cancelled", "tidying") else record.losses,
         deadline=None if record.final else record.expires,
     )
 
 
-def _waits_for(record: TaskRecord, now: float, *, values: bool) -> str:
+def _whom(question: Question) -> str:
+    """Whose answer a question waits for."""
+    person = question.person
+    if person is None:
+        return "the caller's user, on a page" if question.paged else "the client"
+    names = [person.name, *person.escalate]
+    return ", then ".join(names) if person.deadline is not None else person.name
+
+
+def _asks(record: TaskRecord) -> str:
+    first = next(iter(_unanswered(record)), None)
+    asked: dict[str, Any] = {} if first is None else first.request.get("params") or {}
+    return str(asked.get("message", ""))
+
+
+def _unanswered(record: TaskRecord) -> list[Question]:
+    """What it asks, of its client and of people on pages."""
+    return [] if record.final else [each for each in record.questions.values() if not each.answered]
+
+
+def _waits_for(record: TaskRecord, now: float) -> str:
     if record.final:
         return ""
-    open_questions = list(record.open_questions().values())
-    if open_questions:
-        asked: dict[str, Any] = open_questions[0].request.get("params") or {}
-        words = str(asked.get("message", "")) if values else ""
-        return f"an answer: {words}" if words else "an answer of the client"
+    if asked := _unanswered(record):
+        return "an answer of " + " and of ".join(dict.fromkeys(map(_whom, asked)))
     if record.state == "running" or record.state == "stopping":
         return "its worker"
     if record.due is None:

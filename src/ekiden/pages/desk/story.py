@@ -24,12 +24,19 @@ _HOW: Final = {
     "cancelled": "cancelled",
     "asked": "waiting",
     "sleeping": "waiting",
+    "no answer yet": "waiting",
     "checkpoint": "run",
     "became a task": "run",
     "handed over": "retried",
     "begun again": "retried",
 }
 """The state in which a leg ended, by how it ended."""
+_ASKED: Final = {
+    "elicitation/create": "a question to the user",
+    "sampling/createMessage": "a message of the client's model",
+    "roots/list": "the client's roots",
+}
+"""What is asked, where its words are not there."""
 _json: Final = msgspec.json.Decoder().decode
 
 
@@ -49,6 +56,11 @@ class Mark(msgspec.Struct, kw_only=True):
     size: int = 0
     failures: list[str] = msgspec.field(default_factory=list[str])
     """What went wrong in tries that were repeated, as JSON."""
+
+    @property
+    def troubles(self) -> list[str]:
+        """What went wrong in tries that were repeated, in words."""
+        return [_trouble(failure) for failure in self.failures if failure]
 
 
 class Line(msgspec.Struct):
@@ -71,6 +83,8 @@ class QuestionView(msgspec.Struct, kw_only=True):
     answered: float | None = None
     answer: str = ""
     size: int = 0
+    who: str = ""
+    """Whose answer it waits for, if that is known."""
 
     @property
     def waited(self) -> float | None:
@@ -81,7 +95,8 @@ class QuestionView(msgspec.Struct, kw_only=True):
     def words(self) -> str:
         """What was asked."""
         params: dict[str, Any] = self.request.get("params") or {}
-        return str(params.get("message") or self.request.get("method") or "a question")
+        method = str(self.request.get("method", ""))
+        return str(params.get("message") or _ASKED.get(method) or method or "a question")
 
 
 class Difference(msgspec.Struct):
@@ -221,8 +236,7 @@ def _add(view: StoryView, leg: LegView, event: Event) -> None:
         case "retried":
             _retried(leg, event.name, event)
         case "asked":
-            known = QuestionView(key=event.name, request=_read(event.value), asked=event.at)
-            view.questions.append(known)
+            _asked(view, event)
         case "answered":
             _answered(view, leg, event.name, event.value, event.size, event.at)
         case "log" | "progress":
@@ -235,6 +249,13 @@ def _add(view: StoryView, leg: LegView, event: Event) -> None:
             _ended(leg, event)
         case "leg" | "lost_count":
             pass
+
+
+def _asked(view: StoryView, event: Event) -> None:
+    """A new question, unless it is open already: a call that is made again while it waits says it again."""
+    if not any(each.key == event.name and each.answered is None for each in view.questions):
+        request = _read(event.value)
+        view.questions.append(QuestionView(key=event.name, request=request, asked=event.at, who=event.about))
 
 
 def _mark(event: Event, state: MarkState) -> Mark:
@@ -321,6 +342,14 @@ def _is_beside(before: LegView, leg: LegView) -> bool:
 def _read(value: str) -> dict[str, Any]:
     found: Any = _json(value) if value else {}
     return found if is_object(found) else {}
+
+
+def _trouble(failure: str) -> str:
+    """A failure, out of `[type, message, ...]`."""
+    found: Any = _json(failure)
+    if is_array(found) and len(found) >= 2:
+        return ": ".join(str(part) for part in found[:2] if part)
+    return failure
 
 
 def _second(value: str) -> str:

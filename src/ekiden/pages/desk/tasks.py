@@ -13,7 +13,7 @@ from ekiden.pages.desk.feed import Feed
 from ekiden.pages.desk.lists import task_line
 from ekiden.pages.desk.story import StoryView, label_of
 from ekiden.pages.web import Csrf, Fragment, Reload, Site, WebRequest, WebResponse, event_stream, redirect
-from ekiden.pages.web.filling import Form, FormView
+from ekiden.pages.web.filling import Form, FormView, asked_schema
 from ekiden.rounds.journal import Entry, fingerprint
 from ekiden.stories.events import CallRow
 from ekiden.tasks.record import Question, TaskRecord
@@ -189,7 +189,7 @@ def _response(question: Question, request: WebRequest) -> tuple[dict[str, Any], 
 def _schema(question: Question) -> Any:
     params: Any = question.request.get("params") or {}
     is_form = question.request.get("method") == "elicitation/create" and params.get("mode", "form") == "form"
-    return params.get("requestedSchema") if is_form else None
+    return asked_schema(params.get("requestedSchema")) if is_form else None
 
 
 def _open(question: Question, viewer: Viewer, filled: Mapping[str, FormView]) -> Open:

@@ -7,7 +7,7 @@ from urllib.parse import quote
 from ekiden.errors import StatusError
 from ekiden.pages.people.showing import shown
 from ekiden.pages.web.csrf import Csrf
-from ekiden.pages.web.filling import Form, FormView
+from ekiden.pages.web.filling import Form, FormView, asked_schema
 from ekiden.pages.web.messages import WebRequest, WebResponse, redirect
 from ekiden.pages.web.site import Site
 from ekiden.server.people.people import Kept, People
@@ -133,4 +133,4 @@ class _Answering:
 def _form(kept: Kept) -> Form:
     """The form of a question. A page of somebody else that is only to be opened has no fields."""
     schema = kept.inquiry.params.get("requestedSchema")
-    return Form(schema if schema is not None else {"type": "object", "properties": {}})
+    return Form(asked_schema(schema) if schema is not None else {"type": "object", "properties": {}})

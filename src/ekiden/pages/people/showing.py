@@ -21,9 +21,14 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     client: str
     person: str
-    message: str
+    headline: str
+    """The first line of the question."""
+    more: str
+    """What it says below that."""
     asked: float
-    until: float | None
+    until: float
+    left: float
+    """Seconds until then."""
     again: bool
     """Whether an earlier answer could not be used."""
     ends_with: str
@@ -38,6 +43,8 @@ def shown(people: People, kept: Kept) -> Shown:
     inquiry = kept.inquiry
     title, description = people.describe(inquiry.method, inquiry.target)
     url = _web(inquiry.params.get("url"))
+    headline, _, more = harmless(inquiry.params.get("message", "")).strip().partition("\n")
+    until = kept.row.expires if inquiry.deadline is None else inquiry.since + inquiry.deadline
     return Shown(
         server=one_line(people.name),
         target=one_line(title),
@@ -45,9 +52,11 @@ def shown(people: People, kept: Kept) -> Shown:
         kind={"prompts/get": "prompt", "resources/read": "resource"}.get(inquiry.method, "tool"),
         client=one_line(inquiry.client),
         person=one_line(inquiry.person),
-        message=harmless(inquiry.params.get("message", "")),
+        headline=headline,
+        more=more.strip(),
         asked=inquiry.asked,
-        until=kept.row.expires if inquiry.deadline is None else inquiry.since + inquiry.deadline,
+        until=until,
+        left=max(0.0, until - people.clock()),
         again=inquiry.attempt > 1,
         ends_with=_ends_with(inquiry),
         url=url,

@@ -9,7 +9,7 @@ import msgspec
 from ekiden.client.checking import check_response
 from ekiden.errors import WrongAnswer
 from ekiden.pages.web.addresses import host_of
-from ekiden.pages.web.filling import Form, FormView
+from ekiden.pages.web.filling import Form, FormView, asked_schema
 from ekiden.wire.json import JsonObject, is_array, is_object
 from ekiden.wire.printable import harmless, one_line
 
@@ -171,12 +171,7 @@ def _schema(kind: QuestionKind, params: JsonObject) -> JsonObject:
     """What is filled in to answer."""
     if kind != "form":
         return {"link": {}, "model": _REPLY, "roots": _ROOTS}[kind]
-    asked: Any = params.get("requestedSchema")
-    fields: Any = asked.get("properties") if is_object(asked) else None
-    if is_object(fields) and fields.keys() == {"value"} and is_object(fields["value"]):
-        # A question for one value has a field without a title, of which the message tells.
-        return {**asked, "properties": {"value": {"title": "Your answer", **fields["value"]}}}
-    return asked if is_object(asked) else {}
+    return asked_schema(params.get("requestedSchema"))
 
 
 def _block(block: Any) -> str:

@@ -18,6 +18,8 @@ class ServerStatus(Watched):
         self.state: Literal["starting", "serving", "failed"] = "starting"
         self.words = ""
         self.since = time.time()
+        self.unseen = ""
+        """Why the pages Calls and Tasks show nothing; empty if they do."""
         self.generation = 0
         """Grows whenever a new version of the server is served."""
 

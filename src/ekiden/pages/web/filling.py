@@ -20,7 +20,7 @@ from ekiden.wire.json import JsonObject, decode, encode, is_array, is_object
 from ekiden.wire.printable import one_line
 from ekiden.wire.schemas.validator import Problem, SchemaOfPeer
 
-__all__ = ["Filled", "Form", "FormView"]
+__all__ = ["Filled", "Form", "FormView", "asked_schema"]
 
 _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 _LONGEST_NUMBER: Final = 300
@@ -31,6 +31,17 @@ _MISSING: Final = object()
 _REQUIRED: Final = "This is required."
 _MOST_PROBLEMS: Final = 50
 """Problems of one form that are shown."""
+
+
+def asked_schema(requested: Any) -> JsonObject:
+    """The schema of a question as a form shows it.
+
+    A question for one value has a field without a title, of which the message tells: it gets a label.
+    """
+    fields: Any = requested.get("properties") if is_object(requested) else None
+    if is_object(fields) and fields.keys() == {"value"} and is_object(fields["value"]):
+        return {**requested, "properties": {"value": {"title": "Your answer", **fields["value"]}}}
+    return requested if is_object(requested) else {}
 
 
 class FormView(msgspec.Struct):
@@ -100,30 +111,33 @@ class Form:
         typed = {field.name: list(posted.get(field.name, ())) for field in leaves(self.fields)}
         view = FormView(self.fields, typed)
         values = _Reader(view, self._blank).values(self.fields)
-        if not view.errors:
-            self._check(values, view)
+        self._check(values, view)
         return Filled(values, view)
 
     def _check(self, values: Any, view: FormView) -> None:
         """Hold the values to the whole schema. If it cannot be used, whoever gets the values checks them."""
         if self._checked is None:
             return
+        is_whole = not view.errors  # Otherwise values are missing, of which the schema says nothing new.
         try:
             for count, problem in enumerate(self._checked.problems(values)):
                 if count == _MOST_PROBLEMS:
                     break
-                self._note(problem, values, view)
+                self._note(problem, values, view, is_whole=is_whole)
         except TooCostly as refusal:
-            view.problem = f"This cannot be checked: {refusal}."
+            if is_whole:
+                view.problem = f"This cannot be checked: {refusal}."
 
-    def _note(self, problem: Problem, values: Any, view: FormView) -> None:
+    def _note(self, problem: Problem, values: Any, view: FormView, *, is_whole: bool) -> None:
         path = tuple(str(part) for part in problem.path)
         for field in leaves(self.fields):
             if path[: len(field.path)] == field.path and (field.path or len(self.fields) == 1):
                 told = self._closer(field, problem, values)
                 view.errors.setdefault(field.name, wrong(field, told, path[len(field.path) :]))
                 return
-        view.problem = view.problem or one_line(f"{'.'.join(path) or 'This'} does not fit: {problem.message}")
+        if is_whole:
+            told = f"{'.'.join(path) or 'This'} does not fit: {problem.message}"
+            view.problem = view.problem or one_line(told)
 
     def _closer(self, field: Field, problem: Problem, values: Any) -> Problem:
         """What is wrong with a field that may be null, of which the schema says only that nothing fits."""

@@ -17,6 +17,15 @@ __all__ = ["Handler", "Site"]
 
 _log = logging.getLogger(__name__)
 
+_HEADINGS: Final = {
+    401: "Sign in first",
+    403: "This is not allowed",
+    404: "There is nothing here",
+    409: "That is not possible now",
+    503: "Not available right now",
+}
+"""What pages about errors say, in plain words, where the words of HTTP are for programs."""
+
 Handler: TypeAlias = Callable[[WebRequest], Awaitable[WebResponse]]
 Before: TypeAlias = Callable[[WebRequest], WebResponse | None]
 
@@ -138,7 +147,11 @@ class Site:
     def error(self, request: WebRequest, status: int, message: str, headers: Any = None) -> WebResponse:
         """A page that says what went wrong, and what to do."""
         body = self.html(
-            "error.html", request, status=status, phrase=HTTPStatus(status).phrase, message=message
+            "error.html",
+            request,
+            status=status,
+            phrase=_HEADINGS.get(status) or HTTPStatus(status).phrase,
+            message=message,
         )
         return WebResponse(body.encode(), status=status, headers=dict(headers or {}))
 

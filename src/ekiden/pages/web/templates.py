@@ -1,9 +1,12 @@
 """The templates of the look. What is put into one is escaped, and a name that is missing is an error."""
 
 import functools
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
+
+import msgspec
 
 from ekiden.errors import UsageError
 from ekiden.pages.web.static import asset
@@ -14,6 +17,11 @@ except ImportError as error:
     raise UsageError(f"pages need `pip install ekiden[pages]` ({error})") from error
 
 __all__ = ["render"]
+
+_WIDE: Final = 60
+"""Characters of JSON that stand on one line."""
+_BREAKS: Final = re.compile(r"(?<=[_./:@-])(?=\w)")
+"""After what a long name may be broken."""
 
 
 @functools.cache
@@ -28,7 +36,9 @@ def _environment() -> Environment:
     )
     own: Any = environment  # jinja2 does not say what these two dicts hold.
     own.globals["asset"] = asset
-    own.filters.update(when=_when, iso=_iso, lasting=lasting)
+    own.filters.update(
+        when=_when, precisely=_precisely, iso=_iso, lasting=lasting, pretty=_pretty, pieces=_pieces
+    )
     return environment
 
 
@@ -45,6 +55,27 @@ def _when(seconds: float) -> str:
     """`17 Nov 2026, 21:04 UTC`."""
     moment = _moment(seconds)
     return f"{moment.day} {moment:%b %Y, %H:%M} UTC"
+
+
+def _precisely(seconds: float) -> str:
+    """`17 Nov 2026, 21:04:09 UTC`."""
+    moment = _moment(seconds)
+    return f"{moment.day} {moment:%b %Y, %H:%M:%S} UTC"
+
+
+def _pretty(text: str) -> str:
+    """JSON with a line for each member, if it is long; other texts as they are."""
+    if len(text) <= _WIDE:
+        return text
+    try:
+        return msgspec.json.format(text, indent=2)
+    except msgspec.MsgspecError:
+        return text
+
+
+def _pieces(name: str) -> list[str]:
+    """The parts of a name, between which it may be broken, rather than anywhere."""
+    return _BREAKS.split(name)
 
 
 def _iso(seconds: float) -> str:

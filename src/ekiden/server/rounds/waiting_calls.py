@@ -18,6 +18,7 @@ from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome, Suspended
 from ekiden.server.people.people import Kept, People, ToAsk, about_ask, call_id
 from ekiden.server.people.words import Waiting, in_words
 from ekiden.server.rounds.call import Call
+from ekiden.server.rounds.telling import tell_of_people, tell_story
 from ekiden.server.tasks.with_people import is_for_a_page
 from ekiden.wire.json import JsonObject, canonical, is_object
 from ekiden.wire.jsonrpc import RESTART
@@ -98,6 +99,7 @@ class WaitingCalls:
             for each in waiting
             if each.inquiry.state == "open"
         ]
+        tell_of_people([each.inquiry for each in told])
         method = call.request.method
         text = in_words(told, f"{_KINDS[method]} {call.request.name!r}")
         if method != "tools/call":
@@ -162,6 +164,7 @@ class WaitingCalls:
         call.from_people = {key: each.inquiry.answer for key, each in answered.items()}
         call.answered = frozenset(each.row.id for each in answered.values())
         if not is_new(kept) and waiting:
+            tell_story(state)
             return await self._in_words(call, waiting)
         return None
 
