@@ -26,9 +26,9 @@ httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)
 
 
 class _QuickTicks:
-    """asyncio for uvicorn, which looks ten times a second whether it is to stop, and waits as long when it stops.
+    """asyncio for uvicorn, which looks ten times a second whether it is to stop, and waits again when it stops.
 
-    A thousand tests stop a server of this process: they would wait for minutes.
+    Many tests stop a server of this process: together they would wait for minutes.
     """
 
     def __getattr__(self, name: str) -> Any:
