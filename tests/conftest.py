@@ -26,7 +26,7 @@ httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)
 
 
 class _QuickTicks:
-    """asyncio for uvicorn, which looks ten times a second whether it is to stop, and waits again when it stops.
+    """asyncio for uvicorn, which looks ten times a second whether it is to stop, and waits again as it stops.
 
     Many tests stop a server of this process: together they would wait for minutes.
     """

@@ -15,7 +15,8 @@ from ekiden.stores.sqlite import SQLiteStore
 from scripts.postgres import Postgres, running_postgres
 
 _TABLES = """
-actions call_events calls events journals people questions round_steps rounds sessions streams task_entries tasks
+actions call_events calls events journals people questions
+round_steps rounds sessions streams task_entries tasks
 """
 # A few rows are deleted sooner than TRUNCATE makes new files for all these tables and their indexes.
 _EMPTY = ";".join(f"DELETE FROM ekiden_{table}" for table in _TABLES.split()).encode()
