@@ -1,13 +1,16 @@
 """For all tests."""
 
+import asyncio
 import functools
 import gc
 import os
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import httpcore2
 import pytest
+import uvicorn.server
 
 from ekiden.client.sessions import eras
 from tests import warm
@@ -20,6 +23,22 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Every HTTP client reads all certificates of the system, which takes longer than most tests.
 httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)
+
+
+class _QuickTicks:
+    """asyncio for uvicorn, which looks ten times a second whether it is to stop, and waits again as it stops.
+
+    Many tests stop a server of this process: together they would wait for minutes.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(asyncio, name)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(min(seconds, 0.005))
+
+
+uvicorn.server.asyncio = _QuickTicks()  # type: ignore[assignment]
 
 pytest_plugins = ["pytester", "tests.bounds", "tests.store_fixtures"]
 

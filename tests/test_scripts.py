@@ -53,8 +53,8 @@ def test_every_mutant_changes_one_thing_that_a_test_could_notice(tmp_path: Path)
 
 
 def test_a_sample_is_the_same_for_the_same_seed_and_every_mutant_has_tests() -> None:
-    first, again = mutants.drawn(30, 7, "rounds/once.py"), mutants.drawn(30, 7, "rounds/once.py")
-    assert first == again != mutants.drawn(30, 8, "rounds/once.py")
+    first, again = mutants.drawn(30, 7, "rounds/parked.py"), mutants.drawn(30, 7, "rounds/parked.py")
+    assert first == again != mutants.drawn(30, 8, "rounds/parked.py")
     assert {mutants.folder_of(mutant) for mutant in first} == {"server/rounds"}
     for tests in mutants.TESTS.values():
         assert all(Path(test).exists() for test in tests.split()), tests

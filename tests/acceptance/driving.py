@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import socket
-import sys
+import subprocess
 from collections.abc import AsyncGenerator, Awaitable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ import uvicorn
 
 from ekiden import Server
 from ekiden.testing import CallFailed, Round, ScriptedClient
+from tests.warm import WarmProcess, python
 
 PATIENCE = 30.0
 """Seconds after which anything that has not happened is taken never to happen."""
@@ -221,19 +222,22 @@ def told(response: httpx2.Response) -> list[dict[str, Any]]:
 class Process:
     """A server in a process of its own, on stdio."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.process = process
+    def __init__(self, process: "subprocess.Popen[bytes] | WarmProcess") -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self.process, self.stdin, self.stdout = process, process.stdin, process.stdout
         self.said: list[dict[str, Any]] = []
         """Every message that the server has written."""
 
     async def send(self, message: Mapping[str, Any]) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(message).encode() + b"\n")
-        await soon(self.process.stdin.drain())
+        def write() -> None:
+            self.stdin.write(json.dumps(message).encode() + b"\n")
+            self.stdin.flush()
+
+        await soon(asyncio.to_thread(write))
 
     async def receive(self) -> dict[str, Any]:
-        assert self.process.stdout is not None
-        line = await soon(self.process.stdout.readline())
+        line = await soon(asyncio.to_thread(self.stdout.readline))
         assert line, "the server has closed its output"
         message: dict[str, Any] = json.loads(line)
         self.said.append(message)
@@ -247,28 +251,24 @@ class Process:
         assert reply["id"] == message["id"]
         return reply
 
+    async def ended(self) -> int:
+        """Wait until it is gone; its return code."""
+        return await asyncio.to_thread(self.process.wait, PATIENCE)
+
     async def killed(self) -> None:
         """Kill it as the out-of-memory killer does, and wait until it is gone."""
         self.process.kill()
-        await soon(self.process.wait())
+        await self.ended()
 
 
 @asynccontextmanager
 async def process(source: str, *arguments: str, **environment: str) -> AsyncGenerator[Process, None]:
     """Run `source`, a script that serves stdio."""
-    child = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        source,
-        *arguments,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        env={**os.environ, **environment},
-        limit=2**24,
-    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    child = Process(python("-c", source, *arguments, env={**os.environ, **environment}, **pipes))
     try:
-        yield Process(child)
+        yield child
     finally:
-        if child.returncode is None:
-            child.kill()
-        await soon(child.communicate())
+        await child.killed()
+        child.stdin.close()
+        child.stdout.close()

@@ -21,7 +21,6 @@ from tests.acceptance.driving import (
     new_server,
     only,
     process,
-    soon,
     text,
 )
 
@@ -386,6 +385,5 @@ async def test_a_parked_handler_of_another_process_is_a_clear_error_and_exit_is_
         error = (await other.exchange(call("tool", {}, 2, **retry)))["error"]
         assert error["code"] == -32602
         assert error["message"] != BAD_STATE
-        assert one.process.stdin is not None
-        one.process.stdin.close()
-        assert await soon(one.process.wait()) == 0
+        one.stdin.close()
+        assert await one.ended() == 0

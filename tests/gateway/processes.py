@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,9 +13,9 @@ import httpx2
 import psutil
 
 from scripts.ports import free_port
+from tests.warm import WarmProcess, python
 
 ROOT = Path(__file__).parents[2]
-EKIDEN = [sys.executable, "-m", "ekiden.cli"]
 START_SECONDS = 60.0
 """Until a process is ready, with all that it starts itself, on a busy machine."""
 STOP_SECONDS = 20.0
@@ -28,16 +27,14 @@ class Running:
     def __init__(self, arguments: list[str], log: Path, **environment: str) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}/mcp"
-        self._command = [*EKIDEN, *arguments, "--port", str(self.port), "--log-level", "warning"]
+        self._words = ["-m", "ekiden.cli", *arguments, "--port", str(self.port), "--log-level", "warning"]
         self._environment = {**os.environ, **environment}
         self.log = log
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | WarmProcess | None = None
 
     async def start(self) -> None:
         with self.log.open("ab") as stderr:
-            self._process = subprocess.Popen(
-                self._command, env=self._environment, cwd=ROOT, stdin=subprocess.DEVNULL, stderr=stderr
-            )
+            self._process = python(*self._words, env=self._environment, cwd=ROOT, stderr=stderr)
         async with asyncio.timeout(START_SECONDS), httpx2.AsyncClient() as client:
             while not await self._is_ready(client):
                 assert self._process.poll() is None, self.log.read_text()
