@@ -76,7 +76,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     """The variable for the folder of a project, so that its file can be shared."""
     asks: bool = False
     """Whether the host asks the user for the values of `inputs`."""
-    after: str = "Restart it to see the server."
+    after: str = "Restart the host to see the server."
 
     @property
     def is_yaml(self) -> bool:

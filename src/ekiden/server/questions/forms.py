@@ -3,7 +3,7 @@
 A form is a flat object of strings, numbers, booleans and choices. It is made from a pydantic
 model (or dataclass, or typed dict), from a single type such as `bool` or an `Enum`, from a list of texts
 to choose from, or from a JSON Schema of the author's own. A field that the restricted schema cannot
-express is refused by name, and so is every secret type: secrets go through `elicit_url`, never through a form.
+express is refused by name, and so is every secret type: secrets go through `elicit_url`, not through forms.
 """
 
 import enum
