@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Literal
 
 from mcp_types import TextContent
 from pydantic import BaseModel
@@ -52,7 +51,7 @@ async def pay_back(order_id: str, cents: int) -> str:
 @server.tool
 async def wrap(order_id: str, ctx: Context) -> str:
     """Wrap an order as the user likes it."""
-    answer = await ctx.elicit("Which paper?", Literal["red", "blue"])
+    answer = await ctx.elicit("Which paper?", ["red", "blue"])
     return f"{order_id} in {answer.data}" if answer.action == "accept" else "Not wrapped."
 
 

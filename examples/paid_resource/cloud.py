@@ -1,10 +1,14 @@
 """A provider whose projects cost money: prices that move, and projects that are created once for each key.
 
 It stands for an API across the network. Its data are in a SQLite file, so that all workers see the same.
+
+`python cloud.py tokyo 1200` changes a price.
 """
 
 import asyncio
+import os
 import sqlite3
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -92,3 +96,15 @@ class Cloud:
                 yield database
         finally:
             database.close()
+
+
+def of_environment() -> Cloud:
+    """The provider whose file `CLOUD_FILE` names."""
+    return Cloud(Path(os.environ.get("CLOUD_FILE", "cloud.db")))
+
+
+if __name__ == "__main__":
+    region, cents = sys.argv[1:]
+    quote = Quote(region=region, cents=int(cents))
+    of_environment().set_price(quote.region, quote.cents)
+    print(f"{quote.region} costs {quote}.")

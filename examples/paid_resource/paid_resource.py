@@ -4,9 +4,8 @@ ekiden run examples/paid_resource/paid_resource.py --workers 3
 """
 
 import os
-from pathlib import Path
 
-from cloud import Cloud, NoSuchRegion, Project, Quote
+from cloud import Cloud, NoSuchRegion, Project, Quote, of_environment
 from pydantic import BaseModel, Field
 
 from ekiden import Context, Server, ToolError
@@ -53,7 +52,7 @@ def make_server(cloud: Cloud, store: str = "memory:") -> Server:
 
 
 server = make_server(
-    Cloud(Path(os.environ.get("CLOUD_FILE", "cloud.db"))),
+    of_environment(),
     store=os.environ.get("STORE", "sqlite:///rounds.db"),  # An approval counts once, whoever gets it.
 )
 

@@ -16,7 +16,7 @@ DIAGRAM: Final = "```mermaid"
 
 HOMES: Final = {
     "README.md": "index.md",
-    "docs/README.md": "index.md",
+    "docs/README.md": "all-pages.md",
     "CHANGELOG.md": "project/changes.md",
     "SECURITY.md": "project/security.md",
     "CONTRIBUTING.md": "project/contributing.md",
@@ -47,8 +47,7 @@ def assemble(root: Path, target: Path) -> None:
         if path not in HOMES:
             site.add(path, path.removeprefix("docs/"))
     for path, home in HOMES.items():
-        if path != "docs/README.md":
-            site.add(path, home)
+        site.add(path, home)
     for home, text in generated().items():
         site.write(home, text)
     for picture in (root / "docs").rglob("*"):
@@ -119,7 +118,7 @@ class _Site:
             return "\n".join(
                 f"- [{one}](../{posixpath.relpath(self._home(one), 'source')})" for one in inside
             )
-        language = {".py": "python", ".toml": "toml", ".conf": "nginx", ".json": "json"}.get(
+        language = {".py": "python", ".toml": "toml", ".conf": "nginx", ".json": "json", ".yaml": "yaml"}.get(
             source.suffix, "text"
         )
         return f"````{language}\n{source.read_text()}````\n"

@@ -27,7 +27,7 @@ def write_for_models(settings: Mapping[str, Any], pages: Path, html: Path) -> No
     whole: list[str] = []
     seen = ""
     for section, path in listed(settings["nav"]):
-        text = (pages / path).read_text()
+        text = _text(pages / path)
         if section != seen:
             lines += ["", f"## {section}", ""]
             seen = section
@@ -36,9 +36,15 @@ def write_for_models(settings: Mapping[str, Any], pages: Path, html: Path) -> No
     for page in pages.rglob("*.md"):
         place = html / page.relative_to(pages)
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(page.read_text())
+        place.write_text(_text(page))
     (html / "llms.txt").write_text("\n".join(lines) + "\n")
     (html / "llms-full.txt").write_text("\n\n".join(whole))
+
+
+def _text(page: Path) -> str:
+    """A page without the scripts that only a browser needs."""
+    lines = page.read_text().splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("<script"))
 
 
 def _title(text: str) -> str:

@@ -319,4 +319,4 @@ def test_a_lifespan_that_fails_ends_the_command(tmp_path: Path, workers: str) ->
     with running(tmp_path / "log", *arguments) as command:
         assert command.process.wait(PATIENCE) == 1
         assert "no database" in command.said
-        assert command.said.splitlines()[-1] == "ekiden: a could not start: its lifespan failed"
+        assert command.said.splitlines()[-1] == "ekiden: a could not start; the reason is above"

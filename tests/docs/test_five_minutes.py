@@ -19,6 +19,8 @@ SHOWN: Final = [code for language, _, code in blocks(PAGE) if language == "text"
 
 def test_the_page_has_these_commands() -> None:
     assert COMMANDS == [
+        "$ python3 -m venv .venv",
+        "$ . .venv/bin/activate",
         "$ pip install '.[cli]'",
         "$ export EKIDEN_KEYS=$(ekiden keys new)",
         "$ ekiden run station.py --workers 3",
@@ -31,11 +33,11 @@ def test_the_call_of_the_page_outlives_the_worker_that_asked(tmp_path: Path) -> 
     (source,) = [code for _, title, code in blocks(PAGE) if title == "examples/station.py"]
     (tmp_path / "station.py").write_text(source)
     key = ekiden("keys", "new").stdout.strip()
-    words = [*COMMANDS[2].split()[2:], "--port", "0"]
+    words = [*COMMANDS[4].split()[2:], "--port", "0"]
     with running(tmp_path / "log", *words, cwd=tmp_path, EKIDEN_KEYS=key) as server:
         server.await_saying("is served at")
         url, supervisor = re.findall(r"is served at (\S+) by 3 workers of process (\d+)", server.said)[0]
-        with person(*(url if "://" in word else word for word in COMMANDS[3].split()[2:])) as user:
+        with person(*(url if "://" in word else word for word in COMMANDS[5].split()[2:])) as user:
             user.reads("how many seats to Hakone?")
             asker = re.findall(r"Process (\d+) asks", user.screen)[0]
             os.kill(int(asker), signal.SIGKILL)

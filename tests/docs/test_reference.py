@@ -79,4 +79,6 @@ def test_the_navigation_leads_to_every_page_once() -> None:
     generated = {f"reference/api/{key}.md" for key in public.PAGES}
     generated |= {"reference/errors.md", "reference/commands.md", "reference/environment.md"}
     docs = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")} - {"README.md"}
-    assert sorted(path for _, path in listed(nav)) == sorted(docs | generated | set(HOMES.values()))
+    projects = {f"source/{page.relative_to(ROOT)}" for page in (ROOT / "examples").glob("*/README.md")}
+    pages = docs | generated | projects | set(HOMES.values())
+    assert sorted(path for _, path in listed(nav)) == sorted(pages)

@@ -158,6 +158,23 @@ async def test_a_server_does_not_start_on_a_database_without_tables(postgres: Po
     await store.close()
 
 
+async def test_a_server_without_tasks_does_not_start_on_a_database_without_tables(postgres: Postgres) -> None:
+    store = PostgresStore(postgres.new_database())
+    server = new_server(store)
+
+    @server.tool(once=True)
+    async def pay(ctx: Context) -> str:
+        return "paid"
+
+    with pytest.raises(UsageError, match="ekiden store migrate"):
+        async with server.running():
+            pass
+    await store.migrate()
+    async with server.running():
+        pass
+    await store.close()
+
+
 async def test_a_server_starts_although_its_database_is_away(caplog: pytest.LogCaptureFixture) -> None:
     store = PostgresStore("postgresql://ekiden@127.0.0.1:1/nothing", wait_seconds=0.2)
     server = new_server(store)

@@ -278,6 +278,7 @@ async def somebody_else_is_asked(ctx: Context) -> None:
     person = Person("a@example.com", remind=60, deadline=3600, escalate=("b@example.com",), default=True)
     assert_type(await ctx.elicit("Well?", bool, who=person), Answer[bool])
     assert_type(await ctx.elicit("Well?", bool, who="a@example.com"), Answer[bool])
+    assert_type(await ctx.elicit("Which?", ["red", "blue"]), Answer[str])
     await ctx.elicit("Well?", bool, who=7)  # pyright: ignore[reportCallIssue,reportArgumentType]
 
 

@@ -51,6 +51,7 @@ T = TypeVar("T")
 
 _Meta: TypeAlias = Mapping[str, Any] | None
 _Who: TypeAlias = str | Person | None
+_Choices: TypeAlias = list[str] | tuple[str, ...]
 LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 
 
@@ -146,14 +147,16 @@ class Context(StepEffects, Generic[StateT]):
         """Whether questions end the round. False for clients of 2025: questions are pushed to them."""
         return not isinstance(self._leg, Push)
 
-    # Asking
-
-    # These are not `async def`: where a question ends the round, every coroutine around it has to be unwound.
+    # Asking. Not `async def`: where a question ends the round, every coroutine around it has to be unwound.
 
     @overload
     def elicit(
         self, message: str, schema: type[T], *, key: str | None = None, meta: _Meta = None, who: _Who = None
     ) -> Coroutine[Any, Any, Answer[T]]: ...
+    @overload
+    def elicit(
+        self, message: str, schema: _Choices, *, key: str | None = None, meta: _Meta = None, who: _Who = None
+    ) -> Coroutine[Any, Any, Answer[str]]: ...
     @overload
     def elicit(
         self, message: str, schema: object, *, key: str | None = None, meta: _Meta = None, who: _Who = None
@@ -163,8 +166,8 @@ class Context(StepEffects, Generic[StateT]):
     ) -> Coroutine[Any, Any, Answer[Any]]:
         """Show the user a form, and wait for the answer.
 
-        `schema` is a pydantic model of simple fields, or one simple type: `bool`, `str`, `int`,
-        `float`, a `Literal`, an `Enum`, a list of choices; or a JSON Schema of the restricted kind.
+        `schema` is a pydantic model of simple fields; or one simple type: `bool`, `str`, `int`, `float`, a
+        `Literal`, an `Enum`, a list of either; or texts to choose one from; or a JSON Schema of that kind.
         `meta` is sent as the question's `_meta`: `{"ui": {"resourceUri": "ui://..."}}` names a page that a
         client with MCP Apps shows in place of the form. It does not make the question another one.
         `who` is somebody else than the client's user, by name or address, who answers on a page; a `Person`

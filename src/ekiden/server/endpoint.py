@@ -288,12 +288,14 @@ class ServerEndpoint:
         self.forget_a_closed_loop()
         if not self._started:
             self._dispatcher.state = await self._lifespan.start()
-            if self._rounds.tasks is not None:
-                try:
+            try:
+                if self._rounds.once.ledger.waits:
+                    await self._rounds.once.check()  # Now, rather than when a user has answered.
+                if self._rounds.tasks is not None:
                     await self._rounds.tasks.start(self._dispatcher.state)
-                except BaseException:
-                    await self._lifespan.stop()
-                    raise
+            except BaseException:
+                await self._lifespan.stop()
+                raise
             self._registry.hub.reopen()
             self._rounds.once.is_stopping = self._draining = False
             self._started = True

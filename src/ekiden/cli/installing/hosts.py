@@ -78,7 +78,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a server's name may have them. Gemini CLI cuts it at the first: its rules for tools fail."""
     asks: bool = False
     """Whether the host asks the user for the values of `inputs`."""
-    after: str = "Restart it to see the server."
+    after: str = "Restart the host to see the server."
 
     @property
     def is_yaml(self) -> bool:

@@ -58,7 +58,8 @@ def bundle(
     file = output or Path(f"{facts.name}-{facts.version}.mcpb")
     file.write_bytes(data)
     platforms = ", ".join(manifest["compatibility"]["platforms"])
-    typer.echo(f"{file}: {len(sources)} files of yours, {len(data):,} bytes, for {platforms}")
+    count = f"{len(sources)} file{'s' if len(sources) != 1 else ''}"
+    typer.echo(f"{file}: {count} of yours, {len(data):,} bytes, for {platforms}")
 
 
 def publish(

@@ -105,7 +105,7 @@ def serve(
         try:
             runner.run(serving)
         except SystemExit:  # uvicorn exits so if the lifespan fails; the reason is in the log.
-            raise EkidenError(f"{server.name} could not start: its lifespan failed") from None
+            raise EkidenError(f"{server.name} could not start; the reason is above") from None
 
 
 def set_up_logging(level: str) -> None:

@@ -1,15 +1,15 @@
 """Forms: what may be asked of a user, as the spec's restricted JSON Schema (client: Elicitation).
 
 A form is a flat object of strings, numbers, booleans and choices. It is made from a pydantic
-model (or dataclass, or typed dict), from a single type such as `bool` or an `Enum`, or from a JSON
-Schema of the author's own. A field that the restricted schema cannot express is refused by name, and
-so is every secret type: secrets go through `elicit_url`, never through a form.
+model (or dataclass, or typed dict), from a single type such as `bool` or an `Enum`, from a list of texts
+to choose from, or from a JSON Schema of the author's own. A field that the restricted schema cannot
+express is refused by name, and so is every secret type: secrets go through `elicit_url`, not through forms.
 """
 
 import enum
 import functools
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -19,6 +19,7 @@ from typing_extensions import TypedDict
 from ekiden.errors import UsageError
 from ekiden.rounds.asks import ELICIT, Ask
 from ekiden.rounds.journal import fingerprint, framed
+from ekiden.server.questions.restricted import PLAIN_KEYS, check_field, restricted
 from ekiden.server.schemas import explain, json_validator, lean_schema, type_adapter
 from ekiden.signals import MalformedAnswer, UnfitAnswer
 from ekiden.wire.json import (
@@ -28,7 +29,6 @@ from ekiden.wire.json import (
     copied,
     decode,
     encode,
-    is_array,
     is_object,
 )
 
@@ -80,23 +80,8 @@ _REMEMBERED: Final = 128
 _SHORT: Final = 500
 """Characters of a message up to which its question is cached."""
 
-_FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
-_STRING_KEYS: Final = frozenset({"minLength", "maxLength", "format", "pattern"})
-_COMMON_KEYS: Final = frozenset({"type", "title", "description", "default"})
-_PLAIN_KEYS: Final = _COMMON_KEYS
-"""The keywords of a field that restricts its value only by type."""
 _SCALARS: Final = frozenset({str, int, float, bool})
 """Types of immutable values, which need not be copied."""
-_NUMBER_KEYS: Final = frozenset({"minimum", "maximum"})
-_CHOICE_KEYS: Final = frozenset({"enum", "oneOf", "enumNames"})
-_LIST_KEYS: Final = frozenset({"items", "minItems", "maxItems"})
-_ALLOWED: Final[dict[str, frozenset[str]]] = {
-    "string": _COMMON_KEYS | _STRING_KEYS | _CHOICE_KEYS,
-    "number": _COMMON_KEYS | _NUMBER_KEYS,
-    "integer": _COMMON_KEYS | _NUMBER_KEYS,
-    "boolean": _COMMON_KEYS,
-    "array": _COMMON_KEYS | _LIST_KEYS,
-}
 
 
 class Form(msgspec.Struct):
@@ -166,10 +151,12 @@ def accepted_content(raw: Any) -> JsonObject | None:
 
 
 def form_for(schema: object) -> Form:
-    """The form for a type or a JSON Schema; made once for each type."""
-    if isinstance(schema, type) or not isinstance(schema, Mapping):
-        return _form_of_type(schema)
-    return _explicit_form(typing.cast("Mapping[str, Any]", schema))
+    """The form for a type, for texts to choose from, or for a JSON Schema; made once for each type."""
+    if isinstance(schema, Mapping) and not isinstance(schema, type):
+        return _explicit_form(typing.cast("Mapping[str, Any]", schema))
+    if isinstance(schema, list | tuple):
+        return _form_of_choices(typing.cast("Sequence[object]", schema))
+    return _form_of_type(schema)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -177,7 +164,7 @@ def _form_of_type(hint: object) -> Form:
     what = f"form {getattr(hint, '__name__', None) or hint}"
     single = _is_single(hint)
     adapter = type_adapter(_one_field(hint) if single else hint, what)
-    schema = _restricted(lean_schema(adapter, "validation", what), what, _labels(hint))
+    schema = restricted(lean_schema(adapter, "validation", what), what, _labels(hint))
     return _form(schema, _reader(adapter, schema, single))
 
 
@@ -197,7 +184,7 @@ def _one_field(hint: object) -> Any:
 def _reader(adapter: TypeAdapter[Any], schema: JsonObject, single: bool) -> Callable[[JsonObject], Any]:
     problems = _lazy_validator(schema)
     validate, validate_dict = adapter.validator.validate_json, adapter.validator.validate_python
-    plain = all(_PLAIN_KEYS.issuperset(field) for field in schema["properties"].values())
+    plain = all(PLAIN_KEYS.issuperset(field) for field in schema["properties"].values())
     bare = plain and _is_bare(adapter.core_schema)
 
     def read(content: JsonObject) -> Any:
@@ -248,12 +235,29 @@ def _lazy_validator(schema: JsonObject) -> Callable[[Any], str | None]:
     return problems
 
 
+def _form_of_choices(choices: Sequence[object]) -> Form:
+    """One of some texts, which are known only when the handler runs."""
+    if not choices or not all(isinstance(choice, str) for choice in choices):
+        raise UsageError('a list of choices must have texts, as in ["red", "blue"], and at least one of them')
+    field: JsonObject = {"type": "string", "enum": list(dict.fromkeys(choices))}
+    schema: JsonObject = {"type": "object", "properties": {_WRAPPED: field}, "required": [_WRAPPED]}
+    problems = _lazy_validator(schema)
+
+    def read(content: JsonObject) -> str:
+        if (found := problems(content)) is not None:
+            raise UnfitAnswer(found)
+        chosen: str = content[_WRAPPED]
+        return chosen
+
+    return _form(schema, read)
+
+
 def _explicit_form(schema: Mapping[str, Any]) -> Form:
     given = dict(schema)
     if given.get("type") != "object" or not is_object(given.get("properties", {})):
         raise UsageError('a form needs "type": "object" and "properties"')
     for name, field in given.get("properties", {}).items():
-        _check_field(name, field)
+        check_field(name, field)
     problems = _lazy_validator(given)
 
     def read(content: JsonObject) -> JsonObject:
@@ -263,72 +267,6 @@ def _explicit_form(schema: Mapping[str, Any]) -> Form:
         return own
 
     return _form(given, read)
-
-
-# The restricted schema
-
-
-def _restricted(schema: JsonObject, what: str, labels: Mapping[str, Mapping[Any, str]]) -> JsonObject:
-    """Convert pydantic's schema of a flat type to the keywords that forms allow."""
-    definitions = schema.get("$defs", {})
-    schema = _resolve(schema, definitions)
-    if schema.get("type") != "object" or "properties" not in schema:
-        raise UsageError(f"{what}: a form is a flat object of named fields, or a single simple type")
-    properties = {
-        name: _field(name, _resolve(field, definitions), definitions, labels.get(name))
-        for name, field in schema["properties"].items()
-    }
-    result: JsonObject = {"type": "object", "properties": properties}
-    if required := schema.get("required"):
-        result["required"] = required
-    return result
-
-
-def _resolve(schema: JsonObject, definitions: Mapping[str, Any]) -> JsonObject:
-    reference = schema.get("$ref")
-    if isinstance(reference, str):
-        rest = {key: value for key, value in schema.items() if key != "$ref"}
-        return {**definitions[reference.rpartition("/")[2]], **rest}
-    return schema
-
-
-def _field(
-    name: str, field: JsonObject, definitions: Mapping[str, object], labels: Mapping[Any, str] | None
-) -> JsonObject:
-    field = _without_null(_resolve(field, definitions), definitions)
-    if "const" in field:
-        field = {**{key: value for key, value in field.items() if key != "const"}, "enum": [field["const"]]}
-    if is_object(field.get("items")):
-        field = {**field, "items": _choices(_resolve(field["items"], definitions), labels, "anyOf")}
-    elif "enum" in field:
-        field = _choices(field, labels, "oneOf")
-    field = {key: value for key, value in field.items() if key != "uniqueItems"}
-    if field.get("default", ...) is None:
-        del field["default"]
-    _check_field(name, field)
-    return field
-
-
-def _without_null(field: JsonObject, definitions: Mapping[str, object]) -> JsonObject:
-    """Convert `X | None` to an optional field: forms have no null, so the field is absent instead."""
-    options = field.get("anyOf")
-    if not is_array(options):
-        return field
-    rest = [option for option in options if option != {"type": "null"}]
-    if len(rest) != 1:
-        return field
-    outer = {key: value for key, value in field.items() if key != "anyOf"}
-    return {**_resolve(rest[0], definitions), **outer}
-
-
-def _choices(field: JsonObject, labels: Mapping[Any, str] | None, keyword: str) -> JsonObject:
-    """A choice; with labels, each value has the title that the user sees."""
-    if not labels or "enum" not in field:
-        return field
-    titled = [{"const": value, "title": labels.get(value, str(value))} for value in field["enum"]]
-    # A single choice keeps its type; the items of a list have `anyOf` only.
-    dropped = {"enum"} if keyword == "oneOf" else {"enum", "type"}
-    return {**{key: value for key, value in field.items() if key not in dropped}, keyword: titled}
 
 
 def _labels(hint: object) -> dict[str, dict[Any, str]]:
@@ -346,40 +284,3 @@ def _labels_in(hint: object) -> dict[Any, str]:
         if found := _labels_in(argument):
             return found
     return {}
-
-
-def _check_field(name: str, field: object) -> None:
-    """Refuse a field that the restricted schema cannot express; the error names the field."""
-    if not is_object(field):
-        raise UsageError(f"form field {name!r}: its schema must be an object")
-    if field.get("format") == "password" or field.get("writeOnly"):
-        raise UsageError(f"form field {name!r} is a secret: forms must not ask for secrets, use elicit_url")
-    if not all(isinstance(value, str) for value in _values(field)):
-        raise UsageError(f"form field {name!r}: choices must be texts, as in Literal['1', '2'], not numbers")
-    allowed = _ALLOWED.get(field.get("type", ""))
-    if allowed is None:
-        raise UsageError(
-            f"form field {name!r}: only strings, numbers, booleans, choices and lists of choices are allowed"
-        )
-    if unknown := set(field) - allowed:
-        raise UsageError(f"form field {name!r}: forms do not allow {', '.join(sorted(unknown))}")
-    if field["type"] == "string" and field.get("format", "email") not in _FORMATS:
-        raise UsageError(
-            f"form field {name!r}: its format must be one of {', '.join(sorted(_FORMATS))}, "
-            f"not {field['format']!r}"
-        )
-    if field["type"] == "array":
-        _check_items(name, field.get("items"))
-
-
-def _values(field: JsonObject) -> list[object]:
-    """What can be chosen: in the field, or in the items of its list."""
-    schema: JsonObject = field["items"] if is_object(field.get("items")) else field
-    titled: list[JsonObject] = schema.get("oneOf") or schema.get("anyOf") or []
-    return [*schema.get("enum", ()), *(option["const"] for option in titled if "const" in option)]
-
-
-def _check_items(name: str, items: object) -> None:
-    choices = (items.get("enum") or items.get("anyOf")) if is_object(items) else None
-    if not choices:
-        raise UsageError(f"form field {name!r}: a list must be a list of choices (an enum or a Literal)")

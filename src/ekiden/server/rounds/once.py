@@ -79,6 +79,13 @@ class Once:
             asked_at=asked_at,
         )
 
+    async def check(self) -> None:
+        """Raise `UsageError` if the ledger cannot be used as it is. One that is away now is not an error."""
+        try:
+            await self.ledger.look("", "", now=self.clock())
+        except StoreUnavailable as problem:
+            _log.warning("Rounds that are remembered wait for their store: %s", problem)
+
     async def tidy(self) -> None:
         """Remove expired rounds from the ledger, at most every five minutes."""
         now = self.clock()

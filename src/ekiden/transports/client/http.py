@@ -124,6 +124,10 @@ class HttpClient:
                 )
         except TimeoutError:
             raise TransportError(f"Connecting to {self._host} took too long") from None
+        except ConnectionRefusedError as error:
+            raise TransportError(
+                f"Cannot connect to {self._host}: nothing listens there. Is it running?"
+            ) from error
         except OSError as error:
             raise TransportError(f"Cannot connect to {self._host}: {error.strerror or error}") from error
         except UnicodeError as error:
