@@ -1,12 +1,14 @@
 """Signals to a real process: what runs is finished, what runs too long is cut."""
 
 import asyncio
+import json
 import signal
 import time
 
 import pytest
 
-from tests.serving import call, post, raw_client, request, soon, spawned
+from tests.serving import call, post, post_raw, raw_client, request, soon, spawned
+from tests.workers.old_session import OldSession
 
 SERVER = """
 import asyncio, sys
@@ -78,6 +80,29 @@ async def test_a_call_that_runs_longer_than_the_grace_period_is_cut() -> None:
         assert time.monotonic() - started < 6
         assert b"work cancelled" in server.stderr
         assert b"lifespan left" in server.stderr
+
+
+async def test_a_call_that_streamed_nothing_before_it_was_cut_is_told_to_be_sent_again() -> None:
+    """In both eras, as a response like others: some clients give up everything for a status of 500."""
+    async with spawned(source(grace=1)) as server:
+        session = await OldSession.open(int(server.base.rpartition(":")[2]))
+        old = session.request("tools/call", name="quiet", arguments={"seconds": 600})
+        sent = {
+            "2026": call("quiet", {"seconds": 600}, request_id="new"),
+            "large": call("quiet", {"seconds": 600}, request_id="large", **{"x/filling": "x" * 10_000}),
+        }
+        answers = [asyncio.create_task(post(server.base, message)) for message in sent.values()]
+        answers.append(asyncio.create_task(post_raw(server.base, json.dumps(old).encode(), session.headers)))
+        async with raw_client(server.base) as client:  # Its answer shows that the calls are under way.
+            await client.send(request("server/discover"))
+            await client.read_until(b"supportedVersions")
+        server.process.send_signal(signal.SIGTERM)
+        cut = [await soon(answer) for answer in answers]
+        told = [(response.status_code, response.json()["id"]) for response in cut]
+        assert told == [(200, "new"), (200, "large"), (200, old["id"])]
+        assert {response.json()["error"]["code"] for response in cut} == {-32603}
+        assert all("send the request again" in response.json()["error"]["message"] for response in cut)
+        await server.ended()
 
 
 async def test_while_it_drains_no_new_client_is_taken() -> None:

@@ -67,3 +67,25 @@ async def test_a_process_whose_lease_is_late_but_renewed_is_waited_for(
         response = await client.get(other + "/mcp", headers=headers)
     said = [json.loads(line[6:]) for line in response.text.splitlines() if line.startswith("data: {")]
     assert [message["result"]["content"][0]["text"] for message in said] == ["done"]
+
+
+@pytest.mark.parametrize("ahead", [0.0, AHEAD_SECONDS, -AHEAD_SECONDS])
+async def test_a_process_that_is_gone_is_given_up_in_time_whatever_its_clock_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead: float
+) -> None:
+    monkeypatch.setattr(logs, "_LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(logs, "_LEASE_SECONDS", 0.5)
+    monkeypatch.setattr(logs, "_LATE_SECONDS", 0.3)
+    monkeypatch.setattr(logs, "_RENEW_SECONDS", 600.0)  # As if it had been killed after its first event.
+    store = f"sqlite:///{tmp_path}/s.db"
+    async with (
+        served(working(store, ahead)) as gone,
+        served(working(store, 0.0)) as other,
+        httpx2.AsyncClient(timeout=PATIENCE, trust_env=False) as client,
+    ):
+        session: str = (await initialize(gone)).headers["mcp-session-id"]
+        last = await begun(gone, session)
+        headers = {"accept": "text/event-stream", "mcp-session-id": session, "last-event-id": last}
+        response = await client.get(other + "/mcp", headers=headers)
+    said = [json.loads(line[6:]) for line in response.text.splitlines() if line.startswith("data: {")]
+    assert ["send the request again" in message["error"]["message"] for message in said] == [True]

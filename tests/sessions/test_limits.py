@@ -19,9 +19,9 @@ def server(folder: Path, **limits: Any) -> Server:
     return Server("s", store=f"sqlite:///{folder}/s.db", sessions=SessionLimits(**limits))
 
 
-async def initialize(base: str, **client_info: str) -> httpx2.Response:
+async def initialize(base: str, speaks: str = "2025-11-25", **client_info: str) -> httpx2.Response:
     hello = {
-        "protocolVersion": "2025-11-25",
+        "protocolVersion": speaks,
         "capabilities": {},
         "clientInfo": {"name": "t", "version": "1", **client_info},
     }

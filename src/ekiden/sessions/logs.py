@@ -73,10 +73,15 @@ class LoggedStream(Protocol):
 
 
 class _Lease:
-    """The lease of a stream, as a reader sees it again and again."""
+    """The lease of a stream, as a reader sees it again and again.
+
+    A clock that is ahead writes leases that run out late. So one that is not renewed for as long as a lease
+    lasts has run out, whatever it says.
+    """
 
     def __init__(self) -> None:
         self._until = float("-inf")
+        self._unchanged_since = float("inf")
         self._late_since = float("inf")
 
     def is_lost(self, view: StreamView, now: float) -> bool:
@@ -85,11 +90,10 @@ class _Lease:
         if view.has_ended:
             return bool(view.waiting)
         seen = asyncio.get_running_loop().time()
-        if view.leased_until > now:
-            self._late_since = float("inf")
-        elif view.leased_until != self._until or self._late_since > seen:
-            self._late_since = seen
-        self._until = view.leased_until
+        if view.leased_until != self._until:
+            self._until, self._unchanged_since, self._late_since = view.leased_until, seen, float("inf")
+        has_run_out = view.leased_until <= now or seen - self._unchanged_since >= _LEASE_SECONDS
+        self._late_since = min(self._late_since, seen) if has_run_out else float("inf")
         return seen - self._late_since >= _LATE_SECONDS
 
 

@@ -245,6 +245,78 @@ async def test_a_dead_owner_is_replaced_after_a_lease_and_a_half(tmp_path: Path)
     await store.close()
 
 
+async def repeated(once: Once, patience: float) -> RoundClaim:
+    """Claim a round as clients do that give up soon and repeat it, until it is claimed."""
+    while True:
+        claim = RoundClaim(once, "flow.1", "token", {})
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                await claim.own()
+            return claim
+
+
+async def test_a_dead_owner_is_replaced_although_no_repeat_waits_for_half_a_lease(tmp_path: Path) -> None:
+    """At each of two processes, to which the repeats go in turn."""
+    stores = [SQLiteStore(tmp_path / "rounds.db") for _ in range(2)]
+    one, other = (Once(store, time.time, lease=LEASE, keep=100.0) for store in stores)
+    history, now = RoundClaim(one, "flow.1", "token", {}).history, time.time()
+    await stores[0].claim("flow.1", history, now=now, lease=LEASE, expires=now + 100)
+    started = time.monotonic()
+    claims = [asyncio.create_task(repeated(once, LEASE / 4)) for once in (one, other)]
+    done, _ = await asyncio.wait(claims, timeout=20, return_when=asyncio.FIRST_COMPLETED)
+    took = time.monotonic() - started
+    assert [(await task.result().own()).fence for task in done] == [2]
+    assert took < 2 * LEASE + 0.5
+    for task in claims:
+        task.cancel()
+        await asyncio.wait({task})
+    for task in done:
+        await task.result().release()
+    for once in (one, other):
+        await once.lookout.stop()
+        assert held_by(once) == 0
+    for store in stores:
+        await store.close()
+
+
+async def test_a_living_owner_keeps_its_round_however_often_it_is_repeated(tmp_path: Path) -> None:
+    stores = [SQLiteStore(tmp_path / "rounds.db") for _ in range(2)]
+    one, other = (Once(store, time.time, lease=LEASE, keep=100.0) for store in stores)
+    mine = RoundClaim(one, "flow.1", "token", {})
+    await mine.own()
+    impatient = asyncio.create_task(repeated(other, LEASE / 4))
+    await asyncio.wait({impatient}, timeout=3 * LEASE)
+    assert not impatient.done()
+    assert not mine.lost
+    impatient.cancel()
+    await asyncio.wait({impatient})
+    assert await soon(mine.finish(Complete({}))) == Complete({})
+    async with asyncio.timeout(20):  # The owner is watched for a while, and no longer than there is one.
+        while held_by(other):
+            await asyncio.sleep(0.01)
+    for store in stores:
+        await store.close()
+
+
+async def test_a_round_that_its_owner_gave_back_is_not_kept_by_who_watches(tmp_path: Path) -> None:
+    stores = [SQLiteStore(tmp_path / "rounds.db") for _ in range(2)]
+    one, other = (Once(store, time.time, lease=LEASE, keep=100.0) for store in stores)
+    mine = RoundClaim(one, "flow.1", "token", {})
+    await mine.own()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(LEASE / 4):
+            await RoundClaim(other, "flow.1", "token", {}).own()
+    await mine.release()
+    async with asyncio.timeout(20):
+        while held_by(other):
+            await asyncio.sleep(0.01)
+    again = RoundClaim(one, "flow.1", "token", {})
+    assert (await soon(again.own())).fence > 1
+    await again.release()
+    for store in stores:
+        await store.close()
+
+
 # Clients leave, and handlers fail
 
 

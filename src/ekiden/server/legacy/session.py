@@ -4,7 +4,6 @@ It does not depend on a transport: every request comes with a `Line`, which send
 """
 
 import asyncio
-import functools
 import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
@@ -178,19 +177,38 @@ class Session:
     # Other messages of the client
 
     async def take(self, message: Message | Response, incoming: Incoming | None) -> ProtocolError | None:
-        """Handle a notification or an answer, if middleware lets it pass; the error if not."""
-        if isinstance(message, Response):
-            go_on: Callable[[], None] = functools.partial(self.responded, message)
-        else:
-            go_on = functools.partial(self.notified, message)
+        """Handle a notification or an answer, if middleware lets it pass; the error if not.
+
+        It has reached the process that it concerns when this returns.
+        """
+        delivering: set[asyncio.Task[None]] = set()
+        refused: ProtocolError | None = None
         if not self._keeper.endpoint.is_watched:
-            go_on()
-            return None
-        try:
-            seen = self._seen(message, incoming)
-        except InvalidParams as error:  # It has a `_meta` that is not an object.
-            return error
-        return await self._keeper.endpoint.admit(seen, go_on)
+            self._handle(message, delivering)
+        else:
+            try:
+                seen = self._seen(message, incoming)
+            except InvalidParams as error:  # It has a `_meta` that is not an object.
+                return error
+            refused = await self._keeper.endpoint.admit(seen, lambda: self._handle(message, delivering))
+        if delivering:
+            await asyncio.wait(delivering)  # They go on if the client leaves meanwhile.
+            for task in delivering:
+                task.result()
+        return refused
+
+    def _handle(self, message: Message | Response, delivering: "set[asyncio.Task[None]]") -> None:
+        work = self._responded(message) if isinstance(message, Response) else self._notified(message)
+        if work is not None:
+            task = asyncio.get_running_loop().create_task(work)
+            delivering.add(task)
+            self._delivering.add(task)
+            task.add_done_callback(self._delivered)
+
+    def _delivered(self, task: "asyncio.Task[None]") -> None:
+        self._delivering.discard(task)
+        if not task.cancelled():
+            task.exception()  # Whoever waited has it; asyncio would log it if the client has left.
 
     def _seen(self, message: Message | Response, incoming: Incoming | None) -> Request:
         if isinstance(message, Message):
@@ -206,18 +224,16 @@ class Session:
             self._request("", method, {}, incoming, kind="http"), lambda: None
         )
 
-    def notified(self, message: Message) -> None:
-        """Handle a notification: the client is ready, or it cancels a request."""
+    def _notified(self, message: Message) -> Coroutine[Any, Any, None] | None:
+        """Handle a notification: the client is ready, or it cancels a request. What is left to do, if any."""
         if message.method == "notifications/initialized":
             self._asking.client_is_ready.set()
-            if self._shared is not None:
-                self._deliver(self.remember("initialized"))
-        elif message.method == "notifications/cancelled":
+            return None if self._shared is None else self.remember("initialized")
+        if message.method == "notifications/cancelled":
             request_id: Any = message.params.get("requestId")
-            if type(request_id) not in (int, str):
-                return
-            if not self.cancel(request_id) and self._shared is not None:
+            if type(request_id) in (int, str) and not self.cancel(request_id) and self._shared is not None:
                 self._shared.cancel(self.id, request_id)
+        return None
 
     def cancel(self, request_id: RequestId) -> bool:
         """Cancel a request; False if it does not run here."""
@@ -227,24 +243,14 @@ class Session:
             running.cancel()
         return running is not None
 
-    def responded(self, response: Response) -> None:
+    def _responded(self, response: Response) -> Coroutine[Any, Any, None] | None:
         """Handle an answer. It is dropped if it belongs to no open question, or came before."""
         if self._requests.answered(response):
-            return
+            return None
         if self._shared is not None:
-            self._deliver(self._requests.pass_on(response))
-        else:
-            _log.debug("The client answered %r, which is not an open question", response.id)
-
-    def _deliver(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._delivering.add(task)
-        task.add_done_callback(self._delivering.discard)
-
-    async def delivered(self) -> None:
-        """Wait until what was notified and responded has reached the process that it concerns."""
-        while self._delivering:
-            await asyncio.gather(*tuple(self._delivering))
+            return self._requests.pass_on(response)
+        _log.debug("The client answered %r, which is not an open question", response.id)
+        return None
 
     async def ask(
         self, line: Line, method: str, params: Mapping[str, Any] | None, elicitation_id: str

@@ -5,16 +5,23 @@ how the round ended, that it belongs to another history, or that the store is un
 """
 
 import asyncio
+import functools
+from collections.abc import Callable
 from typing import Final
 
-from ekiden.errors import StoreUnavailable
-from ekiden.rounds.ledger import Busy, Recorded, Refused
+from ekiden.errors import EkidenError, StoreUnavailable
+from ekiden.rounds.ledger import Busy, Claim, Claimed, Ledger, Recorded, Refused
+from ekiden.server.rounds.enduring import to_the_end
 
-__all__ = ["Contenders", "Contest", "Watch"]
+__all__ = ["Contenders", "Contest", "Lookout", "Watch"]
 
 _LONGEST_GAP: Final = 1 / 4
 _WATCHED: Final = 1 / 2
-"""Both are fractions of the lease's duration."""
+_LOOK: Final = 1 / 10
+_STAY: Final = 2.0
+"""All four are fractions, or multiples, of the lease's duration."""
+_MOST_WATCHED: Final = 50
+"""Rounds that are watched in one process although nobody waits for them."""
 
 
 class Watch:
@@ -99,3 +106,80 @@ class Contenders:
         contest.members -= 1
         if contest.members == 0:
             del self._contests[key]
+
+
+class Lookout:
+    """Goes on with watching the owner of a round when the last request that waited for it has left.
+
+    Else the owner would never be seen to be dead where clients give up, and repeat their round, before it was
+    watched for half a lease.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        contenders: Contenders,
+        clock: Callable[[], float],
+        *,
+        lease: float,
+        keep: float,
+    ) -> None:
+        self._ledger = ledger
+        self._contenders = contenders
+        self._clock = clock
+        self._lease = lease
+        self._keep = keep
+        self._watching: dict[tuple[str, str], asyncio.Task[None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._watching)
+
+    def stay(self, key: tuple[str, str], contest: Contest) -> None:
+        """Watch the owner of a round for a while, for whoever repeats it."""
+        if key in self._watching or len(self._watching) >= _MOST_WATCHED:
+            return
+        self._contenders.join(key)
+        task = self._watching[key] = asyncio.get_running_loop().create_task(self._watch(*key, contest))
+        task.add_done_callback(functools.partial(self._left, key))
+
+    def _left(self, key: tuple[str, str], _: "asyncio.Task[None]") -> None:
+        del self._watching[key]
+        self._contenders.leave(key)
+
+    async def _watch(self, round_id: str, history: str, contest: Contest) -> None:
+        time = asyncio.get_running_loop().time
+        until = time() + _STAY * self._lease
+        while time() < until:
+            if contest.lock.locked():
+                until = time() + _STAY * self._lease  # A request is here, and watches by itself.
+            else:
+                try:
+                    found = await self._look(round_id, history)
+                except EkidenError:
+                    contest.watch.interrupted()
+                else:
+                    if not isinstance(found, Busy):
+                        return
+                    contest.watch.note(found, time(), self._lease)
+            await asyncio.sleep(self._lease * _LOOK)
+
+    async def _look(self, round_id: str, history: str) -> Claim:
+        """Who owns the round. If nobody does, it stays so."""
+        return await to_the_end(asyncio.ensure_future(self._ask(round_id, history)))
+
+    async def _ask(self, round_id: str, history: str) -> Claim:
+        now = self._clock()
+        claim = await self._ledger.claim(
+            round_id, history, now=now, lease=self._lease, expires=now + self._keep
+        )
+        if isinstance(claim, Claimed):
+            await self._ledger.release(round_id, claim.fence)
+        return claim
+
+    async def stop(self) -> None:
+        """Watch nothing any more."""
+        watching = set(self._watching.values())
+        for task in watching:
+            task.cancel()
+        if watching:
+            await asyncio.wait(watching)

@@ -16,7 +16,7 @@ from ekiden.private_struct import PrivateStruct
 from ekiden.rounds.journal import Entry, fingerprint, framed
 from ekiden.rounds.ledger import Busy, Claim, Claimed, Ledger, Recorded, Refused, Unfinished, encode_entry
 from ekiden.rounds.outcome import Failed, Outcome, too_large
-from ekiden.server.rounds.contenders import Contenders, Contest
+from ekiden.server.rounds.contenders import Contenders, Contest, Lookout
 from ekiden.server.rounds.enduring import insist, to_the_end
 from ekiden.server.rounds.kept_outcomes import decode_outcome, encode_outcome
 from ekiden.server.rounds.lease import Lease
@@ -63,6 +63,7 @@ class Once:
         self.result_bytes = result_bytes
         """The longest outcome that is remembered, and sent."""
         self.contenders = Contenders()
+        self.lookout = Lookout(ledger, self.contenders, clock, lease=lease, keep=keep)
         self.is_stopping = False
         """Set when the server stops: from then on no round waits for an unavailable store."""
         self._purged_at = clock()
@@ -189,6 +190,10 @@ class RoundClaim(PrivateStruct):
             finally:
                 if self.claimed is None:
                     contest.lock.release()
+        except asyncio.CancelledError:
+            if contest.members == 1 and contest.watch.has_begun and not self._once.is_stopping:
+                self._once.lookout.stay(key, contest)
+            raise
         finally:
             if self.claimed is None:
                 contenders.leave(key)

@@ -303,6 +303,6 @@ def _read_at_once(receive: Receive, incoming: Incoming) -> Event | Started[Event
 async def _let_go(incoming: Incoming, message: Message) -> None:
     """Forget the text of a message, and let others have their turn if it was large."""
     size = len(incoming.body)
-    incoming.let_go({"method": message.method, "params": message.params})
+    incoming.let_go({"jsonrpc": "2.0", "id": message.id, "method": message.method, "params": message.params})
     if size > _LARGE:
         await asyncio.sleep(0)

@@ -337,7 +337,8 @@ class Connection(RequestReader, asyncio.Protocol):
         self.state.tasks.discard(task)
         exchange, self._exchange = self._exchange, None
         assert exchange is not None
-        exchange.end(None if task.cancelled() else task.exception())
+        was_cancelled = task.cancelled()
+        exchange.end(None if was_cancelled else task.exception(), was_cancelled=was_cancelled)
         is_last = self._half_closed and not self._waiting and not self._refused
         if self._closing or is_last or not exchange.keep_alive:
             self._closing = True

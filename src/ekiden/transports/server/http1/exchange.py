@@ -4,13 +4,15 @@ import asyncio
 import logging
 from typing import Any, Final, Protocol
 
-from ekiden.errors import ProtocolError
+from ekiden.errors import InternalError, ProtocolError
 from ekiden.private_struct import PrivateStruct
 from ekiden.signals import BrokenResponse
 from ekiden.transports.server.http1.framing import STATUS_LINES, Framing, begin
 from ekiden.transports.server.reply import Event
+from ekiden.wire import jsonrpc
 from ekiden.wire.incoming import Incoming
 from ekiden.wire.json import is_object
+from ekiden.wire.jsonrpc import RequestId
 from ekiden.wire.printable import printable
 
 __all__ = ["Carrier", "Exchange", "method_and_name"]
@@ -18,6 +20,8 @@ __all__ = ["Carrier", "Exchange", "method_and_name"]
 _log = logging.getLogger(__name__)
 
 _CLOSE: Final = b"connection: close\r\n"
+_SHUT_DOWN: Final = "The server process that ran this request has ended: send the request again"
+"""Why a request is cancelled that has outlasted the time for a shutdown."""
 
 
 class Carrier(Protocol):
@@ -54,14 +58,18 @@ class Exchange(PrivateStruct):
         """Whether a stream of events has begun."""
         return self._streaming
 
-    def end(self, error: BaseException | None) -> None:
-        """The application has returned, or raised `error`. If it sent no response, send one for it."""
+    def end(self, error: BaseException | None, *, was_cancelled: bool = False) -> None:
+        """The application has returned, was cancelled, or raised `error`. If it sent no response, send one
+        for it."""
         if error is not None:
             _log.error("%s %s failed", self.incoming.method, printable(self.incoming.path), exc_info=error)
         if self._complete or self._gone:
             return
         self.keep_alive = False
-        if self._framing is None:
+        if self._framing is None and was_cancelled and (request_id := _id_of(self.incoming)) is not None:
+            # A plain response: some clients give up their whole session for an HTTP status of 500.
+            self.respond(200, jsonrpc.error_response(request_id, InternalError(_SHUT_DOWN)))
+        elif self._framing is None:
             self._write({"type": "http.response.start", "status": 500, "headers": []})
             self._write({"type": "http.response.body", "body": b""})
 
@@ -136,6 +144,15 @@ class Exchange(PrivateStruct):
         if not self.keep_alive:
             lines.append(_CLOSE)
         return framing, b"".join([*lines, b"\r\n"])
+
+
+def _id_of(incoming: Incoming) -> RequestId | None:
+    """The id of the request that a POST brings; None if it is none, or several."""
+    try:
+        message = incoming.value() if incoming.method == "POST" else None
+        return jsonrpc.read(message).id
+    except ProtocolError:
+        return None
 
 
 def method_and_name(incoming: Incoming) -> str:

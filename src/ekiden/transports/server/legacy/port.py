@@ -68,15 +68,14 @@ class ClientSession(Protocol):
         ...
 
     async def take(self, message: Message | Response, incoming: Incoming | None) -> ProtocolError | None:
-        """Take a notification, or the answer to a request of ours; the error if it is refused."""
+        """Take a notification, or the answer to a request of ours; the error if it is refused.
+
+        When this returns, the message has reached the process that it concerns.
+        """
         ...
 
     async def admits(self, method: str, incoming: Incoming) -> ProtocolError | None:
         """Whether a GET or DELETE may go on; the error if it is refused."""
-        ...
-
-    async def delivered(self) -> None:
-        """Wait until what was notified and responded has reached the process that it concerns."""
         ...
 
     def changes(self) -> AsyncIterator[bytes]:

@@ -215,7 +215,6 @@ class SessionHTTP:
             broken, refused = await self._take(session, messages, post, incoming)
         finally:
             post.when_done(functools.partial(self._bodies.give_back, held))
-        await session.delivered()
         if broken is not None and not batch:
             await respond(send, 400, jsonrpc.error_response(broken.request_id, broken), JSON)
         elif refused is not None and post.done and not post.responses:
@@ -237,16 +236,20 @@ class SessionHTTP:
         post: Post,
         incoming: Incoming,
     ) -> tuple[EnvelopeError | None, ProtocolError | None]:
-        """Begin to answer requests, and hand on responses and notifications; what is broken, or refused."""
+        """Hand on responses and notifications, and begin to answer requests; what is broken, or refused.
+
+        What can fail as a whole, because the store is away, comes first: whatever gets a 503 has not begun.
+        """
         broken: EnvelopeError | None = None
         refused: ProtocolError | None = None
+        for message in messages:
+            if isinstance(message, Response) or (isinstance(message, Message) and message.id is None):
+                refused = await session.take(message, incoming) or refused
         for message in messages:
             if isinstance(message, EnvelopeError):
                 broken = message
                 post.responses.append(jsonrpc.error_response(message.request_id, message))
-            elif isinstance(message, Response) or message.id is None:
-                refused = await session.take(message, incoming) or refused
-            else:
+            elif isinstance(message, Message) and message.id is not None:
                 task = post.run(message.id, session.answer(message, incoming, post))
                 self._running.add(task)
                 task.add_done_callback(self._running.discard)
