@@ -10,7 +10,7 @@ from bench.capacity import answer
 PAGE = Path(__file__).parent.parent.parent / "docs" / "why" / "scale.md"
 COMMAND = "$ python -m bench.capacity "
 BLOCKS = [
-    block for block in re.findall(r"^```text\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    block for block in re.findall(r"^```console\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     if block.startswith(COMMAND)
 ]  # fmt: skip
 
