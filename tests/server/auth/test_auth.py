@@ -240,7 +240,7 @@ async def test_invented_tokens_of_some_addresses_do_not_keep_others_out(
             return None
 
     async def sent(base: str, token: str, address: int) -> httpx2.Response:
-        elsewhere = httpx2.AsyncHTTPTransport(local_address=f"127.0.0.{address}")
+        elsewhere = httpx2.AsyncHTTPTransport(local_address=f"127.0.0.{address}", verify=False)
         async with httpx2.AsyncClient(transport=elsewhere, trust_env=False, timeout=PATIENCE) as http:
             headers = {**headers_for(call("me")), "authorization": f"Bearer {token}"}
             return await http.post(base + "/mcp", json=call("me"), headers=headers)
