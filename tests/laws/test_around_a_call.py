@@ -65,10 +65,12 @@ async def test_a_time_limit_around_a_call_does_not_begin_its_step_again(
     async with server.running():
         client = Client(server)
         first = await client.ask("tool")
-        for _ in range(3):
-            with contextlib.suppress(Exception):
-                await client.retry(first, {"k": accept(True)})
         async with asyncio.timeout(30):
+            tries = 0
+            while tries < 3 or not work.noted:  # On a busy machine, no step may begin in so short a time.
+                tries += 1
+                with contextlib.suppress(Exception):
+                    await client.retry(first, {"k": accept(True)})
             while work.noted[-1:] != ["ends"]:
                 await asyncio.sleep(0.01)
     assert work.noted == ["begins", "ends"]
