@@ -1,8 +1,7 @@
 """Where an upstream server is, what it is sent, and how long it may take."""
 
 import re
-import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import urlsplit
@@ -59,8 +58,8 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True):
             return f"{place.scheme}://{place.netloc.rpartition('@')[2]}"
         if isinstance(self.target, Path):
             return str(self.target)
-        words = shlex.split(self.target) if isinstance(self.target, str) else list(self.target)
-        return str(words[0]) if words else ""
+        words = self.target.split() if isinstance(self.target, str) else self.target
+        return words[0] if isinstance(words, Sequence) and words else ""
 
 
 def _check_header(upstream: str, name: str) -> None:
