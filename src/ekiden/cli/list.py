@@ -69,7 +69,7 @@ def _tool_rows(found: dict[str, list[JsonObject]]) -> Rows:
 
 def _signature(schema: JsonObject) -> str:
     """The arguments as they are written in a call; those in brackets may be left out."""
-    required = schema.get("required", [])
+    required = {name for name in schema.get("required", ()) if isinstance(name, str)}
     properties: JsonObject = schema.get("properties") or {}
     words = [f"{name}={_kind(about)}" for name, about in properties.items()]
     return " ".join(

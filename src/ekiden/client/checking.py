@@ -19,6 +19,7 @@ from ekiden.client.scripted import question_text
 from ekiden.errors import InvalidResult, ParseError, WrongAnswer
 from ekiden.rounds.asks import ELICIT, LIST_ROOTS, SAMPLE
 from ekiden.signals import UnusableSchema
+from ekiden.transports.client.complaints import Complaints
 from ekiden.wire.json import ENCODE_ERRORS, JsonObject, decode, encode, is_array, is_object
 from ekiden.wire.schemas.validator import json_validator
 
@@ -33,7 +34,7 @@ __all__ = [
     "read_question",
 ]
 
-_log = logging.getLogger(__name__)
+_complain = Complaints(logging.getLogger(__name__))
 
 _MOST_SCHEMA: Final = 8192
 """The size of a schema whose validator is kept."""
@@ -140,7 +141,7 @@ def _validator(schema: bytes) -> Callable[[Any], str | None]:
     try:
         return json_validator(decode(schema), formats=True, trusted=False, whole="content")
     except UnusableSchema as error:
-        _log.warning("The schema of a form cannot be used, its answer is sent unchecked: %s", error)
+        _complain("The schema of a form cannot be used, its answer is sent unchecked: %s", error)
         return lambda _: None
 
 

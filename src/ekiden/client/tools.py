@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from ekiden.errors import InvalidResult
 from ekiden.signals import UnusableSchema
+from ekiden.transports.client.complaints import Complaints
 from ekiden.wire.headers import MirroredParam, find_mirrored_params, mirrored_headers
 from ekiden.wire.json import JsonObject, is_object
 from ekiden.wire.schemas.validator import json_validator
@@ -18,7 +19,7 @@ _MOST_TOOLS: Final = 10_000
 
 
 class KnownTools:
-    """The tools that were listed so far."""
+    """The tools that were listed last."""
 
     def __init__(self, *, mirrors: bool) -> None:
         self._mirrors = mirrors
@@ -27,9 +28,15 @@ class KnownTools:
         self._schemas: JsonObject = {}
         self._validators: dict[str, Callable[[Any], str | None]] = {}
         self._support: dict[str, str | None] = {}
+        self._complain = Complaints(_log)
 
     def learn(self, tools: list[Any]) -> list[JsonObject]:
-        """The tools that can be used; each other one is left out with a warning."""
+        """The tools that can be used, of a whole list; each other one is left out with a warning.
+
+        What was learned before is forgotten: a server may list tools of other names each time.
+        """
+        for learned in (self._mirrored, self._schemas, self._validators, self._support):
+            learned.clear()
         return [tool for tool in tools if is_object(tool) and self._is_usable(tool)]
 
     def _is_usable(self, tool: JsonObject) -> bool:
@@ -38,7 +45,7 @@ class KnownTools:
             try:
                 mirrored = find_mirrored_params(schema if is_object(schema) else {})
             except (ValueError, RecursionError) as error:
-                _log.warning("The server's tool %r is left out: %s", name, error)
+                self._complain("The server's tool '%s' is left out: %s", name, error)
                 return False
             if len(self._mirrored) < _MOST_TOOLS:
                 self._mirrored[name] = mirrored
@@ -48,7 +55,6 @@ class KnownTools:
             self._support[name] = support if support in ("required", "optional") else None
         if "outputSchema" in tool and len(self._schemas) < _MOST_TOOLS:
             self._schemas[name] = tool["outputSchema"]
-            self._validators.pop(name, None)
         return True
 
     def knows(self, name: str) -> bool:
@@ -70,14 +76,13 @@ class KnownTools:
         if "structuredContent" not in result:
             raise InvalidResult(f"Tool {name!r} has an output schema but gave no structuredContent")
         if name not in self._validators:
-            self._validators[name] = _validator(name, self._schemas[name])
+            self._validators[name] = self._validator(name, self._schemas[name])
         if problems := self._validators[name](result["structuredContent"]):
             raise InvalidResult(f"Tool {name!r} broke its output schema: {problems}")
 
-
-def _validator(name: str, schema: Any) -> Callable[[Any], str | None]:
-    try:
-        return json_validator(schema, trusted=False)
-    except UnusableSchema as error:
-        _log.warning("The output schema of tool %r cannot be used: %s", name, error)
-        return lambda _: None
+    def _validator(self, name: str, schema: Any) -> Callable[[Any], str | None]:
+        try:
+            return json_validator(schema, trusted=False)
+        except UnusableSchema as error:
+            self._complain("The output schema of tool '%s' cannot be used: %s", name, error)
+            return lambda _: None

@@ -21,6 +21,7 @@ from ekiden.gateway.turnstile import Turnstile
 from ekiden.gateway.upstream import Upstream, why_unavailable
 from ekiden.version import __version__
 from ekiden.wire.json import JsonObject
+from ekiden.wire.printable import printable
 
 __all__ = ["Connector", "unavailable"]
 
@@ -176,7 +177,7 @@ class Connector:
             "%s: %s is not available: %s",
             self.upstream.name,
             self.upstream.address,
-            error,
+            printable(str(error)),
             exc_info=None if is_known else error,
         )
         self._on_change(self._why)

@@ -1,7 +1,7 @@
 """What an upstream lists, as entries of our own catalogs: their definitions pass as they are."""
 
+import asyncio
 import functools
-import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, TypeAlias
 
@@ -14,17 +14,22 @@ from ekiden.server.middleware import Run
 from ekiden.server.registration.prompts import Prompt
 from ekiden.server.registration.resources import Resource
 from ekiden.server.registration.tools import Tool
+from ekiden.transports.client.complaints import Complaints
 from ekiden.wire.headers import find_mirrored_params
 from ekiden.wire.json import JsonObject, encode, is_object
 
 __all__ = ["ForwardedPrompt", "ForwardedResource", "ForwardedTool", "Forwarding", "Unlisted", "definitions"]
 
-_log = logging.getLogger(__name__)
-
 _LONGEST: Final = 2048
 """Characters of a name or a URI: longer ones are in no header, and of no use."""
 _MOST_BYTES: Final = 4 * 1024 * 1024
 """The size of one upstream's list. All lists together are one result."""
+_MOST_BYTES_OF_ONE: Final = 256 * 1024
+"""The size of one definition: while it is checked, everybody waits."""
+_MOST: Final = 2000
+"""Entries of a list that are looked at. To take one in costs about a tenth of a millisecond of the loop."""
+_AT_ONCE: Final = 50
+"""Entries that are looked at before others have their turn."""
 
 Call: TypeAlias = Callable[[Context[Any]], Coroutine[Any, Any, Any]]
 
@@ -136,7 +141,7 @@ class _Beginning:
         return {} if uri.startswith(self._beginning) else None
 
 
-def definitions(upstream: str, what: str, listed: list[Any]) -> list[JsonObject]:
+async def definitions(what: str, listed: list[Any], complain: Complaints) -> list[JsonObject]:
     """The definitions of a list that can be used, by name; the others are left out with a warning.
 
     Clients refuse a list with one malformed entry, and would lose what other upstreams list.
@@ -144,7 +149,11 @@ def definitions(upstream: str, what: str, listed: list[Any]) -> list[JsonObject]
     key, model = _models()[what]
     usable: dict[str, JsonObject] = {}
     size = 0
-    for definition in listed:
+    if len(listed) > _MOST:
+        complain("it lists %d %s: only the first %d are taken", len(listed), what, _MOST)
+    for number, definition in enumerate(listed[:_MOST], 1):
+        if number % _AT_ONCE == 0:
+            await asyncio.sleep(0)
         name = definition.get(key) if is_object(definition) else None
         problem = "it has no name that can be used"
         if isinstance(name, str) and 0 < len(name) <= _LONGEST:
@@ -155,7 +164,7 @@ def definitions(upstream: str, what: str, listed: list[Any]) -> list[JsonObject]
             elif not problem and size > _MOST_BYTES:
                 problem = f"those before it have {_MOST_BYTES} bytes"
         if problem:
-            _log.warning("%s: one of its %s is left out: %r: %s", upstream, what, str(name)[:100], problem)
+            complain("one of its %s is left out: '%s': %s", what, str(name)[:100], problem)
         else:
             usable[str(name)] = definition
     return list(usable.values())
@@ -177,6 +186,8 @@ def _models() -> dict[str, tuple[str, type[BaseModel]]]:
 def _problem(model: type[BaseModel], definition: JsonObject) -> tuple[str, int]:
     """What is wrong with a definition, or an empty text; and its size in bytes."""
     spelled = encode(definition)
+    if len(spelled) > _MOST_BYTES_OF_ONE:
+        return f"it has more than {_MOST_BYTES_OF_ONE} bytes", 0
     try:
         model.model_validate_json(spelled, strict=True, by_name=False)
     except ValidationError as error:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final
@@ -35,6 +36,7 @@ from ekiden.server.registration.extensions import OfferedExtension
 from ekiden.server.sealing.tokens import RoundLimits
 from ekiden.server.server import Server
 from ekiden.server.subscriptions import RESOURCE_UPDATED
+from ekiden.transports.client.complaints import Complaints
 from ekiden.transports.server.port import Stream
 from ekiden.wire.extensions.names import UI
 from ekiden.wire.headers import find_mirrored_params
@@ -56,6 +58,10 @@ _REFRESH_SECONDS: Final = 60.0
 """How often lists are read again although no change was told: not every server tells."""
 _CALM_SECONDS: Final = 0.05
 """How long to wait after a change: others often follow it."""
+_REST: Final = 10
+"""How many times as long as the lists took to read, they are not read again. So an upstream that tells of
+changes all the time takes a tenth of the gateway's at most."""
+_LONGEST_REST: Final = 60.0
 _MOST_WATCHED: Final = 1000
 """Resources that are watched at one upstream."""
 _LIMITS: Final = ClientLimits(state_bytes=256 * 1024)
@@ -91,6 +97,7 @@ class Proxy(Server):
         self._limits = limits or _LIMITS
         self._wait_seconds = wait_seconds
         self._tools = KnownTools(mirrors=is_url(upstream.target))
+        self._complain = Complaints(_log, about=upstream.name)
         self.connector = Connector(
             upstream,
             self._limits,
@@ -164,7 +171,7 @@ class Proxy(Server):
         """Read all lists of the upstream."""
         forwarding = self._parked if connection.session.era == "legacy" else self._by_rounds
         listed = {what: await self._read(connection, what, *about) for what, *about in _LISTS}
-        listed["tools"] = [tool for tool in self._tools.learn(listed["tools"]) if _is_callable(tool)]
+        listed["tools"] = [tool for tool in self._tools.learn(listed["tools"]) if self._is_callable(tool)]
         registry = self._registry
         registry.unlisted[:] = [Unlisted(forwarding)]
         _exchange(registry.tools, [ForwardedTool(each, forwarding) for each in listed["tools"]])
@@ -185,7 +192,16 @@ class Proxy(Server):
             if error.code != MethodNotFound.default_code:
                 raise
             items = []  # Many servers have resources, but no templates.
-        return definitions(self.name, what, items)
+        return await definitions(what, items, self._complain)
+
+    def _is_callable(self, tool: JsonObject) -> bool:
+        """Whether a tool can be listed here: what its schema mirrors in headers must be well-formed."""
+        try:
+            find_mirrored_params(tool["inputSchema"])
+        except (ValueError, RecursionError) as error:
+            self._complain("its tool '%s' is left out: %s", tool["name"], error)
+            return False
+        return True
 
     # Changes
 
@@ -202,12 +218,14 @@ class Proxy(Server):
                     await self._stale.wait()
             await asyncio.sleep(_CALM_SECONDS)
             self._stale.clear()
+            begun = time.monotonic()
             try:
                 async with asyncio.timeout(self._upstream.timeout):
                     await self._refresh(connection)
             except (EkidenError, TimeoutError) as error:
-                _log.warning("%s: its lists could not be read again: %s", self.name, error)
+                self._complain("its lists could not be read again: %s", error)
                 self.connector.suspect()
+            await asyncio.sleep(min(_REST * (time.monotonic() - begun), _LONGEST_REST))
 
     async def _listen(self, connection: ServerConnection) -> None:
         """Keep a subscription to all lists, and to the resources that are watched here."""
@@ -251,16 +269,6 @@ def _completion(params: JsonObject) -> JsonObject:
 
 def _exchange(catalog: Catalog[Any], entries: list[Any]) -> None:
     catalog.exchange([entry.key for entry in catalog], entries)
-
-
-def _is_callable(tool: JsonObject) -> bool:
-    """Whether a tool can be listed here: what its schema mirrors in headers must be well-formed."""
-    try:
-        find_mirrored_params(tool["inputSchema"])
-    except (ValueError, RecursionError) as error:
-        _log.warning("The tool %r is left out: %s", tool["name"], error)
-        return False
-    return True
 
 
 def proxy(

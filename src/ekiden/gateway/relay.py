@@ -6,13 +6,14 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from ekiden.server.context import Context
-from ekiden.wire.json import JsonObject
+from ekiden.wire.json import JsonObject, encode
 from ekiden.wire.meta import LOG_LEVELS
 
 __all__ = ["Relay"]
 
 _MOST_WAITING: Final = 1000
-"""Messages that may wait to be sent. Beyond it the oldest is dropped: the client does not read."""
+_MOST_BYTES: Final = 1024 * 1024
+"""Messages that may wait to be sent. Beyond it the oldest are dropped: the client does not read."""
 
 
 class Relay:
@@ -20,7 +21,9 @@ class Relay:
 
     def __init__(self, ctx: Context[Any]) -> None:
         self._ctx = ctx
-        self._waiting: deque[Callable[[], Coroutine[Any, Any, None]]] = deque(maxlen=_MOST_WAITING)
+        self._waiting: deque[tuple[int, Callable[[], Coroutine[Any, Any, None]]]] = deque()
+        self._bytes = 0
+        """The size of those that wait."""
         self._sending: asyncio.Task[None] | None = None
 
     def progress(self, params: JsonObject) -> None:
@@ -29,7 +32,7 @@ class Relay:
         if isinstance(done, int | float):
             total = total if isinstance(total, int | float) else None
             message = message if isinstance(message, str) else None
-            self._send(lambda: self._ctx.progress(done, total, message))
+            self._send(params, lambda: self._ctx.progress(done, total, message))
 
     def log(self, params: JsonObject) -> None:
         """Send on a log message, if the client wants those of its level."""
@@ -37,17 +40,26 @@ class Relay:
         if isinstance(level, str) and level in LOG_LEVELS and "data" in params:
             known: Any = level
             logger = logger if isinstance(logger, str) else None
-            self._send(lambda: self._ctx.log(known, params["data"], logger=logger))
+            self._send(params, lambda: self._ctx.log(known, params["data"], logger=logger))
 
-    def _send(self, message: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self._waiting.append(message)
+    def _send(self, params: JsonObject, message: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        size = len(encode(params))
+        while self._waiting and (len(self._waiting) >= _MOST_WAITING or self._bytes + size > _MOST_BYTES):
+            self._next()
+        self._waiting.append((size, message))
+        self._bytes += size
         if self._sending is None:
             self._sending = asyncio.get_running_loop().create_task(self._send_all())
+
+    def _next(self) -> Callable[[], Coroutine[Any, Any, None]]:
+        size, message = self._waiting.popleft()
+        self._bytes -= size
+        return message
 
     async def _send_all(self) -> None:
         try:
             while self._waiting:
-                await self._waiting.popleft()()
+                await self._next()()
         finally:
             self._sending = None
 

@@ -1,9 +1,10 @@
 """Where an upstream server is, what it is sent, and how long it may take."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -52,10 +53,13 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True):
         """What it is, in words, for the log: never what it is sent."""
         if is_in_process(self.target):
             return "a server in this process"
-        if isinstance(self.target, str | Path):
-            return str(self.target).partition("?")[0]
-        parts = list(self.target) if isinstance(self.target, list | tuple) else [str(self.target)]
-        return str(parts[0])
+        if is_url(self.target):
+            place = urlsplit(self.target)  # A name and password, the path and the query may all be secrets.
+            return f"{place.scheme}://{place.netloc.rpartition('@')[2]}"
+        if isinstance(self.target, Path):
+            return str(self.target)
+        words = self.target.split() if isinstance(self.target, str) else self.target
+        return words[0] if isinstance(words, Sequence) and words else ""
 
 
 def _check_header(upstream: str, name: str) -> None:

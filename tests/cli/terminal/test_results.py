@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from ekiden.cli.list import _tool_rows
 from ekiden.cli.terminal.results import show_result
 from ekiden.cli.terminal.screen import Screen
 
@@ -35,3 +36,39 @@ def test_a_text_for_each_entry_of_a_list_is_not_shown_beside_the_list(
 def test_a_text_that_says_something_else_is_shown_beside_the_data(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown(capsys, {"degrees": 21}, "It is warm.") == ["degrees 21", "It is warm."]
     assert shown(capsys, {"content": "short"}, "something longer") == ["content short", "something longer"]
+
+
+class Counted(str):
+    """A text that counts how often texts of its kind are compared."""
+
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return str.__eq__(self, other)
+
+
+def test_what_is_too_large_for_a_table_is_shown_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    different = [{f"c{number}": number} for number in range(300)]
+    many = [{"a": number} for number in range(20_000)]
+    for rows in (different, many):
+        assert shown(capsys, {"result": rows})[0] == "["
+    assert shown(capsys, {"word": "x" * 20_000})[0] == "{"
+    assert shown(capsys, {"result": different[:3]})[0].split() == ["c0", "c1", "c2"]
+
+
+def test_many_blocks_are_not_compared_with_every_entry(capsys: pytest.CaptureFixture[str]) -> None:
+    Counted.compared = 0
+    shown(capsys, {"result": [str(number) for number in range(500)]}, *[Counted("other")] * 500)
+    assert Counted.compared < 10_000
+
+
+def test_many_arguments_are_not_compared_with_every_required_one() -> None:
+    names = [Counted(f"a{number}") for number in range(500)]
+    required = [Counted(f"b{number}") for number in range(500)]
+    Counted.compared = 0
+    tool = {"name": "t", "inputSchema": {"properties": {name: {} for name in names}, "required": required}}
+    _, rows = _tool_rows({"tools": [tool]})
+    assert rows[0][1].startswith("[a0=any]")
+    assert Counted.compared < 10_000

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ekiden.cli.loading import Carrying
+from ekiden.cli.terminal.screen import HarmlessFormatter
 from ekiden.errors import EkidenError
 
 if TYPE_CHECKING:
@@ -110,4 +111,6 @@ def serve(
 
 def set_up_logging(level: str) -> None:
     """Send the log of ekiden and of the user's code to stderr."""
-    logging.basicConfig(level=level.upper(), format="%(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(HarmlessFormatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=level.upper(), handlers=[handler])

@@ -21,6 +21,11 @@ __all__ = ["rows_table", "show_block", "show_result"]
 
 _ENDINGS: Final = {"audio/wav": ".wav", "audio/x-wav": ".wav", "audio/mpeg": ".mp3", "image/webp": ".webp"}
 """For types that the system's table lacks, or has with an ending that is not in use."""
+_MOST_CELLS: Final = 10_000
+_LONGEST_CELL: Final = 10_000
+"""Of what is larger no table is made: nobody reads that, and to draw it takes minutes."""
+_MOST_COMPARED: Final = 10_000
+"""How many pairs of blocks and entries are compared to find out whether one repeats the other."""
 _MOST_NAMES: Final = 10_000
 _LONGEST_NAME: Final = 100
 """Letters of a file's name that come from the server; file systems have room for 255 bytes."""
@@ -34,8 +39,11 @@ def show_result(screen: Screen, result: JsonObject, tool: str, folder: Path) -> 
         screen.err.print("The tool failed:", style="bold red")
     elif shown:
         _show_data(screen, _unwrapped(structured, result.get("content", ())))
-    for block in result.get("content", ()):
-        if not shown or not _repeats(block, structured):
+    content: Sequence[JsonObject] = result.get("content", ())
+    data = _only_value(structured)
+    entries: Sequence[Any] = data if is_array(data) and len(data) * len(content) <= _MOST_COMPARED else ()
+    for block in content:
+        if not shown or not _repeats(block, (structured, data), entries):
             show_block(screen, block, tool, folder)
 
 
@@ -58,7 +66,7 @@ def _only_value(structured: Any) -> Any:
     return structured
 
 
-def _repeats(block: JsonObject, structured: Any) -> bool:
+def _repeats(block: JsonObject, wholes: Sequence[Any], entries: Sequence[Any]) -> bool:
     """Whether a block only repeats the data, or one entry of a list, for clients that know no such data."""
     text = block.get("text")
     if not isinstance(text, str):
@@ -66,8 +74,7 @@ def _repeats(block: JsonObject, structured: Any) -> bool:
     values: list[Any] = [text]
     with contextlib.suppress(ParseError):
         values.append(decode(text.encode()))
-    data = _only_value(structured)
-    return any(value in (structured, data) or (is_array(data) and value in data) for value in values)
+    return any(value in wholes or value in entries for value in values)
 
 
 def show_block(screen: Screen, block: JsonObject, tool: str, folder: Path) -> None:
@@ -92,10 +99,12 @@ def show_block(screen: Screen, block: JsonObject, tool: str, folder: Path) -> No
 
 def _show_data(screen: Screen, value: Any) -> None:
     rows = _rows(value)
-    if rows:
-        screen.out.print(rows_table(list(rows[0]), [list(row.values()) for row in rows]))
-    elif is_object(value) and value and not any(is_object(v) or is_array(v) for v in value.values()):
-        screen.out.print(rows_table([], [[key, item] for key, item in value.items()]))
+    is_flat = is_object(value) and value and not any(is_object(v) or is_array(v) for v in value.values())
+    pairs = [[key, item] for key, item in value.items()] if is_flat else []
+    if rows and _fits_table(cells := [list(row.values()) for row in rows]):
+        screen.out.print(rows_table(list(rows[0]), cells))
+    elif pairs and _fits_table(pairs):
+        screen.out.print(rows_table([], pairs))
     elif isinstance(value, str):
         screen.text(value)
     else:
@@ -106,8 +115,18 @@ def _rows(value: Any) -> list[JsonObject]:
     """The rows of a list of objects, all with the same columns; empty if it is something else."""
     if not is_array(value) or not value or not all(is_object(row) for row in value):
         return []
-    columns = list(dict.fromkeys(column for row in value for column in row))
+    columns: dict[str, None] = {}
+    for row in value:
+        columns.update(dict.fromkeys(row))
+        if len(columns) * len(value) > _MOST_CELLS:
+            return []
     return [{column: row.get(column, "") for column in columns} for row in value] if columns else []
+
+
+def _fits_table(rows: Sequence[Sequence[object]]) -> bool:
+    """Whether people can read that as a table."""
+    cells = [cell for row in rows for cell in row]
+    return len(cells) <= _MOST_CELLS and all(len(_cell(cell)) <= _LONGEST_CELL for cell in cells)
 
 
 def rows_table(

@@ -16,7 +16,7 @@ from ekiden.wire.printable import UNSEEN, harmless, one_line
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["Screen", "harmless", "one_line", "say", "show_log"]
+__all__ = ["HarmlessFormatter", "Screen", "harmless", "one_line", "say", "show_log"]
 
 _TO_ESCAPE: Final = re.compile(f"{UNSEEN.pattern}|[\x85\u2028\u2029]")
 _LONGEST_NOTE: Final = 10_000
@@ -44,6 +44,18 @@ def show_log() -> None:
     """Show warnings of the library on stderr: some quote what a server has sent."""
     if not logging.root.handlers:
         logging.basicConfig(level=logging.WARNING, handlers=[_HarmlessLog()])
+
+
+class HarmlessFormatter(logging.Formatter):
+    """For the log of a server: what others sent cannot steer the terminal, nor look like another record."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # The name is that of `logging`.
+        """The record without its trace: one line, and later lines indented."""
+        return _noted(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802
+        """The trace, whole: its last line says most."""
+        return harmless(super().formatException(ei)).replace("\n", "\n  ")
 
 
 class Screen:

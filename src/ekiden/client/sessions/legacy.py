@@ -27,6 +27,7 @@ from ekiden.errors import (
 from ekiden.rounds.asks import ELICIT, LIST_ROOTS, SAMPLE
 from ekiden.signals import EraChanged
 from ekiden.transports.client.channel import ChannelLink
+from ekiden.transports.client.complaints import Complaints
 from ekiden.transports.client.link import Link, Outgoing
 from ekiden.transports.client.streamable import StreamableLink
 from ekiden.wire import jsonrpc, versions
@@ -34,6 +35,7 @@ from ekiden.wire.draft import is_incomplete, is_incomplete_unsaid
 from ekiden.wire.json import JsonObject, encode, is_array, is_object
 from ekiden.wire.jsonrpc import RequestId
 from ekiden.wire.meta import PROGRESS_TOKEN
+from ekiden.wire.printable import printable
 
 __all__ = ["LegacySession"]
 
@@ -89,6 +91,7 @@ class LegacySession:
         self._on_notification = on_notification
         self._ids = ids
         self._answering: dict[RequestId, asyncio.Task[None]] = {}
+        self._complain = Complaints(_log)
         self._closing = False
         self.version = versions.DRAFT if draft else versions.LEGACY[0]
         self._spoken = (*versions.LEGACY, versions.DRAFT) if draft else versions.LEGACY
@@ -223,7 +226,9 @@ class LegacySession:
         if request_id in self._answering:
             return  # A resumed stream may repeat it.
         if len(self._answering) >= MOST_ASKS:
-            _log.warning("The server asks more than %d things at once; %r is dropped", MOST_ASKS, request_id)
+            self._complain(
+                "The server asks more than %d things at once; %s is dropped", MOST_ASKS, request_id
+            )
             return
         task = asyncio.get_running_loop().create_task(self._answer(message, lost, hooks))
         self._answering[request_id] = task
@@ -258,7 +263,7 @@ class LegacySession:
         except CannotAnswer as error:
             reply = jsonrpc.error_response(request_id, MethodNotFound(str(error)))
         except Exception as error:
-            _log.exception("A callback failed to answer %s", method)
+            _log.exception("A callback failed to answer %s", printable(method))
             # What is wrong with an answer may be what the user has typed.
             telling = isinstance(error, EkidenError) and not isinstance(error, WrongAnswer)
             text = str(error) if telling else _FAILED
@@ -266,7 +271,7 @@ class LegacySession:
         try:
             await self._send_reply(reply)
         except TransportError as error:
-            _log.warning("The answer to %s could not be sent: %s", method, error)
+            self._complain("The answer to %s could not be sent: %s", method, error)
             if lost is not None and isinstance(error, HttpRefused) and error.status == _NOT_FOUND:
                 with contextlib.suppress(RuntimeError):  # The request has ended meanwhile.
                     lost.reschedule(asyncio.get_running_loop().time())

@@ -10,6 +10,7 @@ from ekiden.client.extensions.custom import CustomMessages
 from ekiden.client.results import typed
 from ekiden.client.skills.loaded import LoadedSkill, load
 from ekiden.errors import InvalidResult, UsageError
+from ekiden.transports.client.complaints import Complaints
 from ekiden.wire.extensions.skills import DIRECTORY_READ, EXTENSION, SkillEntry, read_entry
 from ekiden.wire.json import JsonObject
 
@@ -39,11 +40,12 @@ class SkillReader(CustomMessages):
         """
         self._skill_settings()
         entries: list[SkillEntry] = []
+        complain = Complaints(_log)
         for fields in await self._list("skills/list", "skills"):
             try:
                 entries.append(read_entry(fields))
             except InvalidResult as error:
-                _log.warning("A skill of the server is left out: %s", error)
+                complain("A skill of the server is left out: %s", error)
         return entries
 
     async def get_skill(self, uri: str) -> SkillEntry:

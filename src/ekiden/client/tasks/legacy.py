@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -18,6 +18,7 @@ from ekiden.client.sessions.session import ClientSession
 from ekiden.client.tasks.handle import AnswerAll, OnStatus, Overdue, TaskHandle, TaskSnapshot, poll_seconds
 from ekiden.client.tools import KnownTools
 from ekiden.errors import CallCancelled, InvalidParams, InvalidResult, ServerError, TransportError, UsageError
+from ekiden.transports.client.complaints import Complaints
 from ekiden.wire import versions
 from ekiden.wire.json import JsonObject, is_object
 from ekiden.wire.tasks import LEGACY_NOTIFICATION
@@ -25,6 +26,9 @@ from ekiden.wire.tasks import LEGACY_NOTIFICATION
 __all__ = ["HandshakeTaskHandle", "LegacyTaskHandle", "offers_tasks", "read_legacy_snapshot", "wants_task"]
 
 _log = logging.getLogger(__name__)
+
+_MOST_WAITING: Final = 100
+"""States that may wait to be looked at. Beyond it the oldest is dropped: only the newest counts."""
 
 
 def offers_tasks(session: ClientSession) -> bool:
@@ -192,7 +196,8 @@ class _Notified:
 
     def __init__(self, task_id: str) -> None:
         self._task_id = task_id
-        self._queue: asyncio.Queue[TaskSnapshot] = asyncio.Queue()
+        self._queue: asyncio.Queue[TaskSnapshot] = asyncio.Queue(_MOST_WAITING)
+        self._complain = Complaints(_log)
 
     def receive(self, message: JsonObject) -> None:
         params = message.get("params")
@@ -200,9 +205,12 @@ class _Notified:
             return
         if params.get("taskId") == self._task_id:
             try:
-                self._queue.put_nowait(read_legacy_snapshot(params))
+                snapshot = read_legacy_snapshot(params)
+                if self._queue.full():
+                    self._queue.get_nowait()
+                self._queue.put_nowait(snapshot)
             except InvalidResult as problem:
-                _log.warning("A notification is dropped: %s", problem)
+                self._complain("A notification is dropped: %s", problem)
 
     async def next(
         self, snapshot: TaskSnapshot, result: asyncio.Task[JsonObject] | None

@@ -7,12 +7,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from ekiden.errors import ProtocolError, TransportError
+from ekiden.transports.client.complaints import Complaints
 from ekiden.transports.client.link import Listener, Outgoing
 from ekiden.wire import jsonrpc
 from ekiden.wire.extensions.names import CORE_METHODS
 from ekiden.wire.json import is_object
 from ekiden.wire.jsonrpc import RequestId
 from ekiden.wire.meta import SUBSCRIPTION_ID
+from ekiden.wire.printable import printable
 
 __all__ = ["ChannelLink"]
 
@@ -47,6 +49,7 @@ class ChannelLink:
         self._answering: set[asyncio.Task[None]] = set()
         self._garbage = 0
         """Lines that are not messages."""
+        self._complain = Complaints(_log)
         self._closing = False
         self.asked_in_vain = asyncio.Event()
         """Set when the server asks something after the link was closed: it waits for an answer in vain."""
@@ -108,7 +111,9 @@ class ChannelLink:
             self._answer(self._pong(message["id"]))
         else:
             # Only servers before 2026 send requests, and this one is newer: nothing it says can be trusted.
-            self._fail(TransportError(f"The server must not send requests, but sent {message['method']}"))
+            self._fail(
+                TransportError(f"The server must not send requests, but sent {printable(message['method'])}")
+            )
 
     def _answer(self, answering: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(answering)
@@ -130,7 +135,7 @@ class ChannelLink:
         except Exception as error:
             # A callback of the user failed: the call raises that, and the channel goes on.
             if waiting is None:
-                _log.exception("A callback failed to take %s", message["method"])
+                _log.exception("A callback failed to take %s", printable(message["method"]))
             elif not waiting.response.done():
                 waiting.response.set_exception(error)
 
@@ -140,7 +145,7 @@ class ChannelLink:
         if waiting is not None and not waiting.response.done():
             waiting.response.set_result(message)
         elif request_id is None and "error" in message:
-            _log.warning("The server could not read a message: %s", message["error"])
+            self._complain("The server could not read a message: %s", message["error"])
 
     def _waiting_for(self, message: dict[str, Any]) -> _Waiting | None:
         """Whose notification it is: that of the subscription or the progress token that it names."""

@@ -5,7 +5,8 @@ no other server than the one it was meant for; only what authentication looks up
 looked up, the server says, which must not make us ask machines of this network: only https leads elsewhere.
 """
 
-from collections.abc import AsyncIterator, Mapping
+import functools
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ekiden.errors import TooMuch, TransportError
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 __all__ = ["HttpxClient"]
 
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_MOST_LOOKED_UP: Final = 1024 * 1024
+"""The size of what authentication looks up. Metadata and tokens have a few KB, and are read whole."""
+_MESSAGE: Final = "ekiden.message"
+"""Marks the requests that carry messages, also when they are sent again or elsewhere."""
 
 
 class _Response:
@@ -68,14 +73,19 @@ class HttpxClient:
         self._owned = client is None
         # A stream may be silent for long: reading has no timeout of its own, the caller's counts.
         timeout = httpx2.Timeout(30.0, read=None)
-        hooks: dict[str, list[Any]] = {"request": [self._check_request], "response": [self._check_redirect]}
+        hooks: dict[str, list[Any]] = {
+            "request": [self._check_request],
+            "response": [self._check_redirect, self._bound],
+        }
         self._client = client or httpx2.AsyncClient(timeout=timeout, follow_redirects=True, event_hooks=hooks)
 
     async def send(self, method: str, headers: Mapping[str, str], body: bytes) -> _Response:
         """Send a request; authentication may send others before and after it."""
         import httpx2
 
-        request = self._client.build_request(method, self._url, headers=dict(headers), content=body)
+        request = self._client.build_request(
+            method, self._url, headers=dict(headers), content=body, extensions={_MESSAGE: True}
+        )
         try:
             response = await self._client.send(request, stream=True, auth=self._auth)
         except httpx2.RequestError as error:  # Too many redirects, too, and a body that cannot be unpacked.
@@ -110,10 +120,42 @@ class HttpxClient:
         if not allowed:
             raise not_followed(str(to), response.status_code)
 
+    async def _bound(self, response: "httpx2.Response") -> None:
+        """Limit what authentication reads: what it looks up, and the words of a refusal."""
+        import httpx2
+
+        is_message = _MESSAGE in response.request.extensions and response.status_code < 400
+        if not is_message and isinstance(response.stream, httpx2.AsyncByteStream):
+            response.stream = _bounded()(response.stream)
+
     async def close(self) -> None:
         """Close the connections that are ours."""
         if self._owned:
             await self._client.aclose()
+
+
+@functools.cache
+def _bounded() -> "Callable[[httpx2.AsyncByteStream], httpx2.AsyncByteStream]":
+    import httpx2
+
+    class Bounded(httpx2.AsyncByteStream):
+        """A body that may have so many bytes, as they are sent."""
+
+        def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+            self._stream = stream
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            size = 0
+            async for chunk in self._stream:
+                size += len(chunk)
+                if size > _MOST_LOOKED_UP:
+                    raise TooMuch(f"The server sent more than {_MOST_LOOKED_UP} bytes to authentication")
+                yield chunk
+
+        async def aclose(self) -> None:
+            await self._stream.aclose()
+
+    return Bounded
 
 
 def _origin(url: "httpx2.URL") -> tuple[str, str, int | None]:
