@@ -2,69 +2,37 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
-import pytest
-
-from ekiden.server.sealing.keys import find_keys
-from ekiden.server.sealing.store import SealedStore
 from ekiden.sessions.store import Room, SessionRow, SessionStore, StreamPart
-from ekiden.stores.postgres import PostgresStore
-from ekiden.stores.sqlite import SQLiteStore
 from ekiden.testing import SessionStoreContract
+from tests.stores.pairs import InADatabase, InAFolder, two_of_a_database, two_of_a_file, two_sealed
 
 
-class TestSQLite(SessionStoreContract):
-    @pytest.fixture(autouse=True)
-    def _folder(self, tmp_path: Path) -> None:
-        self.folder = tmp_path
-
+class TestSQLite(InAFolder, SessionStoreContract):
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[tuple[SessionStore, SessionStore], None]:
-        one, other = SQLiteStore(self.folder / "store.db"), SQLiteStore(self.folder / "store.db")
-        assert one.sessions is not None
-        assert other.sessions is not None
-        try:
+        async with two_of_a_file(self.folder) as (one, other):
+            assert one.sessions is not None
+            assert other.sessions is not None
             yield one.sessions, other.sessions
-        finally:
-            await one.close()
-            await other.close()
 
 
-class TestPostgres(SessionStoreContract):
-    @pytest.fixture(autouse=True)
-    def _url(self, database: str) -> None:
-        self.url = database
-
+class TestPostgres(InADatabase, SessionStoreContract):
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[tuple[SessionStore, SessionStore], None]:
-        one, other = PostgresStore(self.url), PostgresStore(self.url)
-        try:
+        async with two_of_a_database(self.url) as (one, other):
             yield one.sessions, other.sessions
-        finally:
-            await one.close()
-            await other.close()
 
 
-class TestSealed(SessionStoreContract):
+class TestSealed(InAFolder, SessionStoreContract):
     """The same, with contents that no reader of the file understands."""
 
-    @pytest.fixture(autouse=True)
-    def _folder(self, tmp_path: Path) -> None:
-        self.folder = tmp_path
-
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[tuple[SessionStore, SessionStore], None]:
-        ring = find_keys([bytes(32)])
-        inner = [SQLiteStore(self.folder / "store.db") for _ in range(2)]
-        one, other = (SealedStore(store, lambda: ring) for store in inner)
-        assert one.sessions is not None
-        assert other.sessions is not None
-        try:
+        async with two_sealed(self.folder) as (one, other):
+            assert one.sessions is not None
+            assert other.sessions is not None
             yield one.sessions, other.sessions
-        finally:
-            await one.close()
-            await other.close()
 
     async def test_the_file_shows_nothing_of_a_session(self) -> None:
         async with self.opened() as (one, _):

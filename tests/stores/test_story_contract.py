@@ -7,10 +7,6 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from ekiden.server.sealing.keys import find_keys
-from ekiden.server.sealing.store import SealedStore
 from ekiden.stores.memory import MemoryStore
 from ekiden.stores.postgres import PostgresStore
 from ekiden.stores.postgres import stories as postgres_stories
@@ -19,6 +15,7 @@ from ekiden.stores.sqlite import stories as sqlite_stories
 from ekiden.stories.store import StoryStore, Told
 from ekiden.testing import StoryStoreContract
 from ekiden.testing.story_contract import _told
+from tests.stores.pairs import InADatabase, InAFolder, two_of_a_database, two_of_a_file, two_sealed
 
 
 class TestMemory(StoryStoreContract):
@@ -28,55 +25,29 @@ class TestMemory(StoryStoreContract):
         yield store.stories, store.stories
 
 
-class TestSQLite(StoryStoreContract):
-    @pytest.fixture(autouse=True)
-    def _folder(self, tmp_path: Path) -> None:
-        self.folder = tmp_path
-
+class TestSQLite(InAFolder, StoryStoreContract):
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[tuple[StoryStore, StoryStore], None]:
-        one, other = SQLiteStore(self.folder / "store.db"), SQLiteStore(self.folder / "store.db")
-        try:
+        async with two_of_a_file(self.folder) as (one, other):
             yield one.stories, other.stories
-        finally:
-            await one.close()
-            await other.close()
 
 
-class TestPostgres(StoryStoreContract):
-    @pytest.fixture(autouse=True)
-    def _url(self, database: str) -> None:
-        self.url = database
-
+class TestPostgres(InADatabase, StoryStoreContract):
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[tuple[StoryStore, StoryStore], None]:
-        one, other = PostgresStore(self.url), PostgresStore(self.url)
-        try:
+        async with two_of_a_database(self.url) as (one, other):
             yield one.stories, other.stories
-        finally:
-            await one.close()
-            await other.close()
 
 
-class TestSealed(StoryStoreContract):
+class TestSealed(InAFolder, StoryStoreContract):
     """The same, with contents that no reader of the file understands."""
 
-    @pytest.fixture(autouse=True)
-    def _folder(self, tmp_path: Path) -> None:
-        self.folder = tmp_path
-
     @asynccontextmanager
     async def opened(self) -> AsyncGenerator[tuple[StoryStore, StoryStore], None]:
-        ring = find_keys([bytes(32)])
-        inner = [SQLiteStore(self.folder / "store.db") for _ in range(2)]
-        one, other = (SealedStore(store, lambda: ring) for store in inner)
-        assert one.stories is not None
-        assert other.stories is not None
-        try:
+        async with two_sealed(self.folder) as (one, other):
+            assert one.stories is not None
+            assert other.stories is not None
             yield one.stories, other.stories
-        finally:
-            await one.close()
-            await other.close()
 
     async def test_the_file_shows_nothing_of_what_was_said(self) -> None:
         async with self.opened() as (one, _):

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from ekiden import Server
+from ekiden import Context, Server
 from ekiden.stories.events import CallRow, Event, decode_events
 from ekiden.stories.store import CallQuery, StoryStore
 
@@ -49,3 +49,25 @@ async def until(condition: Any, seconds: float = 10.0) -> Any:
         while not (found := await condition()):
             await asyncio.sleep(0.01)
     return found
+
+
+def first() -> int:
+    return 1
+
+
+def second() -> int:
+    return 2
+
+
+def with_another_step_in_a_replay() -> Server:
+    """A server that records, and whose tool `change` does not replay: it does another step then."""
+    server, runs = Server("shop", keys=[bytes(32)], record=True), list[int]()
+
+    @server.tool
+    async def change(ctx: Context) -> str:
+        runs.append(1)
+        await ctx.step(first if len(runs) == 1 else second)
+        await ctx.elicit("Go on?", bool)
+        return "done"
+
+    return server

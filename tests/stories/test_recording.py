@@ -19,7 +19,7 @@ from ekiden.stories.recorder import Recorder
 from ekiden.stories.store import CallQuery, Told
 from ekiden.stories.telling import current_story
 from ekiden.testing import ScriptedClient
-from tests.stories.telling import events_of, kinds, stories_of, told
+from tests.stories.telling import events_of, kinds, stories_of, told, with_another_step_in_a_replay
 
 
 def charge(amount: int) -> str:
@@ -170,21 +170,7 @@ async def test_a_task_tells_of_every_leg() -> None:
 
 
 async def test_a_replay_that_differs_has_both_sides() -> None:
-    server, rounds = Server("shop", keys=[bytes(32)], record=True), list[int]()
-
-    def first() -> int:
-        return 1
-
-    def second() -> int:
-        return 2
-
-    @server.tool
-    async def change(ctx: Context) -> str:
-        rounds.append(1)
-        await ctx.step(first if len(rounds) == 1 else second)
-        await ctx.elicit("Go on?", bool)
-        return "done"
-
+    server = with_another_step_in_a_replay()
     async with server.running():
         with pytest.raises(Exception, match="does not replay"):
             await ScriptedClient(server, {"Go on?": True}).call_tool("change")

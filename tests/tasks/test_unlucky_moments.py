@@ -71,6 +71,40 @@ async def test_a_task_that_is_cancelled_at_the_moment_of_rest_is_cleaned_up_at_o
     assert cleaned == [task_id]
 
 
+async def test_a_task_that_is_taken_over_at_the_moment_of_rest_is_its_new_owners(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = new_server(store, tasks=PATIENT)
+    suspend, cleaned = store.tasks.suspend, list[str]()
+
+    def steal(record: Any) -> None:
+        record.fence += 1
+        record.state = "stopping"  # The new owner is told to stop; this is not for the old one to do.
+
+    async def taken_first(task_id: str, *arguments: Any, **keywords: Any) -> Any:
+        await store.tasks.change(task_id, steal)
+        return await suspend(task_id, *arguments, **keywords)
+
+    async def clean(task: CancelledTask) -> None:
+        cleaned.append(task.task_id)
+
+    @server.tool(task="required", on_cancel=clean)
+    async def tool(ctx: Context) -> str:
+        await ctx.elicit("Go on?", bool)
+        return "never"
+
+    monkeypatch.setattr(store.tasks, "suspend", taken_first)
+    async with server.running():
+        task_id = await TaskClient(server).start()
+        runner = server._rounds.tasks.runner  # type: ignore[union-attr]
+        async with asyncio.timeout(PATIENCE):
+            while (await store.tasks.load(task_id)).fence == 1 or runner._runs:
+                await asyncio.sleep(0.005)
+        kept = await store.tasks.load(task_id)
+    assert (kept.state, kept.fence) == ("stopping", 2)
+    assert cleaned == []
+
+
 async def test_an_answer_does_not_shorten_the_wait_before_a_step_is_tried_again(store: Any) -> None:
     """The answer begins a new leg. What it finds in the journal of the failed step counts there, too."""
     server = new_server(store)

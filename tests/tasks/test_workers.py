@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from ekiden import Context, Server, TaskLimits
+from ekiden import CancelledTask, Context, Server, TaskLimits
 from ekiden.errors import LostClaim
 from ekiden.testing.task_contract import new_record
-from tests.tasks.driving import TaskClient, accept, new_server
+from tests.tasks.driving import PATIENCE, TaskClient, accept, new_server
 
 
 async def test_a_worker_that_stops_hands_over_after_its_step(store: Any) -> None:
@@ -115,6 +115,27 @@ async def test_a_task_whose_workers_keep_dying_is_given_up(store: Any) -> None:
         failed = await TaskClient(server).until("poison", "failed")
     assert failed["error"]["code"] == -32603
     assert "workers" in failed["error"]["message"]
+
+
+async def test_a_clean_up_whose_workers_keep_dying_is_given_up(store: Any) -> None:
+    """The task ends all the same: nothing is left that would take a worker with it for ever."""
+    server, cleaned = new_server(store), list[str]()
+
+    async def undo(task: CancelledTask) -> None:
+        cleaned.append(task.task_id)
+
+    @server.tool(task="required", on_cancel=undo)
+    async def tool(ctx: Context) -> str:
+        raise AssertionError("not reached")
+
+    fields: dict[str, Any] = {"audience": "tasks", "arguments": {}, "ttl": None, "state": "tidying"}
+    await store.tasks.insert(new_record("poison", losses=9, **fields), {})
+    await store.tasks.insert(new_record("sound", losses=1, **fields), {})
+    async with server.running(), asyncio.timeout(PATIENCE):
+        for task_id in ("poison", "sound"):
+            while (await store.tasks.load(task_id)).state != "cancelled":
+                await asyncio.sleep(0.005)
+    assert cleaned == ["sound"]
 
 
 async def test_a_task_of_a_tool_that_is_not_here_waits_for_a_worker_that_has_it(store: Any) -> None:

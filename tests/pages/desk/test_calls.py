@@ -14,6 +14,7 @@ from ekiden.pages.desk.feed import Feed
 from ekiden.testing import CallFailed, ScriptedClient
 from tests.pages.browsing import Browser
 from tests.pages.desk.opened import ONLY_LOOKS, links, opened, settled, shop, site_of
+from tests.stories.telling import with_another_step_in_a_replay
 
 ANSWERS = {"Send the receipt?": True, "Which size?": "large"}
 
@@ -125,25 +126,7 @@ async def test_a_copied_test_of_a_task_runs(monkeypatch: pytest.MonkeyPatch) -> 
 async def test_a_replay_that_differs_is_shown_as_two_sides_and_as_a_test(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def make() -> Server:
-        server, runs = Server("shop", keys=[bytes(32)], record=True), list[int]()
-
-        def first() -> int:
-            return 1
-
-        def second() -> int:
-            return 2
-
-        @server.tool
-        async def change(ctx: Context) -> str:
-            runs.append(1)
-            await ctx.step(first if len(runs) == 1 else second)
-            await ctx.elicit("Go on?", bool)
-            return "done"
-
-        return server
-
-    server = make()
+    server = with_another_step_in_a_replay()
     async with server.running():
         with pytest.raises(CallFailed):
             await ScriptedClient(server, {"Go on?": True}).call_tool("change", {})
@@ -156,7 +139,7 @@ async def test_a_replay_that_differs_is_shown_as_two_sides_and_as_a_test(
     text = copied(page.text)
     assert "check_replay" in text
     with pytest.raises(Exception, match=r"second|replay"):
-        await run_copied(text, make(), monkeypatch)
+        await run_copied(text, with_another_step_in_a_replay(), monkeypatch)
 
 
 async def test_a_page_that_is_open_is_told_of_changes_and_of_nothing_else() -> None:

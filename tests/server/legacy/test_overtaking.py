@@ -82,11 +82,17 @@ async def store(tmp_path: Path) -> AsyncGenerator[SQLiteStore, None]:
     await opened.close()
 
 
-async def test_a_subscription_that_overtakes_the_end_of_an_earlier_one_stays(store: SQLiteStore) -> None:
-    """One process says late that the client has unsubscribed; at another it has subscribed again since."""
-    reader, one, other = Process(store), Process(store), Process(store)
+async def three(store: SQLiteStore) -> tuple[Process, Session, Process, Process]:
+    """A process that has the session, the session as it holds it, and two other processes."""
+    reader = Process(store)
     session = await reader.session()
     session.hold()
+    return reader, session, Process(store), Process(store)
+
+
+async def test_a_subscription_that_overtakes_the_end_of_an_earlier_one_stays(store: SQLiteStore) -> None:
+    """One process says late that the client has unsubscribed; at another it has subscribed again since."""
+    reader, session, one, other = await three(store)
     await one.shared.change("an id", "watch", "note://1")
     await one.shared.change("an id", "unwatch", "note://1")
     await other.shared.change("an id", "watch", "note://1")
@@ -98,9 +104,7 @@ async def test_a_subscription_that_overtakes_the_end_of_an_earlier_one_stays(sto
 
 async def test_a_change_of_which_nobody_told_is_taken_over_with_the_next(store: SQLiteStore) -> None:
     """The process that made it was killed before it could tell."""
-    reader, killed, other = Process(store), Process(store), Process(store)
-    session = await reader.session()
-    session.hold()
+    reader, session, killed, other = await three(store)
     await killed.shared.change("an id", "watch", "note://1")
     await other.shared.change("an id", "level", "error")
     await reader.hears(*other.bus.said)
@@ -108,9 +112,7 @@ async def test_a_change_of_which_nobody_told_is_taken_over_with_the_next(store: 
 
 
 async def test_who_repeats_a_subscription_has_everybody_hear_of_it(store: SQLiteStore) -> None:
-    reader, killed, other = Process(store), Process(store), Process(store)
-    session = await reader.session()
-    session.hold()
+    reader, session, killed, other = await three(store)
     await killed.shared.change("an id", "watch", "note://1")
     await other.shared.change("an id", "watch", "note://1")
     await reader.hears(*other.bus.said)
