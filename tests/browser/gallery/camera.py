@@ -43,7 +43,11 @@ class Camera:
 
     def click(self, css: str) -> None:
         """Click on what this finds first."""
-        self.find(css).click()
+        assert until(lambda: self._clicked(css)), f"{css} cannot be clicked"
+
+    def _clicked(self, css: str) -> bool:
+        self.browser.find_element("css selector", css).click()
+        return True
 
     def fill(self, css: str, text: str) -> None:
         """Type into a field."""
