@@ -41,11 +41,12 @@ def overflow(browser: "Chrome") -> int:
     return wide
 
 
-def save(browser: "Chrome", path: Path, width: int, scheme: str) -> None:
-    """A picture of the whole page, however long it is."""
+def save(browser: "Chrome", path: Path, width: int, scheme: str, most: int = 20_000) -> None:
+    """A picture of the whole page, or of its first `most` pixels."""
+    browser.execute_cdp_cmd("Emulation.setScrollbarsHidden", {"hidden": True})
     show_as(browser, width, scheme)
     whole = browser.execute_script("return document.documentElement.scrollHeight")
-    show_as(browser, width, scheme, max(_LOWEST, whole))
+    show_as(browser, width, scheme, min(most, max(_LOWEST, whole)))
     if not browser.save_screenshot(str(path)):
         raise OSError(f"{path} cannot be written")
     show_as(browser, width, scheme)

@@ -24,12 +24,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Pictures of every page, at three widths, light and dark.")
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="by default all")
     parser.add_argument("--pictures", type=Path, default=Path(".cache/pages"))
+    parser.add_argument("--docs", action="store_true", help="also make the pictures of `see-calls.md` again")
     told = parser.parse_args()
     told.pictures.mkdir(parents=True, exist_ok=True)
     for part in told.parts or PARTS:
         print(part, flush=True)
         with running_chromium() as browser:
-            PARTS[part](Camera(browser, told.pictures))
+            PARTS[part](Camera(browser, told.pictures, Path("docs/pictures") if told.docs else None))
     print(f"The pictures are in {told.pictures}")
 
 

@@ -17,9 +17,10 @@ PATIENCE = 30.0
 class Camera:
     """A browser, and the folder that its pictures go to."""
 
-    def __init__(self, browser: Chrome, folder: Path) -> None:
+    def __init__(self, browser: Chrome, folder: Path, docs: Path | None = None) -> None:
         self.browser = browser
         self._folder = folder
+        self._docs = docs
 
     def open(self, url: str, says: str = "") -> None:
         """Open a page, and wait for these words."""
@@ -43,11 +44,20 @@ class Camera:
 
     def click(self, css: str) -> None:
         """Click on what this finds first."""
-        self.find(css).click()
+        assert until(lambda: self._clicked(css)), f"{css} cannot be clicked"
+
+    def _clicked(self, css: str) -> bool:
+        self.browser.find_element("css selector", css).click()
+        return True
 
     def fill(self, css: str, text: str) -> None:
         """Type into a field."""
         self.find(css).send_keys(text)
+
+    def show_in_docs(self, name: str, most: int) -> None:
+        """A picture of the open page for the documentation, if those are wanted: its first `most` pixels."""
+        if self._docs is not None:
+            save(self.browser, self._docs / f"{name}.png", 1000, "light", most)
 
     def take(self, name: str) -> None:
         """Pictures of the open page."""

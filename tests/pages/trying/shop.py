@@ -97,12 +97,16 @@ class Tester(Browser):
 
     async def call(self, kind: str, name: str, form: dict[str, Any] | None = None, **how: Any) -> str:
         """Post the form; the address of the page that shows the call."""
+        seen = await self.send(kind, name, form, **how)
+        assert seen.status == 303, seen.words
+        return seen.headers["location"].partition("#")[0]
+
+    async def send(self, kind: str, name: str, form: dict[str, Any] | None = None, **how: Any) -> Seen:
+        """Post the form."""
         code = (await self.get(f"/?kind={kind}&name={name}")).hidden("form_code")
         able = how.get("able", ["forms", "links", "models", "roots", "tasks"])
         told = {"form_code": code, "kind": kind, "name": name, "era": how.get("era", "modern"), "able": able}
-        seen = await self.post("/try", {**told, **(form or {})})
-        assert seen.status == 303, seen.words
-        return seen.headers["location"].partition("#")[0]
+        return await self.post("/try", {**told, **(form or {})})
 
     async def until(self, where: str, words: str) -> Seen:
         """The page, once it has these words."""

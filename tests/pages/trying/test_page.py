@@ -268,3 +268,17 @@ async def test_words_of_a_hostile_server_stay_words() -> None:
         for seen in (asked, ended):
             assert "<script>alert" not in seen.text
             assert "&lt;script&gt;alert(1)" in seen.text
+
+
+async def test_arguments_are_written_as_json_and_what_was_typed_is_taken_over() -> None:
+    async with trying() as (browser, _):
+        typed = {"/order": "A-7", "switch": "yes"}
+        as_json = await browser.send("tool", "refund", typed)
+        assert 'name="."' in as_json.text
+        assert '"order": "A-7"' in as_json.words
+        broken = await browser.send("tool", "refund", {".": '{"order":', "as": "json", "switch": "yes"})
+        assert "This is not JSON" in broken.words
+        form = await browser.send("tool", "refund", {".": '{"order": "B-8"}', "as": "json", "switch": "yes"})
+        assert 'value="B-8"' in form.text
+        called = await browser.send("tool", "refund", {".": '{"order": 5}', "as": "json"})
+        assert "order" in (await browser.until(called.headers["location"].partition("#")[0], "failed")).words

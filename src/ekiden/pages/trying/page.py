@@ -33,7 +33,8 @@ _KINDS: Final[dict[TargetKind, str]] = {
     "resource": "Resources",
     "template": "Resource templates",
 }
-_AS_JSON: Final[JsonObject] = {"type": "object", "title": "Arguments", "additionalProperties": {}}
+_AS_JSON: Final[JsonObject] = {"type": "object", "title": "Arguments", "anyOf": [{}]}
+"""Any object: an `anyOf` makes it a field of JSON, where an object without properties would have no field."""
 """Any arguments at all: to see how the server answers those that do not fit."""
 
 
@@ -139,6 +140,9 @@ class TryPages:
             raise StatusError(404, "The server does not have this any more. Open the page again.")
         as_json = request.first("as") == "json"
         filled = _form_of(item, as_json=as_json).read(request.form)
+        if request.first("switch") and not (as_json and filled.view.errors):
+            other = _form_of(item, as_json=not as_json).holding(filled.values)
+            return self._page(request, catalog, _Shown(item, not as_json, other))
         if not filled.fits:
             return self._page(request, catalog, _Shown(item, as_json, filled.view), status=422)
         run = self._start(item, filled.values)
