@@ -104,4 +104,5 @@ async def test_what_is_too_long_for_the_bus_does_not_disturb_other_clients(
         async with asyncio.timeout(PATIENCE):
             while not lines:
                 await asyncio.sleep(0.01)
-    assert [json.loads(line)["method"] for line in lines] == ["notifications/resources/updated"]
+    # It may come twice: a process that may have missed something tells of everything once more.
+    assert {json.loads(line)["method"] for line in lines} == {"notifications/resources/updated"}
