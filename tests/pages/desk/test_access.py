@@ -69,7 +69,17 @@ async def test_a_person_signs_in_with_a_token_and_is_sent_back() -> None:
     assert (await browser.get("/tasks/task")).status == 200
 
 
-@pytest.mark.parametrize("elsewhere", ["https://evil.example/", "//evil.example", "/\\evil.example", ""])
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        "https://evil.example/",
+        "//evil.example",
+        "/\\evil.example",
+        "/\t/evil.example",
+        "/\n\\evil.example",
+        "",
+    ],
+)
 async def test_signing_in_leads_nowhere_else(elsewhere: str) -> None:
     app, _ = await site()
     browser = Browser(app)

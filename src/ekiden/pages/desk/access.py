@@ -6,6 +6,7 @@ allowed. A browser sends no such header by itself, so there is a page to sign in
 front of the pages may add the header instead.
 """
 
+import re
 from collections.abc import Awaitable, Mapping
 from typing import Any, Final, Protocol
 from urllib.parse import quote
@@ -19,6 +20,8 @@ from ekiden.pages.web.headers import cookie
 __all__ = ["Access", "ByScope", "Everybody", "Verifier", "Viewer"]
 
 SIGN_IN: Final = "/sign-in"
+_OURS: Final = re.compile(r"/(?!/)[!-\[\]-~]*")
+"""Neither a backslash, which browsers take for a slash, nor control characters, which they leave out."""
 
 
 class Viewer(msgspec.Struct, frozen=True):
@@ -123,5 +126,4 @@ class ByScope:
 
 def _local(path: str) -> str:
     """A path of this site: a link to elsewhere is not followed after signing in."""
-    is_ours = path.startswith("/") and not path.startswith(("//", "/\\"))
-    return path if is_ours else "/calls"
+    return path if _OURS.fullmatch(path) else "/calls"
