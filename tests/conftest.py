@@ -38,7 +38,7 @@ class _QuickTicks:
         await asyncio.sleep(min(seconds, 0.005))
 
 
-uvicorn.server.asyncio = _QuickTicks()  # type: ignore[assignment]
+uvicorn.server.asyncio = _QuickTicks()  # type: ignore[assignment, attr-defined]
 
 pytest_plugins = ["pytester", "tests.bounds", "tests.store_fixtures"]
 

@@ -264,8 +264,10 @@ class Process:
 @asynccontextmanager
 async def process(source: str, *arguments: str, **environment: str) -> AsyncGenerator[Process, None]:
     """Run `source`, a script that serves stdio."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    child = Process(python("-c", source, *arguments, env={**os.environ, **environment}, **pipes))
+    settings = {**os.environ, **environment}
+    child = Process(
+        python("-c", source, *arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=settings)
+    )
     try:
         yield child
     finally:
