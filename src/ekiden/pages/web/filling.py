@@ -136,8 +136,8 @@ class Form:
                 view.errors.setdefault(field.name, wrong(field, told, path[len(field.path) :]))
                 return
         if is_whole:
-            told = f"{'.'.join(path) or 'This'} does not fit: {problem.message}"
-            view.problem = view.problem or one_line(told)
+            words = f"{'.'.join(path) or 'This'} does not fit: {problem.message}"
+            view.problem = view.problem or one_line(words)
 
     def _closer(self, field: Field, problem: Problem, values: Any) -> Problem:
         """What is wrong with a field that may be null, of which the schema says only that nothing fits."""
