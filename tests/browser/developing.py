@@ -60,6 +60,10 @@ class Page:
     def press(self, label: str) -> None:
         self.browser.find_element(By.XPATH, f"//button[normalize-space()='{label}']").click()
 
+    def click(self, css: str) -> None:
+        """Click on something that may be drawn again at this moment."""
+        until(lambda: self.browser.find_element(By.CSS_SELECTOR, css).click() is None)
+
     def complaints(self) -> list[str]:
         """What Chromium has written to its console."""
         return [entry["message"] for entry in self.browser.get_log("browser")]  # type: ignore[no-untyped-call]

@@ -62,8 +62,8 @@ def test_every_kind_of_field_can_be_filled_in(page: Page) -> None:
     page.type("/code", "ABC")
     page.press("Call")
     page.see("Structured content")
-    page.browser.find_element(By.CSS_SELECTOR, "#run-data summary").click()
-    shown = json.loads(page.browser.find_element(By.CSS_SELECTOR, "#run-data pre").text)
+    page.click("#run-data summary")
+    shown = json.loads(until(lambda: page.browser.find_element(By.CSS_SELECTOR, "#run-data pre").text))
     assert shown == {
         "text": 'say "hi" <now>',
         "essay": "two\nlines",

@@ -222,7 +222,7 @@ async def approve(title: str, ctx: Context) -> str:
         "finance.department@very-long-company-name.example",
         remind=3600,
         deadline=86_400,
-        escalate=["boss@example.com"],
+        escalate=("boss@example.com",),
     )
     answer = await ctx.elicit(f"May we spend 12,400 EUR on {title}?", Every, who=office)
     return f"{title}: {answer.action}"

@@ -282,3 +282,10 @@ async def test_arguments_are_written_as_json_and_what_was_typed_is_taken_over() 
         assert 'value="B-8"' in form.text
         called = await browser.send("tool", "refund", {".": '{"order": 5}', "as": "json"})
         assert "order" in (await browser.until(called.headers["location"].partition("#")[0], "failed")).words
+
+
+async def test_the_page_says_why_calls_are_not_shown() -> None:
+    async with trying() as (browser, pages):
+        assert "cannot be shown" not in (await browser.get("/")).words
+        pages.status.unseen = "Calls cannot be shown here."
+        assert "Calls cannot be shown here." in (await browser.get("/")).words

@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel, Field, TypeAdapter
 
 from ekiden.pages.web.fields import fields_of, leaves
-from ekiden.pages.web.filling import Form
+from ekiden.pages.web.filling import Form, asked_schema
 
 
 def schema(**properties: Any) -> dict[str, Any]:
@@ -375,3 +375,29 @@ def test_nonsense_in_a_schema_is_not_a_crash() -> None:
     form = Form({"properties": {f"f{at}": given for at, given in enumerate(nonsense)}, "required": 5})
     assert len(form.fields) == len(nonsense)
     assert form.read({}).values == {}
+
+
+def test_all_mistakes_of_a_form_are_told_at_once() -> None:
+    form = Form(
+        schema(
+            name={"type": "string"},
+            mail={"type": "string", "format": "email"},
+            seats={"type": "integer", "maximum": 9},
+        )
+    )
+    filled = form.read({"/mail": ["nobody"], "/seats": ["12"]})
+    assert filled.view.errors == {
+        "/name": "This is required.",
+        "/mail": "This must be an e-mail address, such as name@example.com.",
+        "/seats": "This must be 9 or less.",
+    }
+    assert filled.view.problem is None
+
+
+def test_a_question_for_one_value_has_a_label() -> None:
+    (field,) = fields_of(asked_schema(schema(value={"type": "boolean"})))
+    assert field.label == "Your answer"
+    (titled,) = fields_of(asked_schema(schema(value={"type": "boolean", "title": "Sure?"})))
+    assert titled.label == "Sure?"
+    (other,) = fields_of(asked_schema(schema(name={"type": "string"})))
+    assert other.label == "name"
