@@ -11,7 +11,7 @@ from typing import Final
 
 from ekiden.errors import NonDeterminismError
 from ekiden.private_struct import PrivateStruct
-from ekiden.rounds.handler_task import OVER, HandlerTask
+from ekiden.rounds.handler_task import HandlerTask
 from ekiden.rounds.interpreter import Step
 from ekiden.rounds.journal import LEFT_BEHIND, STEP, Journal
 from ekiden.rounds.turns import Turns
@@ -79,9 +79,9 @@ class Accounting(PrivateStruct):
     def _held_too_long(self) -> None:
         del self._turns.alarms[_HOLDING]
         missing = next(self._missing(), None)
-        if self._held and missing is not None and self._task.phase not in OVER:
+        if self._held and missing is not None:
             self._refuse(missing, self._held[0])
-        elif self._task.phase not in OVER:
+        else:
             self.came_up()
 
     def _refuse(self, old: str, new: NewStep) -> None:

@@ -379,9 +379,8 @@ def ending_of(outcome: Outcome, most_bytes: int) -> Ending:
         if len(kept) > most_bytes:
             return Ending(error=spell_error(too_large(len(kept), most_bytes)))
         return Ending(result=kept, tool_failed=result.get("isError") is True)
-    if isinstance(outcome, Failed):
-        return Ending(error=spell_error(outcome.error))
-    raise TypeError(f"a task cannot end with {type(outcome).__name__}")
+    assert isinstance(outcome, Failed), f"a task cannot end with {type(outcome).__name__}"
+    return Ending(error=spell_error(outcome.error))
 
 
 def spell_error(error: ProtocolError) -> bytes:

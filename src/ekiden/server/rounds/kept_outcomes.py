@@ -18,7 +18,8 @@ def encode_outcome(outcome: Outcome) -> bytes:
             return msgspec.msgpack.encode(["interim", requests, state])
         case Task(task):
             return msgspec.msgpack.encode(["task", msgspec.to_builtins(task)])
-        case Failed(error):
+        case _:
+            error = outcome.error
             return msgspec.msgpack.encode(["failed", error.code, error.message, error.data])
 
 

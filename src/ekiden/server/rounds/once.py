@@ -2,7 +2,8 @@
 
 A claim is a lease. It is renewed until it ends, also while the store fails. If its owner dies, a repeat of
 the round takes it over and goes on from the committed entries. Repeats that come while the owner lives wait,
-and get the outcome that it records.
+and get the outcome that it records. If the client leaves, its steps come to their end and are committed, and
+then the claim is given back.
 """
 
 import asyncio
@@ -342,19 +343,18 @@ class RoundClaim(PrivateStruct):
             _log.warning("Round %s was not given back: %r", self._round_id, error)
 
     def _lose(self) -> None:
-        if self._lease is not None:
-            self._lease.lost = True
+        assert self._lease is not None
+        self._lease.lost = True
 
     def _let_go(self, ended: Recorded | None) -> None:
         """End the claim: stop renewing it, and wake the requests that wait for it."""
-        self.claimed = None
-        if self._lease is not None:
-            self._lease.end()
-        contest, self._contest = self._contest, None
-        if contest is not None:
-            contest.ended = ended
-            contest.lock.release()
-            self._once.contenders.leave((self._round_id, self.history))
+        contest, self.claimed, self._contest = self._contest, None, None
+        assert self._lease is not None
+        assert contest is not None
+        self._lease.end()
+        contest.ended = ended
+        contest.lock.release()
+        self._once.contenders.leave((self._round_id, self.history))
 
     # When the store fails
 

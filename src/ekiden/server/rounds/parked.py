@@ -82,9 +82,9 @@ class ParkingLot:
         return parked
 
     def _expire(self, ticket: str) -> None:
-        if (parked := self._legs.pop(ticket, None)) is not None:
-            _log.debug("%s waited too long for an answer; it is cancelled", parked.leg.handler)
-            self._stop(parked.leg)
+        parked = self._legs.pop(ticket)  # Whoever takes it cancels the timer.
+        _log.debug("%s waited too long for an answer; it is cancelled", parked.leg.handler)
+        self._stop(parked.leg)
 
     def give_up(self, session: object) -> None:
         """Cancel the legs of a client whose session has ended."""

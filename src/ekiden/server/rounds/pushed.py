@@ -100,13 +100,14 @@ async def push_rounds(
     `run` gets what a client of 2026 would bring to the next round; None in the first.
     """
     brought: JsonObject | None = None
-    for number in range(MOST_ROUNDS + 1):
+    number = 0
+    while True:
         outcome = await run(brought)
         if not isinstance(outcome, Interim):
             await questions.report_visited(outcome)
             return outcome
         if number == MOST_ROUNDS:
-            break
+            return endless(method, title)
         try:
             answers = await questions.ask_all(outcome.requests)
         except CannotAsk as error:
@@ -115,7 +116,7 @@ async def push_rounds(
         if outcome.state is not None:
             brought["requestState"] = outcome.state
         await pause_before(number, answers)
-    return endless(method, title)
+        number += 1
 
 
 class PushedCalls:
@@ -136,18 +137,19 @@ class PushedCalls:
         state = self._sealer.first(call.request)
         responses: JsonObject = {}
         questions = Questions(call.stream, call.request.meta.capabilities)
-        for number in range(MOST_ROUNDS + 1):
+        number = 0
+        while True:
             try:
                 ended = await self._attempt(call, state, responses, questions)
                 if not isinstance(ended, InputRequired):
                     return ended
                 if number == MOST_ROUNDS:
-                    break
+                    return endless(call.request.method, call.title)
                 responses = await _resolved(state, ended, questions)
             except CannotAsk as error:
                 return cannot_ask(call.request.method, error)
             await pause_before(number, responses)
-        return endless(call.request.method, call.title)
+            number += 1
 
     async def _attempt(
         self, call: Call, state: CallState, responses: Mapping[str, object], questions: Questions
