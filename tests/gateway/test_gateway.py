@@ -8,7 +8,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from ekiden import Client, PendingCall, Server, ServerError, TaskHandle, UsageError
+from ekiden import Client, PendingCall, Server, ServerError, TaskHandle, TransportError, UsageError
+from ekiden.client.connection import ServerConnection
 from ekiden.client.sessions.session import ClientRequest
 from ekiden.gateway import Upstream, gateway, proxies, proxy
 from ekiden.wire.modern import Request
@@ -175,6 +176,37 @@ async def test_a_task_belongs_to_who_made_it_and_is_notified() -> None:
             who[0] = "bob"
             with pytest.raises(ServerError, match="Unknown task"):
                 await handle.status()
+
+
+async def test_the_task_of_a_2025_upstream_goes_on_although_the_upstream_is_away_for_a_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may outlive the upstream's process: who was told that it failed would have it done twice."""
+    failures = {"tasks/get": [False, True, True], "tasks/result": [True]}
+    exchange, may_end, runs = ServerConnection.exchange, asyncio.Event(), list[str]()
+    upstream = Server("shop", store="memory:", keys=KEYS)
+
+    @upstream.tool(task="required")
+    async def audit() -> str:
+        runs.append("audited")
+        await may_end.wait()
+        return "audited"
+
+    async def away_at_times(connection: ServerConnection, sent: ClientRequest) -> Any:
+        if (plan := failures.get(sent.method)) and plan.pop(0):
+            if not any(failures.values()):
+                may_end.set()
+            raise TransportError("the connection was lost")
+        return await exchange(connection, sent)
+
+    async with (
+        served(upstream) as base,
+        in_front(Upstream(name="shop", target=f"{base}/mcp", mode="legacy")) as server,
+        Client(server) as client,
+    ):
+        monkeypatch.setattr(ServerConnection, "exchange", away_at_times)
+        assert text(await soon(client.call_tool("shop_audit"))) == "audited"
+    assert (runs, failures) == (["audited"], {"tasks/get": [], "tasks/result": []})
 
 
 # Credentials

@@ -1,5 +1,6 @@
 """Sessions in a store have the limits that those in memory have, over all processes."""
 
+import asyncio
 import contextlib
 import sqlite3
 from pathlib import Path
@@ -9,6 +10,7 @@ import httpx2
 import pytest
 
 from ekiden import CallNext, Outcome, Request, Server, SessionLimits, StoreUnavailable
+from ekiden.server.legacy import sessions
 from ekiden.stores.sqlite.sessions import SQLiteSessions
 from tests.serving import served
 
@@ -50,6 +52,33 @@ async def test_a_session_that_made_room_is_gone_in_every_process(tmp_path: Path)
         second = (await initialize(one)).headers["mcp-session-id"]
         assert [await ping(base, first) for base in (one, other)] == [404, 404]
         assert [await ping(base, second) for base in (one, other)] == [200, 200]
+
+
+async def test_a_session_in_which_a_call_runs_does_not_make_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long it runs, and also for a client of another process."""
+    monkeypatch.setattr(sessions, "_SHORTEST_SWEEP", 0.01)
+    limits = {"sessions": 1, "busy_seconds": 2.0}
+    busy, may_end = server(tmp_path, **limits), asyncio.Event()
+
+    @busy.tool
+    async def work() -> str:
+        await may_end.wait()
+        return "done"
+
+    async with (
+        served(busy) as one,
+        served(server(tmp_path, **limits)) as other,
+        httpx2.AsyncClient(timeout=20, trust_env=False) as client,
+    ):
+        headers = {**ACCEPT, "mcp-session-id": (await initialize(one)).headers["mcp-session-id"]}
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "work"}}
+        working = asyncio.create_task(client.post(one + "/mcp", json=message, headers=headers))
+        await asyncio.sleep(1.5 * limits["busy_seconds"])
+        statuses = [(await initialize(base)).status_code for base in (one, other)]
+        may_end.set()
+        assert (statuses, "done" in (await working).text) == ([503, 503], True)
 
 
 async def test_an_unused_session_expires_in_the_store(tmp_path: Path) -> None:

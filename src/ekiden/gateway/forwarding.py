@@ -25,6 +25,7 @@ from ekiden.errors import (
     CannotAnswer,
     CannotAsk,
     HttpRefused,
+    InternalError,
     InvalidResult,
     TransportError,
 )
@@ -145,11 +146,18 @@ class Forwarder:
         return offers_tasks(connection.session) and wants_task(self._tools, name, optional=False)
 
     async def _task_of_2025(self, connection: ServerConnection, sent: ClientRequest) -> JsonObject:
-        """Call a tool as a task, and wait for its end: to the client it is a call like others."""
+        """Call a tool as a task, and wait for its end: to the client it is a call like others.
+
+        The task may outlive the upstream's process, so that an upstream which is away is waited for a while.
+        """
 
         async def request(about: ClientRequest) -> JsonObject:
             about.hooks.question = sent.hooks.question
-            return await self.exchange(connection, about, limited=False)
+            try:
+                return await (await self._reached()).exchange(about)
+            except TransportError:
+                self._connector.suspect()
+                raise
 
         sent.params = {**sent.params, "task": {}}
         result = await self.exchange(connection, sent, limited=False)
@@ -159,8 +167,15 @@ class Forwarder:
         try:
             handle = LegacyTaskHandle(client, read_legacy_snapshot(task).task_id, sent.name)
             return _without_task(await handle.drive(None))
-        except (CallCancelled, InvalidResult) as error:
+        except (CallCancelled, InvalidResult, TransportError) as error:
             raise unavailable(self._name, why_unavailable(error)) from error
+
+    async def _reached(self) -> ServerConnection:
+        """The connection; `TransportError` if there is none, as where one breaks off."""
+        try:
+            return await self._connector.reach()
+        except InternalError as error:
+            raise TransportError(error.message) from error
 
     async def _next(
         self, asked: "asyncio.Queue[_Question]", call: "asyncio.Future[JsonObject]"

@@ -35,7 +35,6 @@ _LOOK_SECONDS: Final = 2.0
 _AGAIN_SECONDS: Final = 1.0
 _KEPT_SECONDS: Final = 60.0
 """How long a stream that has ended is kept."""
-_LOST: Final = "The server process that ran this request has ended: send the request again"
 
 _spell = msgspec.json.Encoder().encode
 _read_waiting = msgspec.json.Decoder(list[int | str]).decode
@@ -196,7 +195,12 @@ class StreamLogs:
     async def _give_up(self, key: str, number: int, view: StreamView, last: int) -> None:
         requests = _read_waiting(view.waiting) if view.waiting else []
         events = [
-            (place, sse.numbered(number, place, jsonrpc.error_response(request, InternalError(_LOST))))
+            (
+                place,
+                sse.numbered(
+                    number, place, jsonrpc.error_response(request, InternalError(jsonrpc.PROCESS_ENDED))
+                ),
+            )
             for place, request in enumerate(requests, last + 1)
         ]
         expires = self._shared.clock() + _KEPT_SECONDS

@@ -5,7 +5,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from ekiden.errors import ParseError
+from ekiden.errors import ParseError, ProtocolError
+from ekiden.wire import jsonrpc
 from ekiden.wire.headers import Headers
 from ekiden.wire.json import MAX_VALUES, JsonObject, decode
 from ekiden.wire.principal import Principal
@@ -71,6 +72,13 @@ class Incoming(msgspec.Struct, gc=False):
         if value.__class__ is _Unreadable:
             raise ParseError(value.reason)
         return value
+
+    def request_id(self) -> jsonrpc.RequestId | None:
+        """The id of the request that a POST brings; None if it brings none, or several messages."""
+        try:
+            return jsonrpc.read(self.value() if self.method == "POST" else None).id
+        except ProtocolError:
+            return None
 
 
 class _Unreadable(NamedTuple):

@@ -13,6 +13,7 @@ from ekiden.wire.json import ENCODE_ERRORS, MAX_VALUES, Raw, decode, encode, is_
 
 __all__ = [
     "MOST_RESULT_BYTES",
+    "PROCESS_ENDED",
     "RESTART",
     "Message",
     "RequestId",
@@ -38,6 +39,8 @@ _MOST_VALUES: Final = 2_000_000
 RESTART: Final = {"ekiden/next": "restart_call"}
 """The `data` of an error after which only one thing helps: the call is started again, without its state.
 It does not say why."""
+PROCESS_ENDED: Final = "The server process that ran this request has ended: send the request again"
+"""Why a request has no result. How far it came is not known."""
 
 
 class Message(msgspec.Struct, gc=False):

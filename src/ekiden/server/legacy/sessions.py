@@ -42,6 +42,8 @@ _log = logging.getLogger(__name__)
 _MODERN_ONLY: Final = frozenset({"server/discover", "subscriptions/listen"})
 _FRESH_SECONDS: Final = 5.0
 """A session that was seen in the store so short a time ago is not looked up again: changes are told."""
+_SHORTEST_SWEEP: Final = 1.0
+"""How often sessions are looked at, at most."""
 _AGAIN_SECONDS: Final = 1.0
 """How long to wait for a store that is away."""
 _EVERYTHING: Final[JsonObject] = {
@@ -304,7 +306,10 @@ class Sessions:
 
     def _watch_idle(self) -> None:
         if self._sweep is None:
-            seconds = max(1.0, self.limits.idle_seconds / 10)
+            seconds = self.limits.idle_seconds / 10
+            if self._shared is not None:  # Others must not take one for idle that is in use here.
+                seconds = min(seconds, self.limits.busy_seconds / 4)
+            seconds = max(_SHORTEST_SWEEP, seconds)
             self._sweep = asyncio.get_running_loop().call_later(seconds, self._end_idle)
 
     def _end_idle(self) -> None:

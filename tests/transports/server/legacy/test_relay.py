@@ -1,6 +1,7 @@
 """Requests handed over between workers: whole, as a stream, and when the other side goes away."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -171,3 +172,28 @@ async def test_a_long_answer_is_framed_by_the_connection_that_carries_it(
     assert len(client.sent) > 3
     assert client.sent[0]["headers"] == [(b"content-type", b"application/json")]
     assert client.body == body
+
+
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200"])
+async def test_a_request_that_an_owner_had_when_it_died_gets_an_error_and_is_not_begun_anew(
+    relay: UnixRelay, tmp_path: Path, said: bytes
+) -> None:
+    async def die(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(said)
+        writer.close()
+
+    call = b'{"jsonrpc": "2.0", "id": "c", "method": "tools/call", "params": {"name": "pay"}}'
+    told = b'{"jsonrpc": "2.0", "method": "notifications/initialized"}'
+    clients = [Client(), Client()]
+    async with owner(tmp_path, die):
+        served = [
+            await soon(relay.forward(OWNER, incoming(body), client.receive, client.send))
+            for body, client in zip((call, told), clients, strict=True)
+        ]
+    assert served == [True, False]
+    assert clients[1].sent == []
+    assert clients[0].sent[0]["status"] == 200
+    answer = json.loads(clients[0].body)
+    assert (answer["id"], answer["error"]["code"]) == ("c", -32603)
+    assert "send the request again" in answer["error"]["message"]

@@ -12,7 +12,6 @@ from ekiden.transports.server.reply import Event
 from ekiden.wire import jsonrpc
 from ekiden.wire.incoming import Incoming
 from ekiden.wire.json import is_object
-from ekiden.wire.jsonrpc import RequestId
 from ekiden.wire.printable import printable
 
 __all__ = ["Carrier", "Exchange", "method_and_name"]
@@ -20,8 +19,6 @@ __all__ = ["Carrier", "Exchange", "method_and_name"]
 _log = logging.getLogger(__name__)
 
 _CLOSE: Final = b"connection: close\r\n"
-_SHUT_DOWN: Final = "The server process that ran this request has ended: send the request again"
-"""Why a request is cancelled that has outlasted the time for a shutdown."""
 
 
 class Carrier(Protocol):
@@ -66,9 +63,10 @@ class Exchange(PrivateStruct):
         if self._complete or self._gone:
             return
         self.keep_alive = False
-        if self._framing is None and was_cancelled and (request_id := _id_of(self.incoming)) is not None:
+        request_id = self.incoming.request_id() if self._framing is None and was_cancelled else None
+        if request_id is not None:  # It has outlasted the time for a shutdown.
             # A plain response: some clients give up their whole session for an HTTP status of 500.
-            self.respond(200, jsonrpc.error_response(request_id, InternalError(_SHUT_DOWN)))
+            self.respond(200, jsonrpc.error_response(request_id, InternalError(jsonrpc.PROCESS_ENDED)))
         elif self._framing is None:
             self._write({"type": "http.response.start", "status": 500, "headers": []})
             self._write({"type": "http.response.body", "body": b""})
@@ -144,15 +142,6 @@ class Exchange(PrivateStruct):
         if not self.keep_alive:
             lines.append(_CLOSE)
         return framing, b"".join([*lines, b"\r\n"])
-
-
-def _id_of(incoming: Incoming) -> RequestId | None:
-    """The id of the request that a POST brings; None if it is none, or several."""
-    try:
-        message = incoming.value() if incoming.method == "POST" else None
-        return jsonrpc.read(message).id
-    except ProtocolError:
-        return None
 
 
 def method_and_name(incoming: Incoming) -> str:

@@ -15,8 +15,10 @@ from urllib.parse import quote
 
 import httptools
 
+from ekiden.errors import InternalError
 from ekiden.transports.server.proxies import RELAYED_FOR
-from ekiden.transports.server.reply import Receive, Send
+from ekiden.transports.server.reply import JSON, Receive, Send, respond
+from ekiden.wire import jsonrpc
 from ekiden.wire.incoming import Incoming
 
 __all__ = ["UnixRelay"]
@@ -57,7 +59,11 @@ class UnixRelay:
         return None if name == self.name or not _NAME.fullmatch(name) else name
 
     async def forward(self, owner: str, incoming: Incoming, receive: Receive, send: Send) -> bool:
-        """Have the owner answer; False if it is not there any more, and nothing was sent."""
+        """Have the owner answer; False if it is not there any more, and nothing was sent.
+
+        A request that it had when it died gets an error. Where a session is not there, some clients begin
+        anew by themselves, and send the request again, which may have been done.
+        """
         try:
             reader, writer = await asyncio.open_unix_connection(str(self._folder / owner))
         except OSError:
@@ -73,7 +79,12 @@ class UnixRelay:
         finally:
             leaving.cancel()
             writer.close()
-        return await answer.finish()
+        if not await answer.finish():
+            if (request_id := incoming.request_id()) is None:
+                return False
+            body = jsonrpc.error_response(request_id, InternalError(jsonrpc.PROCESS_ENDED))
+            await respond(send, 200, body, JSON)
+        return True
 
 
 def _spelled(incoming: Incoming) -> bytes:

@@ -47,7 +47,10 @@ class Relay(Protocol):
         ...
 
     async def forward(self, owner: str, incoming: Incoming, receive: Receive, send: Send) -> bool:
-        """Have the owner answer; False if it is not there any more, and nothing was sent."""
+        """Have the owner answer; False if it is not there any more, and nothing was sent.
+
+        A request that it had when it died gets an error.
+        """
         ...
 
 
