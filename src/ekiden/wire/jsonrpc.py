@@ -39,7 +39,10 @@ _MOST_VALUES: Final = 2_000_000
 RESTART: Final = {"ekiden/next": "restart_call"}
 """The `data` of an error after which only one thing helps: the call is started again, without its state.
 It does not say why."""
-PROCESS_ENDED: Final = "The server process that ran this request has ended: send the request again"
+PROCESS_ENDED: Final = (
+    "The server process that ran this request has ended. It may have done all or a part of it: "
+    "see what was done, and send the request again if it is safe"
+)
 """Why a request has no result. How far it came is not known."""
 
 
