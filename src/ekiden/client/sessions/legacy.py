@@ -17,6 +17,7 @@ from ekiden.errors import (
     EkidenError,
     HttpRefused,
     InternalError,
+    InvalidRequest,
     InvalidResult,
     MethodNotFound,
     ProtocolError,
@@ -60,6 +61,7 @@ _REJECTED: Final = -1
 """The code for a question that the user does not answer (client: Sampling)."""
 _FAILED: Final = "The client's callback failed"
 _LEFT_OUT: Final = "The client leaves this question out"
+_TOO_EARLY: Final = "A server must not ask before the handshake is complete"
 _OF_ROUNDS: Final = frozenset({"tools/call", "prompts/get", "resources/read", "tasks/result"})
 """Requests of the draft that may be answered with an interim result."""
 _LAST_MESSAGE_SECONDS: Final = 2.0
@@ -93,6 +95,8 @@ class LegacySession:
         self._answering: dict[RequestId, asyncio.Task[None]] = {}
         self._complain = Complaints(_log)
         self._closing = False
+        self._begun = False
+        """Whether the handshake is complete: the server may ask from then on."""
         self.version = versions.DRAFT if draft else versions.LEGACY[0]
         self._spoken = (*versions.LEGACY, versions.DRAFT) if draft else versions.LEGACY
         self.server_info: JsonObject = {}
@@ -129,6 +133,7 @@ class LegacySession:
         """Tell the server that the handshake is complete, and listen to what it says by itself."""
         if isinstance(self._link, StreamableLink) and self.version not in versions.WITHOUT_HEADER:
             self._link.session_headers["MCP-Protocol-Version"] = self.version
+        self._begun = True
         if isinstance(self._link, ChannelLink):
             self._link.listener = _Listener(self, Hooks())  # Before the server may ask, which is at once.
         await self._link.send(encode({"jsonrpc": "2.0", "method": "notifications/initialized"}))
@@ -243,16 +248,7 @@ class LegacySession:
     async def _answer(self, message: JsonObject, lost: asyncio.Timeout | None, hooks: Hooks) -> None:
         request_id, method = message["id"], message["method"]
         try:
-            if method == "ping":
-                reply = jsonrpc.result_response(request_id, b"{}")
-            elif method in (ELICIT, SAMPLE, LIST_ROOTS):
-                result = await (hooks.question or self._answerer.answer)(str(request_id), message)
-                if isinstance(result, LeftOut):
-                    reply = jsonrpc.error_response(request_id, ProtocolError(_LEFT_OUT, code=_REJECTED))
-                else:
-                    reply = jsonrpc.result_response(request_id, encode(result))
-            else:
-                reply = jsonrpc.error_response(request_id, MethodNotFound(f"Method not found: {method}"))
+            reply = await self._reply(message, hooks)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if not self._closing and task is not None and task.cancelling():
@@ -275,6 +271,19 @@ class LegacySession:
             if lost is not None and isinstance(error, HttpRefused) and error.status == _NOT_FOUND:
                 with contextlib.suppress(RuntimeError):  # The request has ended meanwhile.
                     lost.reschedule(asyncio.get_running_loop().time())
+
+    async def _reply(self, message: JsonObject, hooks: Hooks) -> bytes:
+        request_id, method = message["id"], message["method"]
+        if method == "ping":
+            return jsonrpc.result_response(request_id, b"{}")
+        if not self._begun:
+            return jsonrpc.error_response(request_id, InvalidRequest(_TOO_EARLY))
+        if method not in (ELICIT, SAMPLE, LIST_ROOTS):
+            return jsonrpc.error_response(request_id, MethodNotFound(f"Method not found: {method}"))
+        result = await (hooks.question or self._answerer.answer)(str(request_id), message)
+        if isinstance(result, LeftOut):
+            return jsonrpc.error_response(request_id, ProtocolError(_LEFT_OUT, code=_REJECTED))
+        return jsonrpc.result_response(request_id, encode(result))
 
     async def _send_reply(self, reply: bytes) -> None:
         """Send an answer. While the server is unreachable, try again: the call would wait for it in vain.
