@@ -100,6 +100,8 @@ class OldServer:
             return JSONResponse({"jsonrpc": "2.0", "id": message["id"], "error": error})
         if name == "interim":
             return self._result(message, {"resultType": "input_required", "requestState": "x"})
+        if name == "task of 2026":
+            return self._result(message, _TASK)
         if name in ("ask", "nameless", "hang", "break off", "ping", "strange", "progress"):
             return StreamingResponse(self._stream(message, name), media_type="text/event-stream")
         return self._result(message, _text(name))
@@ -159,6 +161,8 @@ _HELLO = {
     "serverInfo": {"name": "old", "version": "1"},
     "instructions": "Be kind.",
 }
+_TIMES = {"createdAt": "2026-07-28T00:00:00Z", "lastUpdatedAt": "2026-07-28T00:00:00Z"}
+_TASK = {"resultType": "task", "taskId": "t", "status": "working", "ttlMs": None, **_TIMES}
 
 
 def _text(words: str) -> dict[str, Any]:

@@ -1,10 +1,14 @@
 """Messages that do not belong into a session of 2025: the server's are not answered, ours are not sent."""
 
+import pytest
 from mcp_types import ElicitRequestFormParams, ElicitResult
 
-from ekiden import Client
-from tests.client.sessions.old import OldServer
+from ekiden import Client, InvalidResult, ServerError
+from tests.client.sessions.old import VERSION, OldServer
 from tests.serving import served
+
+OLDER = ["2025-06-18", "2025-03-26", "2024-11-05"]
+"""Versions without tasks."""
 
 
 class Asked:
@@ -45,3 +49,24 @@ async def test_a_question_whose_id_is_null_is_not_answered() -> None:
     assert elicit.times == 1
     (answer,) = [message for message in old.heard if "method" not in message]
     assert answer["id"] is not None
+
+
+@pytest.mark.parametrize("version", OLDER)
+async def test_a_server_of_a_version_without_tasks_is_sent_nothing_about_tasks(version: str) -> None:
+    old = OldServer(version)
+    async with served(old.app) as base, Client(f"{base}/mcp", mode="legacy") as client:
+        task = client.task("t")
+        for about_task in (task.status, task.cancel, task.wait):
+            with pytest.raises(ServerError, match=f"Version {version} has no tasks/") as refused:
+                await about_task()
+            assert refused.value.code == -32601
+    assert not any(method.startswith("tasks/") for method in old.methods())
+
+
+@pytest.mark.parametrize("version", [VERSION, *OLDER])
+async def test_a_task_of_2026_on_an_old_session_is_refused(version: str) -> None:
+    old = OldServer(version)
+    async with served(old.app) as base, Client(f"{base}/mcp", mode="legacy") as client:
+        with pytest.raises(InvalidResult, match=f"A server of {version} must not send tasks of 2026"):
+            await client.call_tool("task of 2026")
+    assert not any(method.startswith("tasks/") for method in old.methods())

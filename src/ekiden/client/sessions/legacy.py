@@ -37,6 +37,7 @@ from ekiden.wire.json import JsonObject, encode, is_array, is_object
 from ekiden.wire.jsonrpc import RequestId
 from ekiden.wire.meta import PROGRESS_TOKEN
 from ekiden.wire.printable import printable
+from ekiden.wire.tasks import DRAFT_METHOD, LEGACY_METHODS, LIST_METHOD, RESULT_TYPE
 
 __all__ = ["LegacySession"]
 
@@ -62,6 +63,13 @@ _REJECTED: Final = -1
 _FAILED: Final = "The client's callback failed"
 _LEFT_OUT: Final = "The client leaves this question out"
 _TOO_EARLY: Final = "A server must not ask before the handshake is complete"
+_NOT_IN_ALL: Final[Mapping[str, frozenset[str]]] = {
+    **dict.fromkeys((*LEGACY_METHODS, LIST_METHOD), versions.WITH_TASKS),
+    DRAFT_METHOD: frozenset({versions.DRAFT}),
+    "tasks/update": frozenset(),
+    "subscriptions/listen": frozenset(),
+}
+"""Methods that some versions with a handshake do not have, and the versions that have them."""
 _OF_ROUNDS: Final = frozenset({"tools/call", "prompts/get", "resources/read", "tasks/result"})
 """Requests of the draft that may be answered with an interim result."""
 _LAST_MESSAGE_SECONDS: Final = 2.0
@@ -143,7 +151,15 @@ class LegacySession:
             await self._exchange("logging/setLevel", {"level": self._log_level}, Hooks())
 
     async def request(self, request: ClientRequest) -> JsonObject:
-        """Send a request; if the user must visit a page first (-32042), ask for that and send it again."""
+        """Send a request; if the user must visit a page first (-32042), ask for that and send it again.
+
+        One that the session's version does not have is refused here, as the server would refuse it.
+        """
+        having = _NOT_IN_ALL.get(request.method)
+        if having is not None and self.version not in having:
+            raise ServerError(
+                f"Version {self.version} has no {request.method}", code=MethodNotFound.default_code
+            )
         for _ in range(_URL_ROUNDS):
             try:
                 result = await self._exchange(request.method, request.params, request.hooks)
@@ -155,6 +171,8 @@ class LegacySession:
                 return {**result, "resultType": "input_required"}
             if is_incomplete(result) or result.get("resultType") == "input_required":
                 raise InvalidResult(f"A server of {self.version} must not send interim results, but did")
+            if result.get("resultType") == RESULT_TYPE and "task" not in result:
+                raise InvalidResult(f"A server of {self.version} must not send tasks of 2026, but did")
             return result
         raise InvalidResult(f"The server wanted a page visited {_URL_ROUNDS} times")
 
