@@ -142,6 +142,8 @@ def _watched_request(request: Callable[..., Awaitable[Any]]) -> Callable[..., Aw
         if message.get("method") not in ("ping", None):
             problem = problem_of_request("client", version, message)
             _note(f"a client's {outgoing.method} of {version}", problem, message)
+        if outgoing.method == "initialize":
+            self.version_of_test = version  # Until the server names another: it may send a ping before.
         response = await request(self, outgoing, listener)
         if outgoing.method == "initialize" and isinstance(response.get("result"), dict):
             self.version_of_test = str(response["result"].get("protocolVersion"))

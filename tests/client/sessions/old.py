@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from starlette.applications import Starlette
@@ -20,9 +20,15 @@ PAGE = {"mode": "url", "message": "Log in", "url": "https://rail.example/", "eli
 
 
 class OldServer:
-    """Keeps all that it hears in `heard`, and the headers of it in `headers`."""
+    """Keeps all that it hears in `heard`, and the headers of it in `headers`.
 
-    def __init__(self) -> None:
+    It sends requests of the methods `early` before it answers the handshake, and keeps the answers.
+    """
+
+    def __init__(self, version: str = VERSION, early: Sequence[str] = ()) -> None:
+        self._hello = {**_HELLO, "protocolVersion": version}
+        self._early = early
+        self.early_answers: list[dict[str, Any]] = []
         self.heard: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.sessions: set[str] = set()
@@ -51,7 +57,10 @@ class OldServer:
         if message.get("method") == "initialize":
             session = f"session-{next(self._numbers)}"
             self.sessions.add(session)
-            return self._result(message, _HELLO, {"mcp-session-id": session})
+            headers = {"mcp-session-id": session}
+            if self._early:
+                return StreamingResponse(self._greeting(message), 200, headers, "text/event-stream")
+            return self._result(message, self._hello, headers)
         if "mcp-session-id" not in request.headers:
             error = {"code": -32600, "message": "Bad Request: Missing session ID"}
             return JSONResponse({"jsonrpc": "2.0", "id": "server-error", "error": error}, 400)
@@ -72,6 +81,13 @@ class OldServer:
     ) -> Response:
         return JSONResponse({"jsonrpc": "2.0", "id": message["id"], "result": result}, headers=headers)
 
+    async def _greeting(self, message: dict[str, Any]) -> AsyncIterator[str]:
+        for method in self._early:
+            number, question = await self.ask(method, FORM)
+            yield _event(question)
+            self.early_answers.append(await self.answer(number))
+        yield _event({"jsonrpc": "2.0", "id": message["id"], "result": self._hello})
+
     async def _answer(self, message: dict[str, Any]) -> Response:
         method, params = message["method"], message.get("params", {})
         if method == "tools/list":
@@ -84,7 +100,9 @@ class OldServer:
             return JSONResponse({"jsonrpc": "2.0", "id": message["id"], "error": error})
         if name == "interim":
             return self._result(message, {"resultType": "input_required", "requestState": "x"})
-        if name in ("ask", "hang", "break off", "ping", "strange", "progress"):
+        if name == "task of 2026":
+            return self._result(message, _TASK)
+        if name in ("ask", "nameless", "hang", "break off", "ping", "strange", "progress"):
             return StreamingResponse(self._stream(message, name), media_type="text/event-stream")
         return self._result(message, _text(name))
 
@@ -108,6 +126,10 @@ class OldServer:
             token = message["params"]["_meta"]["progressToken"]
             params = {"progressToken": token, "progress": 1, "total": 2, "message": "half"}
             yield _event({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+            yield _event({**final, "result": _text("done")})
+            return
+        if name == "nameless":
+            yield _event({"jsonrpc": "2.0", "id": None, "method": "elicitation/create", "params": FORM})
             yield _event({**final, "result": _text("done")})
             return
         method = {"ask": "elicitation/create", "ping": "ping", "strange": "secrets/get"}[name]
@@ -139,6 +161,8 @@ _HELLO = {
     "serverInfo": {"name": "old", "version": "1"},
     "instructions": "Be kind.",
 }
+_TIMES = {"createdAt": "2026-07-28T00:00:00Z", "lastUpdatedAt": "2026-07-28T00:00:00Z"}
+_TASK = {"resultType": "task", "taskId": "t", "status": "working", "ttlMs": None, **_TIMES}
 
 
 def _text(words: str) -> dict[str, Any]:

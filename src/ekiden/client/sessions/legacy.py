@@ -17,6 +17,7 @@ from ekiden.errors import (
     EkidenError,
     HttpRefused,
     InternalError,
+    InvalidRequest,
     InvalidResult,
     MethodNotFound,
     ProtocolError,
@@ -36,6 +37,7 @@ from ekiden.wire.json import JsonObject, encode, is_array, is_object
 from ekiden.wire.jsonrpc import RequestId
 from ekiden.wire.meta import PROGRESS_TOKEN
 from ekiden.wire.printable import printable
+from ekiden.wire.tasks import DRAFT_METHOD, LEGACY_METHODS, LIST_METHOD, RESULT_TYPE
 
 __all__ = ["LegacySession"]
 
@@ -60,6 +62,14 @@ _REJECTED: Final = -1
 """The code for a question that the user does not answer (client: Sampling)."""
 _FAILED: Final = "The client's callback failed"
 _LEFT_OUT: Final = "The client leaves this question out"
+_TOO_EARLY: Final = "A server must not ask before the handshake is complete"
+_NOT_IN_ALL: Final[Mapping[str, frozenset[str]]] = {
+    **dict.fromkeys((*LEGACY_METHODS, LIST_METHOD), versions.WITH_TASKS),
+    DRAFT_METHOD: frozenset({versions.DRAFT}),
+    "tasks/update": frozenset(),
+    "subscriptions/listen": frozenset(),
+}
+"""Methods that some versions with a handshake do not have, and the versions that have them."""
 _OF_ROUNDS: Final = frozenset({"tools/call", "prompts/get", "resources/read", "tasks/result"})
 """Requests of the draft that may be answered with an interim result."""
 _LAST_MESSAGE_SECONDS: Final = 2.0
@@ -93,6 +103,8 @@ class LegacySession:
         self._answering: dict[RequestId, asyncio.Task[None]] = {}
         self._complain = Complaints(_log)
         self._closing = False
+        self._begun = False
+        """Whether the handshake is complete: the server may ask from then on."""
         self.version = versions.DRAFT if draft else versions.LEGACY[0]
         self._spoken = (*versions.LEGACY, versions.DRAFT) if draft else versions.LEGACY
         self.server_info: JsonObject = {}
@@ -129,6 +141,7 @@ class LegacySession:
         """Tell the server that the handshake is complete, and listen to what it says by itself."""
         if isinstance(self._link, StreamableLink) and self.version not in versions.WITHOUT_HEADER:
             self._link.session_headers["MCP-Protocol-Version"] = self.version
+        self._begun = True
         if isinstance(self._link, ChannelLink):
             self._link.listener = _Listener(self, Hooks())  # Before the server may ask, which is at once.
         await self._link.send(encode({"jsonrpc": "2.0", "method": "notifications/initialized"}))
@@ -138,7 +151,15 @@ class LegacySession:
             await self._exchange("logging/setLevel", {"level": self._log_level}, Hooks())
 
     async def request(self, request: ClientRequest) -> JsonObject:
-        """Send a request; if the user must visit a page first (-32042), ask for that and send it again."""
+        """Send a request; if the user must visit a page first (-32042), ask for that and send it again.
+
+        One that the session's version does not have is refused here, as the server would refuse it.
+        """
+        having = _NOT_IN_ALL.get(request.method)
+        if having is not None and self.version not in having:
+            raise ServerError(
+                f"Version {self.version} has no {request.method}", code=MethodNotFound.default_code
+            )
         for _ in range(_URL_ROUNDS):
             try:
                 result = await self._exchange(request.method, request.params, request.hooks)
@@ -150,6 +171,8 @@ class LegacySession:
                 return {**result, "resultType": "input_required"}
             if is_incomplete(result) or result.get("resultType") == "input_required":
                 raise InvalidResult(f"A server of {self.version} must not send interim results, but did")
+            if result.get("resultType") == RESULT_TYPE and "task" not in result:
+                raise InvalidResult(f"A server of {self.version} must not send tasks of 2026, but did")
             return result
         raise InvalidResult(f"The server wanted a page visited {_URL_ROUNDS} times")
 
@@ -243,16 +266,7 @@ class LegacySession:
     async def _answer(self, message: JsonObject, lost: asyncio.Timeout | None, hooks: Hooks) -> None:
         request_id, method = message["id"], message["method"]
         try:
-            if method == "ping":
-                reply = jsonrpc.result_response(request_id, b"{}")
-            elif method in (ELICIT, SAMPLE, LIST_ROOTS):
-                result = await (hooks.question or self._answerer.answer)(str(request_id), message)
-                if isinstance(result, LeftOut):
-                    reply = jsonrpc.error_response(request_id, ProtocolError(_LEFT_OUT, code=_REJECTED))
-                else:
-                    reply = jsonrpc.result_response(request_id, encode(result))
-            else:
-                reply = jsonrpc.error_response(request_id, MethodNotFound(f"Method not found: {method}"))
+            reply = await self._reply(message, hooks)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if not self._closing and task is not None and task.cancelling():
@@ -275,6 +289,19 @@ class LegacySession:
             if lost is not None and isinstance(error, HttpRefused) and error.status == _NOT_FOUND:
                 with contextlib.suppress(RuntimeError):  # The request has ended meanwhile.
                     lost.reschedule(asyncio.get_running_loop().time())
+
+    async def _reply(self, message: JsonObject, hooks: Hooks) -> bytes:
+        request_id, method = message["id"], message["method"]
+        if method == "ping":
+            return jsonrpc.result_response(request_id, b"{}")
+        if not self._begun:
+            return jsonrpc.error_response(request_id, InvalidRequest(_TOO_EARLY))
+        if method not in (ELICIT, SAMPLE, LIST_ROOTS):
+            return jsonrpc.error_response(request_id, MethodNotFound(f"Method not found: {method}"))
+        result = await (hooks.question or self._answerer.answer)(str(request_id), message)
+        if isinstance(result, LeftOut):
+            return jsonrpc.error_response(request_id, ProtocolError(_LEFT_OUT, code=_REJECTED))
+        return jsonrpc.result_response(request_id, encode(result))
 
     async def _send_reply(self, reply: bytes) -> None:
         """Send an answer. While the server is unreachable, try again: the call would wait for it in vain.

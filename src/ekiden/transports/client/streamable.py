@@ -100,7 +100,7 @@ class StreamableLink:
                     if "method" not in message:
                         if request_id is not None and message.get("id") == request_id:
                             return message
-                    elif "id" in message:
+                    elif message.get("id") is not None:  # With null it could not be answered.
                         await listener.on_request(message)
                     else:
                         listener.on_notification(message)
