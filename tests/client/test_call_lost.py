@@ -50,7 +50,7 @@ async def test_a_refused_state_says_to_start_again_and_the_log_says_why(
     of_another = make_server(b"another key, of thirty-two bytes too")
     expired = make_server(rounds=RoundLimits(answer_seconds=-1.0))
     foreign, late = await pending_at(of_another), await pending_at(expired)
-    with caplog.at_level(logging.WARNING, logger="ekiden.server.sealing.tokens"):
+    with caplog.at_level(logging.WARNING, logger="ekiden.server.sealing.refused_states"):
         refusals = [await resumed_at(make_server(), foreign), await resumed_at(make_server(), late)]
     told = {(refusal.code, str(refusal), str(refusal.data)) for refusal in refusals}
     assert told == {

@@ -15,7 +15,7 @@ from ekiden.transports.server.http1.connection import Connection
 from ekiden.transports.server.http1.connections import Connections
 from tests.fuzz.streams import pieces, stream
 
-_EXPECTED = {200, 202, 400, 403, 404, 405, 408, 413, 414, 415, 421, 431, 501}
+_EXPECTED = {200, 202, 400, 403, 404, 405, 408, 413, 414, 415, 421, 431, 501, 505}
 
 
 class _Wire(asyncio.Transport):

@@ -155,7 +155,7 @@ class Cluster:
         ]
         lines = "".join(news).splitlines(keepends=True)
         lines = [line for line in lines if "clients give up after 10 by default" not in line]
-        refused = [line for line in lines if "WARNING:ekiden.server.sealing.tokens:" in line]
+        refused = [line for line in lines if "WARNING:ekiden.server.sealing.refused_states:" in line]
         if len(refused) == self.refusals:
             lines = [line for line in lines if line not in refused]
         return "".join(lines)

@@ -81,7 +81,7 @@ async def test_a_call_that_is_not_known_says_so() -> None:
 
 
 def copied(page: str) -> str:
-    found = re.search(r'<pre id="test-text">(.*?)</pre>', page, re.DOTALL)
+    found = re.search(r'<pre id="test-text"[^>]*>(.*?)</pre>', page, re.DOTALL)
     assert found is not None
     return unescape(found[1])
 
