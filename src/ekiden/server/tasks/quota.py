@@ -84,7 +84,7 @@ class TaskQuota:
         while True:
             self._counting = principal
             used = await store.usage(audience, principal)
-            if self._counting is not None:
+            if self._counting == principal:
                 tasks, taken = self._coming.get(principal, (0, 0))
                 return Usage(used.open + tasks, used.bytes + taken)
             # A task was stored while the store counted, maybe too late to be in its count: count again.
