@@ -5,7 +5,16 @@ Versions are an enumerated set, not an ordered one: compare by membership.
 
 from typing import Final
 
-__all__ = ["DRAFT", "LEGACY", "MODERN", "SUPPORTED", "WITHOUT_HEADER", "WITH_BATCHES", "WITH_TASKS"]
+__all__ = [
+    "DRAFT",
+    "LEGACY",
+    "MODERN",
+    "SUPPORTED",
+    "WITHOUT_HEADER",
+    "WITH_BATCHES",
+    "WITH_ELICITATION",
+    "WITH_TASKS",
+]
 
 MODERN: Final = "2026-07-28"
 """Stateless: version, identity and capabilities travel in the `_meta` of every request."""
@@ -18,6 +27,9 @@ LEGACY: Final = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 
 WITH_TASKS: Final = frozenset({"2025-11-25", "2026-06-XX"})
 """Handshake versions with tasks of their own, for which the client asks."""
+
+WITH_ELICITATION: Final = frozenset({"2025-11-25", "2025-06-18", "2026-06-XX"})
+"""Handshake versions whose servers may ask the user something."""
 
 WITH_BATCHES: Final = frozenset({"2025-03-26"})
 """Versions whose clients may send several messages as one array."""

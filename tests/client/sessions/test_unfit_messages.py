@@ -9,6 +9,8 @@ from tests.serving import served
 
 OLDER = ["2025-06-18", "2025-03-26", "2024-11-05"]
 """Versions without tasks."""
+BEFORE = [("2025-03-26", False), ("2024-11-05", False)]
+"""Versions without elicitation."""
 
 
 class Asked:
@@ -70,3 +72,16 @@ async def test_a_task_of_2026_on_an_old_session_is_refused(version: str) -> None
         with pytest.raises(InvalidResult, match=f"A server of {version} must not send tasks of 2026"):
             await client.call_tool("task of 2026")
     assert not any(method.startswith("tasks/") for method in old.methods())
+
+
+@pytest.mark.parametrize(("version", "may_ask"), [(VERSION, True), ("2025-06-18", True), *BEFORE])
+async def test_only_servers_of_versions_with_elicitation_may_ask_the_user(
+    version: str, may_ask: bool
+) -> None:
+    old = OldServer(version)
+    elicit = Asked()
+    async with served(old.app) as base, Client(f"{base}/mcp", mode="legacy", elicit=elicit) as client:
+        await client.call_tool("ask")
+    (answer,) = [message for message in old.heard if "method" not in message]
+    assert answer.get("error", {}).get("code") == (None if may_ask else -32601)
+    assert elicit.times == (1 if may_ask else 0)

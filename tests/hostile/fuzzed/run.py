@@ -1,4 +1,7 @@
-"""Plays many seeds: `--seeds 1000`; or one, with all that its calls came to: `--seed 17`."""
+"""Plays many seeds: `--seeds 1000`; or one, with all that its calls came to: `--seed 17`.
+
+What the client sends must be valid by the official types, as in the tests.
+"""
 
 import argparse
 import asyncio
@@ -6,7 +9,17 @@ import collections
 import logging
 import time
 
+from tests.official import sent
+
 from .play import Broken, play
+
+
+def _played(seed: int) -> list[str]:
+    sent.wrong.clear()
+    ends = asyncio.run(play(seed))
+    if sent.wrong:
+        raise Broken(f"seed {seed}: {sent.wrong[0]}")
+    return ends
 
 
 def main() -> None:
@@ -18,8 +31,9 @@ def main() -> None:
     parser.add_argument("--verbose", action="store_true", help="Say which seed is being played.")
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
+    sent.watch()
     if options.seed is not None:
-        print("\n".join(asyncio.run(play(options.seed))))
+        print("\n".join(_played(options.seed)))
         return
     ends: collections.Counter[str] = collections.Counter()
     broken: list[str] = []
@@ -31,7 +45,7 @@ def main() -> None:
         if options.verbose:
             print(f"seed {seed}", flush=True)
         try:
-            ends.update(asyncio.run(play(seed)))
+            ends.update(_played(seed))
         except Broken as error:
             broken.append(str(error))
             print(error, flush=True)

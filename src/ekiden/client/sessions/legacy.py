@@ -68,6 +68,7 @@ _NOT_IN_ALL: Final[Mapping[str, frozenset[str]]] = {
     DRAFT_METHOD: frozenset({versions.DRAFT}),
     "tasks/update": frozenset(),
     "subscriptions/listen": frozenset(),
+    ELICIT: versions.WITH_ELICITATION,
 }
 """Methods that some versions with a handshake do not have, and the versions that have them."""
 _OF_ROUNDS: Final = frozenset({"tools/call", "prompts/get", "resources/read", "tasks/result"})
@@ -155,8 +156,7 @@ class LegacySession:
 
         One that the session's version does not have is refused here, as the server would refuse it.
         """
-        having = _NOT_IN_ALL.get(request.method)
-        if having is not None and self.version not in having:
+        if not self._has(request.method):
             raise ServerError(
                 f"Version {self.version} has no {request.method}", code=MethodNotFound.default_code
             )
@@ -175,6 +175,11 @@ class LegacySession:
                 raise InvalidResult(f"A server of {self.version} must not send tasks of 2026, but did")
             return result
         raise InvalidResult(f"The server wanted a page visited {_URL_ROUNDS} times")
+
+    def _has(self, method: str) -> bool:
+        """Whether the session's version has a method."""
+        having = _NOT_IN_ALL.get(method)
+        return having is None or self.version in having
 
     async def notify(self, method: str, params: JsonObject) -> None:
         """Send a notification."""
@@ -296,7 +301,7 @@ class LegacySession:
             return jsonrpc.result_response(request_id, b"{}")
         if not self._begun:
             return jsonrpc.error_response(request_id, InvalidRequest(_TOO_EARLY))
-        if method not in (ELICIT, SAMPLE, LIST_ROOTS):
+        if method not in (ELICIT, SAMPLE, LIST_ROOTS) or not self._has(method):
             return jsonrpc.error_response(request_id, MethodNotFound(f"Method not found: {method}"))
         result = await (hooks.question or self._answerer.answer)(str(request_id), message)
         if isinstance(result, LeftOut):
