@@ -291,4 +291,11 @@ KEPT: dict[str, tuple[Program, Setting]] = {
             pace=12.0,
         ),
     ),
+    "a worker that dies while it starts is replaced": _in(
+        n("seq", 1, _ASK), _faults(Fault("crash_store_after", 1, 0.1), store="sqlite")
+    ),
+    "a worker that dies while it starts loses no task": _in(
+        n("seq", 1, n("background", 2), _ASK),
+        _faults(Fault("crash_store_before", 1, 0.7), mode="tasks", store="sqlite", task="deferred"),
+    ),
 }

@@ -201,9 +201,14 @@ class World:
         return new_store("postgres") if self.setting.store == "postgres" else self.store
 
     async def new_worker(self, number: int) -> Worker:
-        worker = Worker(self, number, self.version)
-        await self.loop.create_task(worker.start(), context=worker.context())
-        return worker
+        """A worker that has started. One that dies meanwhile is replaced, as whatever runs processes does."""
+        while True:
+            worker = Worker(self, number, self.version)
+            starting = self.loop.create_task(worker.start(), context=worker.context())
+            await asyncio.wait({starting, worker.gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not worker.dead:
+                await starting
+                return worker
 
     async def close(self) -> None:
         for worker in (*self.workers, *self._retired):
