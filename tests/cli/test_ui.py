@@ -2,9 +2,11 @@
 
 import asyncio
 import re
+import socket
 import subprocess
-from collections.abc import Generator
-from contextlib import contextmanager
+import time
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import httpx2
@@ -26,10 +28,10 @@ def stored(folder: Path) -> str:
 
 
 @contextmanager
-def serving(*words: str) -> Generator[str, None, None]:
+def serving(*words: str, before: Sequence[str] = ()) -> Generator[str, None, None]:
     """The link that the command prints."""
     process = subprocess.Popen(
-        [*EKIDEN, "ui", "--port", "0", *words], env=environment(), stderr=subprocess.PIPE, text=True
+        [*before, *EKIDEN, "ui", "--port", "0", *words], env=environment(), stderr=subprocess.PIPE, text=True
     )
     try:
         assert process.stderr is not None
@@ -71,3 +73,40 @@ def test_what_cannot_work_is_said_at_once(tmp_path: Path) -> None:
     relay = str(Path(__file__).parent.parent.parent / "examples" / "relay.py")
     without = ekiden("ui", "--store", stored(tmp_path), "--server", relay, "--port", "0")
     assert "has no auth=" in without.stderr
+
+
+def test_connections_on_which_nothing_is_sent_keep_nobody_out(tmp_path: Path) -> None:
+    few = ("sh", "-c", 'ulimit -n 300 && exec "$@"', "sh")
+    with serving("--store", stored(tmp_path), before=few) as link, ExitStack() as idle:
+        host, port = link.removeprefix("http://").partition("/")[0].split(":")
+        for number in range(400):
+            opened = idle.enter_context(socket.create_connection((host, int(port)), timeout=PATIENCE))
+            if number % 2:  # A form that never arrives.
+                head = f"POST /sign-in HTTP/1.1\r\nhost: {host}:{port}\r\ncontent-length: 9\r\n\r\na"
+                with suppress(OSError):
+                    opened.sendall(head.encode())
+        assert _opens(link)
+
+
+def _opens(link: str) -> bool:
+    """Whether a browser that tries again gets in before long."""
+    until = time.monotonic() + 15.0
+    while time.monotonic() < until:
+        with httpx2.Client(timeout=15.0) as browser, suppress(httpx2.TransportError):
+            if browser.get(link, follow_redirects=True).status_code == 200:
+                return True
+        time.sleep(0.2)
+    return False
+
+
+def test_live_pages_are_served_and_given_back_when_they_are_closed(tmp_path: Path) -> None:
+    with (
+        serving("--store", stored(tmp_path)) as link,
+        httpx2.Client(timeout=PATIENCE) as browser,
+    ):
+        assert browser.get(link, follow_redirects=True).status_code == 200
+        address = link.partition("/calls")[0] + "/live/tasks"
+        for _ in range(60):
+            with browser.stream("GET", address) as response:
+                assert response.status_code == 200
+                assert "refund" in next(text for text in response.iter_text() if "fragment" in text)

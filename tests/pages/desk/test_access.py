@@ -132,6 +132,37 @@ async def test_one_viewer_has_so_many_live_pages_open_and_no_more(monkeypatch: p
         await asyncio.wait(again)
 
 
+async def test_live_pages_that_are_opened_in_the_same_moment_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ekiden.pages.desk.desk._MOST_STREAMS", 2)
+    app, _ = await site()
+    pieces: list[list[bytes]] = [[] for _ in range(6)]
+
+    async def opened(place: int) -> None:
+        async def send(event: dict[str, Any]) -> None:
+            await asyncio.sleep(0)
+            if event.get("body"):
+                pieces[place].append(event["body"])
+
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": "/live/tasks",
+            "query_string": b"",
+            "headers": [(b"authorization", b"Bearer looks")],
+        }
+        await app(scope, asyncio.Event().wait, send)  # type: ignore[arg-type]
+
+    live = [asyncio.create_task(opened(place)) for place in range(6)]
+    _, left = await asyncio.wait(live, timeout=1.0)
+    assert len(left) == 2
+    assert sum(b"event: fragment" in b"".join(each) for each in pieces) == 2
+    for each in left:
+        each.cancel()
+    await asyncio.wait(left)
+
+
 async def test_scopes_say_who_sees_values_and_who_acts() -> None:
     app, _ = await site()
     story = {name: await with_token(app, name).get("/tasks/task") for name in ("looks", "sees", "acts")}

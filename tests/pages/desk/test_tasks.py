@@ -43,6 +43,17 @@ def asked(**options: Any) -> TaskRecord:
     return new_record("task", state="waiting", due=None, questions={question.key: question})
 
 
+async def test_a_time_that_no_calendar_has_hides_no_tasks() -> None:
+    async with opened() as (server, browser):
+        store: Any = server._store
+        far = new_record("f" * 32, state="waiting", ttl=1e300, due=1e300)
+        await store.tasks.insert(far, {})
+        for path in ("/tasks", f"/tasks/{far.id}"):
+            page = await browser.get(path)
+            assert page.status == 200
+            assert far.id[:8] in page.text
+
+
 async def test_a_task_says_for_whom_it_waits() -> None:
     boss = Person("ann@example.com", deadline=60, escalate=("boss@example.com",))
     records = [asked(), asked(paged=True), asked(paged=True, person=Person("ann@example.com"))]

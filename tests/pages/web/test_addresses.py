@@ -4,6 +4,7 @@ import pytest
 
 from ekiden import Context
 from ekiden.pages.trying.questions import Question
+from ekiden.pages.web.addresses import Link, link_of
 from ekiden.stores.memory import MemoryStore
 from tests.pages.people.calling import Caller, text
 from tests.pages.people.shop import link_in, pages_of, shop
@@ -17,6 +18,24 @@ LINKS = [
     ("javascript:alert(1)", ""),
     ("https://", ""),
 ]
+AS_BROWSERS_READ = [
+    ("https://evil.example\\@bank.example/pay", "https://evil.example/@bank.example/pay", "evil.example"),
+    ("https:\\\\evil.example/", "https://evil.example/", "evil.example"),
+    ("https:evil.example", "https://evil.example/", "evil.example"),
+    ("https://ev\til.ex\nample/", "https://evil.example/", "evil.example"),
+    ("https://evil%2eexample/", "https://evil.example/", "evil.example"),
+    ("https://bank.ex\u0430mple/", "https://bank.xn--exmple-4nf/", "bank.xn--exmple-4nf"),
+    ("https://2130706433:443/", "https://127.0.0.1/", "127.0.0.1"),
+    (" JavaScript:alert(1)", "", ""),
+    ("java\tscript:alert(1)//https://bank.example", "", ""),
+    ("data:text/html,x", "", ""),
+    (7, "", ""),
+]
+
+
+@pytest.mark.parametrize(("url", "address", "host"), AS_BROWSERS_READ)
+def test_a_link_is_shown_and_opened_as_browsers_read_it(url: object, address: str, host: str) -> None:
+    assert link_of(url) == Link(address, host)
 
 
 @pytest.mark.parametrize(("url", "host"), LINKS)

@@ -17,10 +17,11 @@ import uvicorn
 from ekiden.cli.keys import has_keys, use_keys_file
 from ekiden.cli.run import listen
 from ekiden.cli.serving.job import set_up_logging
-from ekiden.cli.serving.site import site_config
+from ekiden.cli.serving.site import bounded_site, site_config
 from ekiden.cli.stored_tasks import existing
 from ekiden.cli.terminal.screen import say
 from ekiden.errors import UsageError
+from ekiden.server.serving.loop import new_event_loop
 from ekiden.wire.incoming import Incoming
 
 if TYPE_CHECKING:
@@ -59,8 +60,8 @@ def serve_ui(options: UiOptions) -> None:
         raise UsageError("a store in memory belongs to one process: name sqlite:///FILE or postgresql://...")
     auth = None if options.server is None else _auth_of(options.server, options.store)
     listener = listen(options.host, options.port, 1)[0]
-    with listener:
-        asyncio.run(_serve(options, auth, listener))
+    with listener, asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(_serve(options, auth, listener))
 
 
 def _auth_of(spec: str, store: str) -> "Auth":
@@ -81,7 +82,7 @@ async def _serve(options: UiOptions, auth: "Auth | None", listener: socket.socke
         path = f"/calls/{options.call}" if options.call else "/calls"
         link = f"{origin}{path}" if door is None else door.link(origin, path)
         say(f"calls and tasks of the store: {link}")
-        await uvicorn.Server(site_config(site)).serve([listener])
+        await uvicorn.Server(site_config(bounded_site(site, "ekiden ui"))).serve([listener])
     finally:
         await store.close()
 

@@ -16,8 +16,15 @@ _COMPARED: Final = ("content", "structuredContent", "isError", "messages", "cont
 """What of a result says what came of a call."""
 
 
+_LONGEST_FORMATTED: Final = 2000
+"""Letters of a value that is laid out in lines. To do that takes long for one that is deep, and a client
+decides what it sends; a longer one stands on one line."""
+
+
 def as_test(view: StoryView) -> str | None:
-    """The text of a test that makes the call again; None if some value of it was not kept."""
+    """The text of a test that makes the call again; None if some value of it was not kept, or not shown."""
+    if view.is_cut:
+        return None
     arguments = _json(view.facts.arguments) if view.facts.arguments else None
     answers = {_key(question.key, view): question.answer for question in view.questions if question.answered}
     if arguments is None or not all(answers.values()):
@@ -86,6 +93,9 @@ def _expected(view: StoryView) -> list[str]:
 
 
 def _literal(value: Any) -> str:
+    plain = repr(value)
+    if len(plain) > _LONGEST_FORMATTED:
+        return plain
     return pformat(value, width=90, sort_dicts=False).replace("\n", "\n    ")
 
 

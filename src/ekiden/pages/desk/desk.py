@@ -24,10 +24,11 @@ from ekiden.pages.desk.lists import (
     tasks_page,
 )
 from ekiden.pages.desk.masking import masked
+from ekiden.pages.desk.reading import first_and_last
 from ekiden.pages.desk.story import StoryView, assembled
 from ekiden.pages.desk.tasks import TaskPages, row_of
 from ekiden.pages.web import Fragment, Site, WebRequest, WebResponse, event_stream
-from ekiden.stories.events import CallRow, decode_events
+from ekiden.stories.events import CallRow
 from ekiden.stories.store import StoryStore
 from ekiden.tasks.store import TaskStore
 
@@ -129,7 +130,9 @@ class Desk:
         """A stream that ends when its viewer may not look any more: an access token expires meanwhile."""
         looked = self._clock()
         async with aclosing(cast("AsyncGenerator[bytes, None]", body)) as pieces:
-            with self._counted(viewer.name):
+            with self._counted(viewer.name) as open_now:
+                if open_now > _MOST_STREAMS:
+                    return  # It came at the same time as others, before any of them was counted.
                 async for piece in pieces:
                     if self._clock() - looked >= _LOOK_AGAIN_SECONDS:
                         looked = self._clock()
@@ -138,10 +141,10 @@ class Desk:
                     yield piece
 
     @contextmanager
-    def _counted(self, name: str) -> Generator[None, None, None]:
+    def _counted(self, name: str) -> Generator[int, None, None]:
         self._streams[name] += 1
         try:
-            yield
+            yield self._streams[name]
         finally:
             self._streams[name] -= 1
             if not self._streams[name]:
@@ -186,7 +189,8 @@ class Desk:
     async def _told(self, row: CallRow) -> StoryView:
         batches = await self._stories.events(row.id)
         try:
-            return assembled(row, (event for batch in batches for event in decode_events(batch)))
+            events, is_cut = first_and_last(batches)
+            return msgspec.structs.replace(assembled(row, events), is_cut=is_cut)
         except msgspec.MsgspecError:
             bare = msgspec.structs.replace(row, facts=b"")
             return msgspec.structs.replace(assembled(bare, ()), sealed=True)

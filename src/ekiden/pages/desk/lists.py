@@ -63,6 +63,8 @@ TASK_BADGES: Final[dict[str, tuple[str, str]]] = {
     "cancelled": ("cancelled", "cancelled"),
 }
 _LIMIT: Final = 50
+_LONGEST_ASKED: Final = 500
+"""Letters of a question in the list. A tool may put its arguments into it, which may have megabytes."""
 
 
 class Page(msgspec.Struct, kw_only=True):
@@ -122,7 +124,7 @@ def _whom(question: Question) -> str:
 def _asks(record: TaskRecord) -> str:
     first = next(iter(_unanswered(record)), None)
     asked: dict[str, Any] = {} if first is None else first.request.get("params") or {}
-    return str(asked.get("message", ""))
+    return str(asked.get("message", ""))[:_LONGEST_ASKED]
 
 
 def _unanswered(record: TaskRecord) -> list[Question]:

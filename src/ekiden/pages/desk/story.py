@@ -15,6 +15,8 @@ __all__ = ["Difference", "LegView", "Line", "Mark", "QuestionView", "StoryView",
 MarkState: TypeAlias = Literal["run", "replayed", "retried", "failed", "waiting", "cut"]
 
 _DIGEST: Final = re.compile(r"-[A-Za-z0-9_-]{12}(-\d+)?\Z")
+_ATTEMPT: Final = re.compile(r"\.\d+\Z")
+"""What a task adds to the key of a question."""
 _KINDS: Final = {"s": "step", "a": "answer", "z": "sleep", "p": "checkpoint", "d": "value", "q": "scope"}
 """What the name of an effect begins with, in words. Others are of no interest to a reader."""
 _HOW: Final = {
@@ -130,6 +132,13 @@ class LegView(msgspec.Struct, kw_only=True):
     """The journal at its end: key, kind, digest, branch and bytes of each entry."""
     result: str = ""
     result_size: int = 0
+    known: dict[str, Mark] = msgspec.field(default_factory=dict[str, Mark])
+    """The first mark of each key, so that a leg of thousands takes no time."""
+
+    def add(self, mark: Mark) -> Mark:
+        """Add a mark at the end."""
+        self.marks.append(mark)
+        return self.known.setdefault(mark.key, mark)
 
     @property
     def seconds(self) -> float | None:
@@ -161,6 +170,8 @@ class StoryView(msgspec.Struct, kw_only=True):
     difference: Difference | None = None
     dropped: int = 0
     """Events that were not kept, because there were too many at once."""
+    is_cut: bool = False
+    """Whether it is too long to be shown: then only its beginning and its end are here."""
     sealed: bool = False
     """Whether the store is sealed, and was opened without the keys: then nothing can be told."""
 
@@ -181,19 +192,38 @@ class StoryView(msgspec.Struct, kw_only=True):
         return next((leg.token for leg in reversed(self.legs) if leg.token), 0)
 
 
+class _Questions:
+    """The questions of a story, found by name in one look: a client decides how many answers it sends."""
+
+    def __init__(self, view: StoryView) -> None:
+        self._all = view.questions
+        self._by_name: dict[str, list[QuestionView]] = {}
+
+    def add(self, question: QuestionView) -> QuestionView:
+        self._all.append(question)
+        for name in {question.key, _ATTEMPT.sub("", question.key)}:
+            self._by_name.setdefault(name, []).append(question)
+        return question
+
+    def named(self, name: str) -> list[QuestionView]:
+        """Those with this key, the oldest first. The key of a task's question has its attempt at its end."""
+        return self._by_name.get(name, [])
+
+
 def assembled(row: CallRow, events: Iterable[Event]) -> StoryView:
     """The story of a call."""
     view = StoryView(
         row=row, facts=decode_facts(row.facts) if row.facts else CallFacts(), legs=[], questions=[]
     )
     legs: dict[str, LegView] = {}
+    questions = _Questions(view)
     for event in events:
         if event.kind == "lost_count":
             view.dropped += event.size
         elif event.kind == "leg":
             legs[event.leg] = _leg(event)
         elif (leg := legs.get(event.leg)) is not None:
-            _add(view, leg, event)
+            _add(view, questions, leg, event)
     view.legs = sorted(legs.values(), key=lambda leg: leg.began)
     _connect(view.legs)
     _name_answers(view)
@@ -227,18 +257,18 @@ def _leg(event: Event) -> LegView:
     )
 
 
-def _add(view: StoryView, leg: LegView, event: Event) -> None:
+def _add(view: StoryView, questions: _Questions, leg: LegView, event: Event) -> None:
     match event.kind:
         case "began":
-            leg.marks.append(_mark(event, "waiting" if event.name[:1] in "za" else "run"))
+            leg.add(_mark(event, "waiting" if event.name[:1] in "za" else "run"))
         case "done":
-            _done(view, leg, event)
+            _done(questions, leg, event)
         case "retried":
             _retried(leg, event.name, event)
         case "asked":
-            _asked(view, event)
+            _asked(questions, event)
         case "answered":
-            _answered(view, leg, event.name, event.value, event.size, event.at)
+            _answered(questions, leg, event.name, event.value, event.size, event.at)
         case "log" | "progress":
             level = "progress" if event.kind == "progress" else event.about
             leg.lines.append(Line(event.at, level, event.value, event.size, event.name))
@@ -251,11 +281,12 @@ def _add(view: StoryView, leg: LegView, event: Event) -> None:
             pass
 
 
-def _asked(view: StoryView, event: Event) -> None:
+def _asked(questions: _Questions, event: Event) -> None:
     """A new question, unless it is open already: a call that is made again while it waits says it again."""
-    if not any(each.key == event.name and each.answered is None for each in view.questions):
+    same = questions.named(event.name)
+    if not any(each.key == event.name and each.answered is None for each in reversed(same)):
         request = _read(event.value)
-        view.questions.append(QuestionView(key=event.name, request=request, asked=event.at, who=event.about))
+        questions.add(QuestionView(key=event.name, request=request, asked=event.at, who=event.about))
 
 
 def _mark(event: Event, state: MarkState) -> Mark:
@@ -265,46 +296,42 @@ def _mark(event: Event, state: MarkState) -> Mark:
     )
 
 
-def _done(view: StoryView, leg: LegView, event: Event) -> None:
+def _done(questions: _Questions, leg: LegView, event: Event) -> None:
     kind, _, about = event.about.partition(" ")
     if event.name[:1] not in _KINDS or event.name.startswith("d:sleep"):
         return
-    mark = next((each for each in leg.marks if each.key == event.name), None)
+    mark = leg.known.get(event.name)
     if mark is None:
-        mark = _mark(event, "run")
+        mark = leg.add(_mark(event, "run"))
         mark.about = ""
-        leg.marks.append(mark)
     mark.seconds, mark.value, mark.size = event.seconds, event.value, event.size
     mark.about = about or mark.about
     mark.state = "failed" if kind == "failure" else "cut" if kind == "cut" else "run"
     if mark.state == "run" and mark.tries > 1:
         mark.state = "retried"
     if kind == "answer":
-        began = next((each.at for each in leg.marks if each.key == event.name), event.at)
-        came = (
-            event.at if began < event.at else leg.began
-        )  # A pushed question is answered while the leg runs.
-        _answered(view, leg, event.name[2:], _second(event.value), event.size, came)
+        # A pushed question is answered while the leg runs.
+        came = event.at if mark.at < event.at else leg.began
+        _answered(questions, leg, event.name[2:], _second(event.value), event.size, came)
 
 
 def _retried(leg: LegView, name: str, event: Event) -> None:
-    mark = next((each for each in leg.marks if each.key == name), None)
+    mark = leg.known.get(name)
     if mark is not None:
         mark.tries, mark.state = mark.tries + 1, "retried"
         mark.failures.append(event.value)
 
 
-def _answered(view: StoryView, leg: LegView, name: str, answer: str, size: int, at: float) -> None:
+def _answered(questions: _Questions, leg: LegView, name: str, answer: str, size: int, at: float) -> None:
     """The newest question of this name has its answer. That of a task has its attempt in its key."""
-    same = [each for each in view.questions if each.key == name or each.key.startswith(f"{name}.")]
+    same = questions.named(name)
     question = next((each for each in reversed(same) if each.answered is None), None)
     if question is None:
         if same:
             return  # It came with the request, and was told then.
-        pushed = next((mark for mark in leg.marks if mark.key == f"a:{name}"), None)
+        pushed = leg.known.get(f"a:{name}")
         began, words = (leg.began, "") if pushed is None else (pushed.at, pushed.about)
-        question = QuestionView(key=name, request={"params": {"message": words}}, asked=began)
-        view.questions.append(question)
+        question = questions.add(QuestionView(key=name, request={"params": {"message": words}}, asked=began))
     question.answered, question.answer, question.size = at, answer, size
 
 
@@ -320,6 +347,7 @@ def _ended(leg: LegView, event: Event) -> None:
         if key[:1] in _KINDS and not key.startswith("d:")
     ]
     leg.marks[:0] = before
+    leg.known = {mark.key: mark for mark in before} | leg.known
 
 
 def _connect(legs: Sequence[LegView]) -> None:

@@ -1,10 +1,8 @@
 """A question as its page shows it: who asks, for what, until when, and what will happen."""
 
-from typing import Any
-
 import msgspec
 
-from ekiden.pages.web.addresses import host_of
+from ekiden.pages.web.addresses import link_of
 from ekiden.people.record import Inquiry
 from ekiden.server.people.people import Kept, People
 from ekiden.wire.printable import harmless, one_line
@@ -42,7 +40,7 @@ def shown(people: People, kept: Kept) -> Shown:
     """The words of a question."""
     inquiry = kept.inquiry
     title, description = people.describe(inquiry.method, inquiry.target)
-    url = _web(inquiry.params.get("url"))
+    link = link_of(inquiry.params.get("url"))
     headline, _, more = harmless(inquiry.params.get("message", "")).strip().partition("\n")
     until = kept.row.expires if inquiry.deadline is None else inquiry.since + inquiry.deadline
     return Shown(
@@ -59,14 +57,9 @@ def shown(people: People, kept: Kept) -> Shown:
         left=max(0.0, until - people.clock()),
         again=inquiry.attempt > 1,
         ends_with=_ends_with(inquiry),
-        url=url,
-        host=one_line(host_of(url)),
+        url=link.address,
+        host=one_line(link.host),
     )
-
-
-def _web(url: Any) -> str:
-    """A URL that may be a link; empty for all others, such as `javascript:`."""
-    return url if host_of(url) else ""
 
 
 def _ends_with(inquiry: Inquiry) -> str:

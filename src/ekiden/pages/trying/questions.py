@@ -8,7 +8,7 @@ import msgspec
 
 from ekiden.client.checking import check_response
 from ekiden.errors import WrongAnswer
-from ekiden.pages.web.addresses import host_of
+from ekiden.pages.web.addresses import link_of
 from ekiden.pages.web.filling import Form, FormView, asked_schema
 from ekiden.wire.json import JsonObject, is_array, is_object
 from ekiden.wire.printable import harmless, one_line
@@ -83,13 +83,12 @@ class Question:
     @property
     def address(self) -> str:
         """Of a link: where it leads; nothing if that is not a page of the web."""
-        url = str(self.params.get("url", ""))
-        return url if host_of(url) else "#"
+        return link_of(self.params.get("url")).address or "#"
 
     @property
     def host(self) -> str:
         """Of a link: whose page it is."""
-        return one_line(host_of(self.params.get("url")) or "the page")
+        return one_line(link_of(self.params.get("url")).host or "the page")
 
     @property
     def message(self) -> str:

@@ -209,13 +209,14 @@ def _plain(typed: Sequence[str]) -> list[str]:
 def _read(field: Field, posted: list[str]) -> Any:
     """The value that was typed; `Mistyped` with a whole sentence if it is none."""
     if field.kind == "choices":
-        chosen = [_choice(field, token) for token in posted if token]
+        known = _known(field)
+        chosen = [_choice(known, token) for token in posted if token]
         return chosen if chosen or field.required or field.default else _MISSING
     text = posted[0].replace("\r\n", "\n") if posted else ""
     if not (text if field.kind in ("text", "long") else text.strip()):
         return _MISSING
     if field.kind in ("choice", "boolean"):
-        return _choice(field, text)
+        return _choice(_known(field), text)
     if field.kind in ("integer", "number"):
         return _number(field, text.strip())
     if field.kind == "json":
@@ -229,11 +230,15 @@ def _read(field: Field, posted: list[str]) -> Any:
     return text if field.input in ("text", "password") else text.strip()
 
 
-def _choice(field: Field, token: str) -> Any:
-    for choice in field.choices:
-        if choice.token == token:
-            return choice.value
-    raise Mistyped("Choose one of the values that are offered.")
+def _known(field: Field) -> dict[str, Any]:
+    """The values that may be chosen, by token; of two with the same token, the first."""
+    return {choice.token: choice.value for choice in reversed(field.choices)}
+
+
+def _choice(known: Mapping[str, Any], token: str) -> Any:
+    if token not in known:
+        raise Mistyped("Choose one of the values that are offered.")
+    return known[token]
 
 
 def _number(field: Field, text: str) -> int | float:

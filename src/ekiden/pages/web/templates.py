@@ -20,6 +20,7 @@ __all__ = ["render"]
 
 _WIDE: Final = 60
 """Characters of JSON that stand on one line."""
+_LATEST: Final = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 _BREAKS: Final = re.compile(r"(?<=[_./:@-])(?=\w)")
 """After what a long name may be broken."""
 
@@ -48,7 +49,8 @@ def render(name: str, values: Mapping[str, Any]) -> str:
 
 
 def _moment(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
+    """A time; one that no calendar has is the last day of the calendar: a client may wish for any `ttl`."""
+    return datetime.fromtimestamp(min(max(seconds, 0.0), _LATEST), UTC)
 
 
 def _when(seconds: float) -> str:
@@ -87,4 +89,4 @@ def lasting(seconds: float) -> str:
     for limit, size, unit in ((1, 0.001, " ms"), (120, 1, " s"), (7200, 60, " min"), (172_800, 3600, " h")):
         if seconds < limit:
             return f"{max(0, round(seconds / size))}{unit}"
-    return f"{round(seconds / 86_400)} days"
+    return f"{round(min(seconds, _LATEST) / 86_400)} days"

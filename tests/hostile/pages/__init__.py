@@ -1,0 +1,1 @@
+"""Attacks on pages, on what they show, and on what is served beside the endpoint."""
