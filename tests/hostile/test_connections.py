@@ -9,7 +9,7 @@ import pytest
 from ekiden import HttpLimits, Server
 from ekiden.transports.server.http1.connection import Connection
 from ekiden.transports.server.http1.connections import Connections
-from tests.serving import call, headers_for, raw_client, request, served, soon, spawned
+from tests.serving import call, headers_for, post, raw_client, request, served, soon, spawned
 
 _UPGRADE = ("Connection: Upgrade", "Upgrade: h2c")
 
@@ -213,3 +213,29 @@ async def test_a_long_call_is_cancelled_soon_after_its_client_has_closed_its_sid
         client.writer.write_eof()
         await soon(cancelled.wait())
         assert await client.read_to_end() == b""
+
+
+# Encodings
+
+
+@pytest.mark.parametrize("mounted", [False, True])
+@pytest.mark.parametrize("encoding", ["gzip", "br", "zstd", "deflate", "gzip, gzip", "x-unknown", ""])
+async def test_a_body_that_says_it_is_packed_is_not_read_as_if_it_were_not(
+    encoding: str, mounted: bool
+) -> None:
+    message = call("greet", {"name": "Ada"})
+    async with served(_server(), mounted=mounted) as base:
+        refused = await post(base, message, content_encoding=encoding)
+        assert (refused.status_code, refused.headers["accept-encoding"]) == (415, "identity")
+        assert (await post(base, message, content_encoding="Identity")).status_code == 200
+
+
+@pytest.mark.parametrize("coding", ["gzip, chunked", "identity, chunked", "chunked\t,chunked"])
+async def test_a_transfer_coding_that_is_not_undone_is_refused(coding: str) -> None:
+    message = call("greet", {"name": "Ada"})
+    body = json.dumps(message).encode()
+    lines = ["POST /mcp HTTP/1.1", "Host: 127.0.0.1", f"Transfer-Encoding: {coding}"]
+    lines += [f"{name}: {value}" for name, value in headers_for(message).items()]
+    sent = "\r\n".join([*lines, "", ""]).encode() + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    async with served(_server()) as base:
+        assert await _said(base, sent) in ([501], [400])

@@ -1,11 +1,11 @@
 """Hostile servers drawn from seeds, against our client and our command line. See `tests/hostile/fuzzed`."""
 
 import shlex
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.cli.driving import person
 from tests.cli.terminal.test_harmless import UNWANTED
 
@@ -41,7 +41,7 @@ async def test_every_call_of_many_more_ends_in_time_with_a_result_or_an_error_of
 def run_command(seed: int, folder: Path) -> None:
     """A command at a terminal, with a hostile server: it ends in time, in order, and shows nothing raw."""
     name, *words = COMMANDS[seed % len(COMMANDS)].split()
-    target = shlex.join([sys.executable, "-m", "tests.hostile.fuzzed.stdio", str(seed)])
+    target = shlex.join(warm.command("-m", "tests.hostile.fuzzed.stdio", str(seed)))
     saved = ["--save-to", str(folder)] if name in ("call", "read", "prompt", "tasks") else []
     with person(name, target, *words, "--timeout", "2", *saved, cwd=ROOT) as user:
         code = user.ends()

@@ -1,7 +1,10 @@
 """What authentication looks up at a hostile server: bounded, whatever the server calls it."""
 
 import asyncio
+import contextlib
+import gzip
 import json
+import tracemalloc
 from collections.abc import AsyncGenerator, Generator
 
 import httpx2
@@ -102,3 +105,66 @@ async def test_a_message_may_be_as_large_as_the_clients_limits_allow() -> None:
     ):
         got = await client.call_tool("large")
     assert getattr(got.content[0], "text", None) == text
+
+
+def _packed(size: int, times: int = 1) -> bytes:
+    """Zeros, packed with gzip as often as this."""
+    data = b"\0" * size
+    for _ in range(times):
+        data = gzip.compress(data)
+    return data
+
+
+@pytest.mark.parametrize(("status", "times"), [("200 OK", 1), ("200 OK", 2), ("401 Unauthorized", 2)])
+async def test_a_packed_document_is_bounded_by_what_is_in_it(status: str, times: int) -> None:
+    body = _packed(MOST_SENT, times)
+    encoding = ", ".join(["gzip"] * times)
+    head = f"HTTP/1.1 {status}\r\ncontent-encoding: {encoding}\r\ncontent-length: {len(body)}\r\n\r\n"
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(head.encode() + body)
+        with contextlib.suppress(ConnectionError):
+            await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(serve, sock=listening_socket()) as listener:
+        base = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+        http = HttpxClient(f"{base}/mcp", limit=1000, auth=Discovery(f"{base}/metadata"))
+        tracemalloc.start()
+        try:
+            with pytest.raises(TooMuch, match="to authentication"):
+                await soon(http.send("POST", {}, b"{}"))
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+            await http.close()
+    assert peak < MOST_SENT // 4
+
+
+async def test_a_packed_document_of_ordinary_size_is_read() -> None:
+    read: list[bytes] = []
+
+    class Reading(httpx2.Auth):
+        requires_response_body = True
+
+        def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
+            found = yield httpx2.Request("GET", f"{base}/metadata")
+            read.append(found.content)
+            yield request
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        body = gzip.compress(b'{"issuer": "me"}')
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\nconnection: close\r\n")
+        writer.write(b"content-length: %d\r\n\r\n%b" % (len(body), body))
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(serve, sock=listening_socket()) as listener:
+        base = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+        http = HttpxClient(f"{base}/mcp", limit=1000, auth=Reading())
+        response = await soon(http.send("POST", {}, b"{}"))
+        await response.close()
+        await http.close()
+    assert read == [b'{"issuer": "me"}']

@@ -11,7 +11,8 @@ import pytest
 from ekiden import Context, RoundLimits, Server
 from ekiden.rounds.journal import Entry
 from ekiden.rounds.outcome import Complete, Failed
-from ekiden.server.rounds.once import Once, RoundClaim
+from ekiden.server.rounds.owning.claim import RoundClaim
+from ekiden.server.rounds.owning.once import Once
 from ekiden.server.sealing.room import Room
 from ekiden.signals import Ended
 from ekiden.stores.sqlite import SQLiteStore

@@ -24,8 +24,8 @@ def echo_server() -> Server:
 
 
 async def assert_served(base: str) -> None:
-    """An honest client is answered at once."""
-    async with asyncio.timeout(4):
+    """An honest client is answered before the others are cut."""
+    async with asyncio.timeout(20):
         responses = await asyncio.gather(*(post(base, call("echo", {"text": str(n)})) for n in range(5)))
     assert [response.json()["result"]["content"][0]["text"] for response in responses] == list("01234")
 
@@ -142,7 +142,7 @@ async def test_a_client_that_stops_reading_is_cut_and_its_handler_cancelled(
 async def test_many_clients_that_stop_reading_take_bounded_memory() -> None:
     flood = Flood()
     process = psutil.Process()
-    async with served(flood.server, limits=HttpLimits(stall_seconds=5), quiet=False, grace=1) as base:
+    async with served(flood.server, limits=HttpLimits(stall_seconds=30), quiet=False, grace=1) as base:
         await assert_served(base)
         gc.collect()
         before = process.memory_info().rss

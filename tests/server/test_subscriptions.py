@@ -6,7 +6,7 @@ import pytest
 
 from ekiden import Server
 from ekiden.errors import InternalError
-from ekiden.server import subscriptions
+from ekiden.server import subscription_room
 from ekiden.server.subscriptions import Change, Filter, Hub, Subscription
 from ekiden.transports.server.memory import MemoryChannel
 from tests.serving import PATIENCE, error_of, notification, request, soon
@@ -284,7 +284,7 @@ async def test_a_subscription_that_is_closed_is_forgotten() -> None:
 
 
 async def test_there_is_a_most_of_open_subscriptions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscriptions, "_MOST_SUBSCRIPTIONS", 3)
+    monkeypatch.setattr(subscription_room, "_MOST_SUBSCRIPTIONS", 3)
     hub = Hub()
     opened = [hub.open(ALL) for _ in range(3)]
     with pytest.raises(InternalError, match="Too many"):

@@ -8,7 +8,7 @@ from typing import Final
 
 from ekiden.client.connection import ServerConnection
 from ekiden.client.sessions.session import ClientRequest, Hooks
-from ekiden.errors import EkidenError, TransportError
+from ekiden.errors import EkidenError, ServerError, TransportError
 from ekiden.wire.json import JsonObject
 
 __all__ = ["changes"]
@@ -32,9 +32,17 @@ _PENDING: Final = 1000
 
 
 async def changes(
-    connection: ServerConnection, wanted: Mapping[str, bool], uris: tuple[str, ...], *, reconnect: bool
+    connection: ServerConnection,
+    wanted: Mapping[str, bool],
+    uris: tuple[str, ...],
+    *,
+    reconnect: bool,
+    is_lenient: bool = False,
 ) -> AsyncGenerator[JsonObject, None]:
-    """Notifications of the wanted kinds, until the server ends the subscription."""
+    """Notifications of the wanted kinds, until the server ends the subscription.
+
+    `is_lenient`: a URI that a server of 2025 refuses is left out.
+    """
     queue: asyncio.Queue[JsonObject] = asyncio.Queue(_PENDING)
     methods = {_METHODS[name] for name, want in wanted.items() if want} | ({_UPDATED} if uris else set[str]())
 
@@ -45,7 +53,7 @@ async def changes(
             queue.put_nowait(message)
 
     if connection.session.era == "legacy":
-        stream = _legacy(connection, uris, receive, queue)
+        stream = _legacy(connection, uris, receive, queue, is_lenient)
     else:
         notifications: JsonObject = {name: True for name, want in wanted.items() if want}
         if uris:
@@ -114,11 +122,17 @@ async def _legacy(
     uris: tuple[str, ...],
     receive: Callable[[JsonObject], None],
     queue: "asyncio.Queue[JsonObject]",
+    is_lenient: bool,
 ) -> AsyncGenerator[JsonObject, None]:
     connection.watchers.add(receive)
     try:
         for uri in uris:
-            await connection.request(ClientRequest("resources/subscribe", {"uri": uri}))
+            try:
+                await connection.request(ClientRequest("resources/subscribe", {"uri": uri}))
+            except ServerError as error:
+                if not is_lenient:
+                    raise
+                _log.debug("A subscription was refused: %s", error)
         while True:
             yield await queue.get()
     finally:

@@ -29,6 +29,7 @@ from ekiden.gateway.outgoing import with_extension
 from ekiden.gateway.task_ids import TaskIds
 from ekiden.gateway.tasks import SealedTasks
 from ekiden.gateway.upstream import Upstream
+from ekiden.gateway.watched import chosen
 from ekiden.rounds.outcome import Complete, Outcome
 from ekiden.server.middleware import Run
 from ekiden.server.registration.catalog import Catalog
@@ -62,8 +63,6 @@ _REST: Final = 10
 """How many times as long as the lists took to read, they are not read again. So an upstream that tells of
 changes all the time takes a tenth of the gateway's at most."""
 _LONGEST_REST: Final = 60.0
-_MOST_WATCHED: Final = 1000
-"""Resources that are watched at one upstream."""
 _LIMITS: Final = ClientLimits(state_bytes=256 * 1024)
 """An upstream's state travels inside ours, which is a third longer, and with every round."""
 _ROUNDS: Final = RoundLimits(state_bytes=512 * 1024)
@@ -208,6 +207,7 @@ class Proxy(Server):
     async def _follow(self, connection: ServerConnection) -> None:
         """Hear of changes, and read the lists again after one."""
         async with asyncio.TaskGroup() as group:
+            group.create_task(self._hear(connection, self._told_of()))
             group.create_task(self._listen(connection))
             group.create_task(self._keep_fresh(connection))
 
@@ -228,11 +228,14 @@ class Proxy(Server):
             await asyncio.sleep(min(_REST * (time.monotonic() - begun), _LONGEST_REST))
 
     async def _listen(self, connection: ServerConnection) -> None:
-        """Keep a subscription to all lists, and to the resources that are watched here."""
+        """Keep a subscription to the resources that are watched here.
+
+        That to lists is another one: whatever clients watch, all of them hear of changed lists.
+        """
         while True:
             self._rewatch.clear()
             uris = self._watched()
-            listening = asyncio.create_task(self._hear(connection, uris))
+            listening = asyncio.create_task(self._hear(connection, {}, uris))
             try:
                 while self._watched() == uris:
                     await self._rewatch.wait()
@@ -243,13 +246,21 @@ class Proxy(Server):
                 await asyncio.wait({listening})
 
     def _watched(self) -> tuple[str, ...]:
-        return tuple(sorted(self._registry.hub.watched())[:_MOST_WATCHED])
+        return chosen(self._registry.hub.watched_by_each())
 
-    async def _hear(self, connection: ServerConnection, uris: tuple[str, ...]) -> None:
-        kinds = {name: is_object(self._capabilities.get(name)) for name in ("tools", "prompts", "resources")}
-        wanted = {f"{name}ListChanged": has_some for name, has_some in kinds.items()}
+    def _told_of(self) -> dict[str, bool]:
+        """The lists that the upstream has."""
+        kinds = ("tools", "prompts", "resources")
+        return {f"{name}ListChanged": is_object(self._capabilities.get(name)) for name in kinds}
+
+    async def _hear(
+        self, connection: ServerConnection, wanted: Mapping[str, bool], uris: tuple[str, ...] = ()
+    ) -> None:
+        if not uris and not wanted:
+            return
         try:
-            async with aclosing(changes(connection, wanted, uris, reconnect=True)) as stream:
+            asked = changes(connection, wanted, uris, reconnect=True, is_lenient=True)
+            async with aclosing(asked) as stream:
                 async for change in stream:
                     params = change.get("params")
                     if change.get("method") != RESOURCE_UPDATED:

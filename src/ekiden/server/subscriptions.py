@@ -7,7 +7,6 @@ one; what was missed there counts as changed.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ import msgspec
 
 from ekiden.bus.port import Bus, Hear
 from ekiden.errors import InternalError, InvalidParams
+from ekiden.server.subscription_room import SubscriptionRoom, size_of
 from ekiden.wire.json import JsonObject, encode, is_array, is_object
 from ekiden.wire.tasks import NOTIFICATION
 
@@ -40,16 +40,8 @@ _MOST_RESOURCES: Final = 1000
 LONGEST_URI: Final = 2048
 """Bytes of a URI that may be subscribed to, as JSON: about as many as browsers accept, and few enough for any
 bus."""
-_MOST_SUBSCRIPTIONS: Final = 10_000
-"""Open subscriptions of one process. Each is an idle stream of some 20 KB."""
 _MOST_BYTES: Final = 128 * 1024
 """Bytes of the URIs and ids of one subscription together."""
-_MOST_BYTES_EACH: Final = 16 * 1024 * 1024
-"""The same for all subscriptions of one client, as far as clients are told apart."""
-_MOST_BYTES_OF_ALL: Final = 64 * 1024 * 1024
-"""The same for all subscriptions of one process. One that only wants to know of lists takes none of it."""
-_PER_NAME: Final = 256
-"""Bytes that a URI takes in memory beside its own."""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -92,7 +84,7 @@ class Filter(msgspec.Struct, frozen=True):
 
     def size(self) -> int:
         """The bytes that it takes in memory, about."""
-        return sum(_PER_NAME + len(name) for names in (self.resources, self.tasks) for name in names)
+        return sum(size_of(name) for names in (self.resources, self.tasks) for name in names)
 
     def acknowledged(self) -> JsonObject:
         """The filter as it is written in the acknowledgement."""
@@ -140,8 +132,8 @@ def is_too_long(uri: str) -> bool:
 class Subscription:
     """One open stream: iterate over it for the changes to send; it ends when the server drains."""
 
-    def __init__(self, granted: Filter, owner: str = "") -> None:
-        self.owner, self.size = owner, granted.size()
+    def __init__(self, granted: Filter, owner: str, size: int) -> None:
+        self.owner, self.size = owner, size
         """Who has opened it, as far as that is known, and the bytes that it takes."""
         self._wanted = granted.changes()
         self._pending: dict[Change, None] = {}
@@ -198,9 +190,7 @@ class Hub:
 
     def __init__(self) -> None:
         self._open: set[Subscription] = set()
-        self._bytes: Counter[str] = Counter()
-        """The bytes that the subscriptions of each client take."""
-        self._total = 0
+        self.room = SubscriptionRoom()
         self._draining = False
         self._bus: Bus | None = None
         self._audience = ""
@@ -215,8 +205,8 @@ class Hub:
         """The hubs of servers that are mounted: what they hear of other processes is heard here."""
         self.outer: list[Callable[[Change, bool], None]] = []
         """Of servers around this one: called with every change, and whether another process told of it."""
-        self.watched_outside: list[Callable[[], set[str]]] = []
-        """The resources that clients of servers around this one watch."""
+        self.watched_outside: list[Callable[[], dict[str, set[str]]]] = []
+        """The resources that each client of servers around this one watches."""
         self.on_watched: list[Callable[[], None]] = []
         """Called when other resources are watched than before."""
 
@@ -267,21 +257,17 @@ class Hub:
 
     # Subscriptions
 
-    def open(self, granted: Filter, owner: str = "") -> Subscription:
-        """Open a subscription; `close` it when its stream ends. `owner` is whose it is, if that is known."""
+    def open(self, granted: Filter, owner: str = "", *, held: bool = False) -> Subscription:
+        """Open a subscription; `close` it when its stream ends. `owner` is whose it is, if that is known.
+
+        `held`: what it names is counted already, by `room.hold`.
+        """
         if self._draining:
             raise InternalError("The server is shutting down")
-        size = granted.size()
-        is_full = size > 0 and self._total + size > _MOST_BYTES_OF_ALL
-        if is_full or len(self._open) >= _MOST_SUBSCRIPTIONS:
-            raise InternalError("Too many subscriptions are open")
-        if size and owner and self._bytes[owner] + size > _MOST_BYTES_EACH:
-            raise InternalError("Too many of your subscriptions are open")
-        subscription = Subscription(granted, owner)
+        size = 0 if held else granted.size()
+        self.room.enter(owner, size)
+        subscription = Subscription(granted, owner, size)
         self._open.add(subscription)
-        if size:
-            self._bytes[owner] += size
-            self._total += size
         if granted.resources:
             self.watched_changed()
         return subscription
@@ -290,19 +276,24 @@ class Hub:
         """Forget a subscription."""
         if subscription in self._open:
             self._open.discard(subscription)
-            self._total -= subscription.size
-            self._bytes[subscription.owner] -= subscription.size
-            if not self._bytes[subscription.owner]:
-                del self._bytes[subscription.owner]
-            if subscription.size:
+            self.room.leave(subscription.owner, subscription.size)
+            if subscription.resources():
                 self.watched_changed()
 
     def watched(self) -> set[str]:
         """The resources that clients watch, of this server and of those around it."""
-        watched: set[str] = set()
+        return set[str]().union(*self.watched_by_each().values())
+
+    def watched_by_each(self) -> dict[str, set[str]]:
+        """The same, by client."""
+        watched: dict[str, set[str]] = {}
         for subscription in self._open:
-            watched |= subscription.resources()
-        return watched.union(*(outside() for outside in self.watched_outside))
+            if found := subscription.resources():
+                watched.setdefault(subscription.owner, set()).update(found)
+        for outside in self.watched_outside:
+            for owner, found in outside().items():
+                watched.setdefault(owner, set()).update(found)
+        return watched
 
     def watched_changed(self) -> None:
         """Other resources may be watched now than before."""
@@ -351,8 +342,7 @@ class Hub:
     def forget(self) -> None:
         """Begin anew: the event loop of all subscriptions is closed."""
         self._open.clear()
-        self._bytes.clear()
-        self._total = 0
+        self.room = SubscriptionRoom()
         self._listening = None
 
     async def stop(self) -> None:

@@ -122,8 +122,20 @@ class SharedSessions:
 
     # Sessions
 
-    async def add(self, session_id: str, principal: str, record: SessionRecord) -> None:
-        """Keep a new session; `SessionsFull` if there are too many."""
+    async def add(
+        self,
+        session_id: str,
+        principal: str,
+        record: SessionRecord,
+        *,
+        more: int = 0,
+        ends_others: bool = True,
+    ) -> None:
+        """Keep a new session; `SessionsFull` if there are too many.
+
+        There may be so many `more` than the limit. With `ends_others`, one that was not used for a while
+        makes room.
+        """
         await self.ready()
         now = self.clock()
         rules, key = self._rules, key_of(session_id)
@@ -135,7 +147,8 @@ class SharedSessions:
             expires=now + rules.idle_seconds,
             data=encode_session(record),
         )
-        room = Room(rules.sessions, rules.per_principal, now - rules.busy_seconds)
+        unused_since = now - rules.busy_seconds if ends_others else float("-inf")
+        room = Room(rules.sessions + more, rules.per_principal, unused_since)
         ended = await self.store.add(row, room)
         if ended is None:
             raise SessionsFull("Too many sessions are open; try again later")

@@ -1,14 +1,23 @@
 """Trace contexts as they travel: in `_meta`, in tokens, in the rows of tasks.
 
 Knows: the fields of W3C Trace Context that `_meta` reserves (SEP-414), and how a span is linked to another.
-OpenTelemetry is never imported here unless the process has configured it.
+What a client sends is bounded before OpenTelemetry reads it. OpenTelemetry is never imported here unless the
+process has configured it.
 """
 
+import re
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["current_trace", "first_trace", "is_tracing", "link_to", "links"]
+__all__ = ["carrier_of", "current_trace", "first_trace", "is_tracing", "link_to", "links"]
+
+_LONGEST: Final = 8192
+"""Letters of a field that are read: so much of `baggage` must be passed on, and of the others less."""
+_LONGEST_PARENT: Final = 512
+"""Letters of a `traceparent`. It has 55; later versions of it may have more."""
+_BAGGAGE: Final = "baggage"
+_SPACES: Final = re.compile(r"[ \t]+")
 
 
 def is_tracing() -> bool:
@@ -33,12 +42,25 @@ def first_trace(fields: Mapping[str, Any]) -> str | None:
     if "opentelemetry.trace" in sys.modules and (current := current_trace()) is not None:
         return current
     sent = fields.get("traceparent")
-    return sent if type(sent) is str else None
+    return sent if type(sent) is str and len(sent) <= _LONGEST_PARENT else None
+
+
+def carrier_of(fields: Mapping[str, Any]) -> dict[str, str]:
+    """What OpenTelemetry may read of the `_meta` that a client has sent.
+
+    It splits baggage in a time that grows with the square of the spaces in it, so a run of them becomes one.
+    """
+    carrier = {
+        name: value for name, value in fields.items() if isinstance(value, str) and len(value) <= _LONGEST
+    }
+    if _BAGGAGE in carrier:
+        carrier[_BAGGAGE] = _SPACES.sub(" ", carrier[_BAGGAGE])
+    return carrier
 
 
 def links(traceparent: object) -> list[Any]:
     """A link to the span that has this `traceparent`; none if it is malformed or missing."""
-    if not isinstance(traceparent, str):
+    if not isinstance(traceparent, str) or len(traceparent) > _LONGEST_PARENT:
         return []
     from opentelemetry import propagate, trace
     from opentelemetry.context import Context

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from ekiden.rounds.outcome import Complete, Failed, Outcome
-from ekiden.telemetry.context import links
+from ekiden.telemetry.context import carrier_of, links
 from ekiden.telemetry.conventions import TARGETS, describe, title
 from ekiden.telemetry.metrics import REQUEST_DURATION, record
 from ekiden.wire.meta import TRACE_LINK
@@ -21,6 +21,8 @@ _TOOL_ERROR: Final = "tool_error"
 _OTHER: Final = "_OTHER"
 """What the conventions of OpenTelemetry call an error that is not told apart."""
 _OF_THE_PROTOCOL: Final = range(-32768, -31999)
+_LONGEST: Final = 500
+"""Letters of what a client has made up, in an attribute. Spans wait in memory until they are exported."""
 _MOST_CODES: Final = 100
 """Codes of authors that are told apart."""
 
@@ -33,15 +35,14 @@ async def traced(request: Request, answer: Callable[[], Awaitable[Outcome]], *, 
     from opentelemetry import propagate, trace
     from opentelemetry.trace import SpanKind
 
-    attributes = describe(request.method, request.name)
+    attributes = describe(request.method, None if request.name is None else request.name[:_LONGEST])
     attributes["mcp.protocol.version"] = request.meta.protocol_version
-    attributes["jsonrpc.request.id"] = str(request.id)
-    carrier = {key: value for key, value in request.meta.fields.items() if isinstance(value, str)}
+    attributes["jsonrpc.request.id"] = str(request.id)[:_LONGEST]
     tracer = trace.get_tracer("ekiden")
     started = time.perf_counter()
     with tracer.start_as_current_span(
         title(request.method, request.name) if known else request.method,
-        context=propagate.extract(carrier),
+        context=propagate.extract(carrier_of(request.meta.fields)),
         kind=SpanKind.SERVER,
         attributes=attributes,
         links=links(request.meta.fields.get(TRACE_LINK)),
@@ -88,7 +89,7 @@ def mark_failed(span: Any, outcome: Outcome, error: str) -> None:
     reason = outcome.error if isinstance(outcome, Failed) else None
     if reason is not None:
         span.set_attribute("rpc.response.status_code", str(reason.code))
-    span.set_status(Status(StatusCode.ERROR, None if reason is None else reason.message))
+    span.set_status(Status(StatusCode.ERROR, None if reason is None else reason.message[:_LONGEST]))
 
 
 def error_type(outcome: Outcome) -> str | None:

@@ -31,6 +31,10 @@ __all__ = [
 MAX_DEPTH: Final = 128
 """Deep enough for any schema we have seen (the deepest had 14 levels), shallow enough that
 no recursive consumer of the value, ours or the author's, comes near its stack limit."""
+_SHALLOW: Final = 2 * MAX_DEPTH
+_SHALLOW_OBJECTS: Final = 5 * MAX_DEPTH
+"""Bytes that are too few for that depth, because a level costs two brackets; where there are only objects,
+each also a name."""
 MAX_VALUES: Final = 50_000
 """Values in one message of a client. By the time its tool is called each has cost about a microsecond, so no
 message holds up others for longer than some 50 ms. A table of 5,000 rows and 9 columns fits."""
@@ -50,9 +54,8 @@ encode = _encoder.encode
 
 def decode(data: bytes, most_values: int | None = None) -> Any:
     """The value that `data` spells, or `ParseError`. A message of a client is given `most_values`."""
-    # A level costs two brackets, that of an object also a name: most messages are cleared by their size.
     size = len(data)
-    if size > 5 * MAX_DEPTH or (size > 2 * MAX_DEPTH and data.find(b"[") >= 0):
+    if size > _SHALLOW_OBJECTS or (size > _SHALLOW and data.find(b"[") >= 0):
         _check_size(data, most_values)
     try:
         value = _decode(data)

@@ -125,3 +125,31 @@ async def test_a_verifier_of_the_official_sdk_is_taken_as_it_is() -> None:
         "tenant": "acme",
     }
     assert refused.status_code == 401
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"token_use": "refresh_token"},
+        {"token_type": "refresh_token"},
+        {"typ": "ID"},
+        {"sub": True},
+        {"sub": ["zoe"]},
+        {"sub": {"name": "zoe"}},
+        {"sub": 5.0},
+        {"client_id": ["app"]},
+    ],
+)
+async def test_what_does_not_describe_an_access_token_is_refused(odd: dict[str, Any]) -> None:
+    described = {"active": True, "sub": "zoe", "client_id": "app", "aud": RESOURCE, "token_type": "Bearer"}
+
+    async def introspect(_: Any) -> Response:
+        return JSONResponse(answers.pop())
+
+    answers = [{**described, **odd}, described]
+    async with served(Starlette(routes=[Route("/introspect", introspect, methods=["POST"])])) as issuer:
+        verifier = IntrospectionVerifier(
+            issuer, client_id="server", client_secret="secret", endpoint=f"{issuer}/introspect"
+        )
+        async with served(whoami(Auth(RESOURCE, verifier=verifier))) as base:
+            assert [(await called(base, token)).status_code for token in ("a", "b")] == [200, 401]

@@ -151,3 +151,61 @@ async def test_the_store_is_not_asked_for_every_task(monkeypatch: pytest.MonkeyP
             assert "result" in (await post(base, message)).json()
         go.set()
     assert asked <= 3
+
+
+async def test_a_client_without_a_principal_does_not_use_up_the_limit_of_all() -> None:
+    server, go = _server(MemoryStore(), without_principal=64)
+    async with served(server, trusted_proxies=["127.0.0.1"]) as base:
+
+        async def ask(address: str) -> bool:
+            message = call("wait", {})
+            message["params"]["_meta"] = meta(**_CAPABLE)
+            return "result" in (await post(base, message, x_forwarded_for=address)).json()
+
+        assert [await ask("192.0.2.1") for _ in range(65)] == [True] * 64 + [False]
+        assert [await ask("192.0.2.2") for _ in range(3)] == [True, True, False]
+        others = [await ask(f"192.0.2.{number}") for number in range(3, 30)]
+        assert others == [True] * 14 + [False] * 13
+        assert not await ask("192.0.2.1")
+        go.set()
+
+
+async def test_what_a_client_took_long_ago_does_not_count() -> None:
+    now = 0.0
+    quota = TaskQuota(TaskLimits(without_principal=32), clock=lambda: now)
+
+    class Store(MemoryTasks):
+        async def usage(self, audience: str, principal: str) -> Usage:
+            return Usage(open=32, bytes=0)
+
+    await quota.take(Store(), "s", "", 1, "192.0.2.1")
+    with pytest.raises(InternalError):
+        await quota.take(Store(), "s", "", 1, "192.0.2.1")
+    with pytest.raises(InternalError):
+        await quota.take(Store(), "s", "", 1, "")
+    now = 3601.0
+    await quota.take(Store(), "s", "", 1, "192.0.2.1")
+
+
+async def test_whoever_is_refused_does_not_have_others_wait_for_the_store() -> None:
+    now, looks = 0.0, list[str]()
+    quota = TaskQuota(TaskLimits(per_principal=2), clock=lambda: now)
+
+    class Store(MemoryTasks):
+        async def usage(self, audience: str, principal: str) -> Usage:
+            looks.append(principal)
+            await asyncio.sleep(0.01)
+            return Usage(open=2 if principal == "eve" else 0, bytes=0)
+
+    async def eve() -> None:
+        with pytest.raises(InternalError, match="2 of yours have not ended"):
+            await quota.take(Store(), "s", "eve", 1)
+
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        for _ in range(100):
+            group.create_task(eve())
+        group.create_task(quota.take(Store(), "s", "bob", 1))
+    assert looks == ["eve", "bob"]
+    now = 1.0
+    await eve()
+    assert looks == ["eve", "bob", "eve"]

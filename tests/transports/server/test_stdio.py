@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.serving import PATIENCE, call, notification, request, soon
 
 SERVER = """
@@ -103,12 +104,11 @@ class Child:
 
 
 @asynccontextmanager
-async def child(grace: float = 5.0) -> AsyncGenerator[Child, None]:
+async def child(grace: float = 5.0, *, forked: bool = True) -> AsyncGenerator[Child, None]:
+    """One that is not forked has the standard streams with which Python starts, and their buffers."""
+    words = ("-c", SERVER, str(grace))
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        SERVER,
-        str(grace),
+        *(warm.command(*words) if forked else [sys.executable, *words]),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -124,7 +124,7 @@ async def child(grace: float = 5.0) -> AsyncGenerator[Child, None]:
 
 
 async def test_a_message_per_line_is_answered_with_a_message_per_line() -> None:
-    async with child() as server:
+    async with child(forked=False) as server:
         response = await server.ask(call("echo", {"text": "two\nlines"}, request_id="a"))
         assert response["id"] == "a"
         assert response["result"]["content"][0]["text"] == "two\nlines"
@@ -134,7 +134,7 @@ async def test_a_message_per_line_is_answered_with_a_message_per_line() -> None:
 
 async def test_what_handlers_print_goes_to_stderr_and_never_to_the_client() -> None:
     ways = ["print", "stdout", "os.write", "child", "shell"]
-    async with child() as server:
+    async with child(forked=False) as server:
         for how in ways:
             response = await server.ask(call("noise", {"how": how}))
             assert response["result"]["content"][0]["text"] == "quiet"
@@ -146,7 +146,7 @@ async def test_what_handlers_print_goes_to_stderr_and_never_to_the_client() -> N
 
 @pytest.mark.parametrize("how", ["kept", "__stdout__"])
 async def test_what_is_left_in_the_buffer_of_the_real_stdout_never_reaches_the_client(how: str) -> None:
-    async with child() as server:
+    async with child(forked=False) as server:
         await server.ask(call("noise", {"how": how}))
         code, rest, log = await server.finish()
     assert (code, rest) == (0, b"")
@@ -260,7 +260,7 @@ async def test_the_end_of_input_ends_a_subscription_with_a_result() -> None:
 
 
 async def test_the_end_of_input_before_the_first_message_ends_the_process() -> None:
-    async with child() as server:
+    async with child(forked=False) as server:
         assert await server.finish() == (0, b"", "")
 
 
@@ -273,7 +273,7 @@ async def test_a_client_that_reads_nothing_for_a_while_loses_nothing() -> None:
 
 
 async def test_a_client_that_no_longer_reads_does_not_make_the_log_fill_with_traces() -> None:
-    async with child() as server:
+    async with child(forked=False) as server:
         await server.send(call("finish", request_id=1, progressToken="t"))
         await server.receive()
         server.process._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]
@@ -284,7 +284,7 @@ async def test_a_client_that_no_longer_reads_does_not_make_the_log_fill_with_tra
 
 
 async def test_an_interrupt_ends_the_process_quietly() -> None:
-    async with child() as server:
+    async with child(forked=False) as server:
         await server.ask(call("echo", {"text": "x"}))
         server.process.send_signal(signal.SIGINT)
         log = (await soon(server.stderr.read())).decode()

@@ -1,7 +1,8 @@
 """Access tokens that only their issuer can read: it is asked about each (RFC 7662)."""
 
 import logging
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from ekiden.server.auth.fetching import Fetcher, check_url
 from ekiden.server.auth.issuers import discover
@@ -11,6 +12,11 @@ from ekiden.signals import VerifierUnavailable
 __all__ = ["IntrospectionVerifier"]
 
 _log = logging.getLogger(__name__)
+
+_KINDS: Final = ("token_use", "token_type", "typ")
+"""Where issuers say what a token is for."""
+_OTHER_KINDS: Final = frozenset({"refresh", "refresh_token", "offline", "id", "id_token"})
+"""Tokens that are good at their issuer only, and of which some say that they are active."""
 
 
 class IntrospectionVerifier:
@@ -46,10 +52,10 @@ class IntrospectionVerifier:
         if said.get("iss", self.issuer) != self.issuer:
             _log.info("An access token was refused: it is of another issuer")
             return None
-        expires = said.get("exp")
-        if expires is not None and type(expires) not in (int, float):
-            _log.info("An access token was refused: when it expires is not a number")
+        if (problem := _problem(said)) is not None:
+            _log.info("An access token was refused: %s", problem)
             return None
+        expires = said.get("exp")
         claims: dict[str, Any] = {"iss": self.issuer, **said}
         return VerifiedToken(
             client_id=str(said.get("client_id") or ""),
@@ -66,3 +72,15 @@ class IntrospectionVerifier:
             raise VerifierUnavailable(f"the metadata of {self.issuer} has no introspection_endpoint")
         self._endpoint = check_url(found, "introspection_endpoint")
         return self._endpoint
+
+
+def _problem(said: Mapping[str, Any]) -> str | None:
+    """Why what an issuer says cannot be the description of an access token."""
+    if any(str(said.get(name)).lower() in _OTHER_KINDS for name in _KINDS):
+        return "it is not an access token, but of another kind"
+    # Not bool: `True` is not a subject.
+    if any(type(said.get(name)) not in (str, int, type(None)) for name in ("sub", "client_id")):
+        return "its subject or client is not a name"
+    if type(said.get("exp")) not in (int, float, type(None)):
+        return "when it expires is not a number"
+    return None

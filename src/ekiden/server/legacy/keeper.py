@@ -24,10 +24,11 @@ class SessionLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits for the sessions of clients of 2025."""
 
     sessions: int = 10_000
-    """Sessions that may be open in one process. Each is a few KB."""
+    """Sessions that may be open in one process. Each is a few KB. A quarter more may be of clients that have
+    almost none."""
     per_principal: int = 1000
     """Sessions of one principal, so that none can take all of them; a busy gateway needs many. Has no effect
-    with `Server(principal=None)`, which does not distinguish clients."""
+    with `Server(principal=None)`: there, an address that opens many ends only its own to make room."""
     idle_seconds: float = 1800.0
     """A session that was unused for this long is ended. Its client has to initialize again."""
     busy_seconds: float = 60.0
@@ -99,6 +100,6 @@ class Keeper(Protocol):
         """Whether a method is answered in a session. `kept` is False for a session of one request."""
         ...
 
-    def forget(self, session_id: str, principal: str) -> None:
+    def forget(self, session_id: str) -> None:
         """Forget a session that has ended."""
         ...

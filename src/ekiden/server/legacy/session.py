@@ -68,12 +68,15 @@ class Session:
         *,
         session_id: str = "",
         principal: str = "",
+        client: str = "",
         kept: bool = True,
         shared: SharedSessions | None = None,
     ) -> None:
         self.id = session_id
         self.version = dialect.version
         self.principal = principal
+        self.client = client
+        """Whose session it is, as far as clients are told apart: a principal, or an address."""
         self.local: Principal | None = None
         self.log_level = FIRST_LEVEL
         self.on_end: list[Callable[[], None]] = []
@@ -97,7 +100,7 @@ class Session:
         self._asking = Asking(self._requests, dialect, self._capabilities, keeper.limits.ask_seconds)
         self._running: dict[RequestId, asyncio.Task[Any]] = {}
         self._held = 0
-        self.watching = Watching(keeper.registry)
+        self.watching = Watching(keeper.registry, client)
         """The changes that its client is told of."""
         self._delivering: set[asyncio.Task[None]] = set()
         self._ended = False
@@ -352,7 +355,7 @@ class Session:
     def end(self) -> None:
         """End the session in this process: cancel its running requests, and forget its id."""
         self._ended = True
-        self._keeper.forget(self.id, self.principal)
+        self._keeper.forget(self.id)
         self._keeper.endpoint.session_ended(self)
         for task in tuple(self._running.values()):
             task.cancel()

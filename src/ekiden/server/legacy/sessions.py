@@ -6,17 +6,16 @@ find it.
 """
 
 import asyncio
-import contextlib
 import logging
 import secrets
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 from ekiden.errors import InternalError, StatusError, StoreUnavailable
 from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.server.legacy.keeper import Answering, SessionLimits
 from ekiden.server.legacy.methods import session_answers
+from ekiden.server.legacy.room import SessionRoom
 from ekiden.server.legacy.session import FIRST_LEVEL, Session
 from ekiden.server.registration.registry import Registry
 from ekiden.sessions.logs import StreamLogs
@@ -25,6 +24,7 @@ from ekiden.sessions.record import SessionRecord
 from ekiden.sessions.shared import SharedSessions, key_of
 from ekiden.signals import SessionsFull
 from ekiden.transports.server.port import Stream
+from ekiden.transports.server.shares import client_of
 from ekiden.wire import tasks, versions
 from ekiden.wire.draft import Draft
 from ekiden.wire.handshake import Hello, negotiate, read_hello, request_meta
@@ -82,8 +82,7 @@ class Sessions:
             dialect.task_support = registry.task_support
             dialect.most_bytes = registry.dialect.most_bytes
         self._open: dict[str, Session] = {}
-        self._per_principal: Counter[str] = Counter()
-        """How many open sessions each principal has."""
+        self._room = SessionRoom(limits)
         self._shared = shared
         self.logs = None if shared is None else StreamLogs(shared)
         """The events of streams that several processes share."""
@@ -123,7 +122,8 @@ class Sessions:
         keep, principal = not self.stateless or incoming is None, self._principal_of(incoming)
         session_id = self.new_id() if keep else ""
         if keep and incoming is not None:
-            session = await self._add(session_id, principal, hello, dialect)
+            client = principal or client_of(incoming)
+            session = await self._add(session_id, principal, client, hello, dialect)
         else:
             session = Session(self, dialect, hello, session_id=session_id, principal=principal, kept=keep)
         response = dialect.welcome(
@@ -154,25 +154,51 @@ class Sessions:
             response = await self.endpoint.outlet.response(response, request)
         return session, response
 
-    async def _add(self, session_id: str, principal: str, hello: Hello, dialect: Legacy) -> Session:
+    async def _add(
+        self, session_id: str, principal: str, client: str, hello: Hello, dialect: Legacy
+    ) -> Session:
         """A new session, in the store if there is one for sessions."""
         if self._shared is None:
-            self._make_room(principal)
-            return self._enter(Session(self, dialect, hello, session_id=session_id, principal=principal))
+            for unneeded in self._room.to_end(self._open, principal, client):
+                unneeded.end()
+            return self._enter(
+                Session(self, dialect, hello, session_id=session_id, principal=principal, client=client)
+            )
         record = SessionRecord(dialect.version, hello.capabilities, hello.client_info, FIRST_LEVEL)
-        await self._shared.add(session_id, principal, record)
-        return self._adopt(self._shared, session_id, principal, record)
+        await self._store(self._shared, session_id, principal, client, record)
+        return self._adopt(self._shared, session_id, principal, client, record)
+
+    async def _store(
+        self, shared: SharedSessions, session_id: str, principal: str, client: str, record: SessionRecord
+    ) -> None:
+        """Keep a new session in the store, which does not know clients without a principal apart."""
+        more = self._room.more_for(client)
+        alone = not principal and self._room.is_greedy(client)
+        try:
+            await shared.add(session_id, principal, record, more=more, ends_others=not alone)
+        except SessionsFull:
+            mine = self._room.unused_of(client, self._open) if alone else None
+            if mine is None:
+                raise
+            await mine.delete()
+            await shared.add(session_id, principal, record, more=more, ends_others=False)
 
     def _adopt(
-        self, shared: SharedSessions, session_id: str, principal: str, record: SessionRecord
+        self, shared: SharedSessions, session_id: str, principal: str, client: str, record: SessionRecord
     ) -> Session:
         """A session that lies in the store, as this process has it."""
-        if len(self._open) >= self.limits.sessions:
-            with contextlib.suppress(SessionsFull):
-                self._end_oldest(self._open.values())
-        hello = Hello(record.version, record.capabilities, record.client_info)
-        dialect = self._dialects[record.version]
-        session = Session(self, dialect, hello, session_id=session_id, principal=principal, shared=shared)
+        full = len(self._open) >= self.limits.sessions
+        if full and (unused := self._room.unused(self._open.values())) is not None:
+            unused.end()
+        session = Session(
+            self,
+            self._dialects[record.version],
+            Hello(record.version, record.capabilities, record.client_info),
+            session_id=session_id,
+            principal=principal,
+            client=client,
+            shared=shared,
+        )
         session.take_over(record)
         session.verified_at = session.touched_at = asyncio.get_running_loop().time()
         self._by_key[key_of(session_id)] = session
@@ -180,7 +206,7 @@ class Sessions:
 
     def _enter(self, session: Session) -> Session:
         self._open[session.id] = session
-        self._per_principal[session.principal] += 1
+        self._room.enter(session)
         session.used_at = asyncio.get_running_loop().time()
         self._watch_idle()
         return session
@@ -205,15 +231,15 @@ class Sessions:
         """The session with that id, if it belongs to the principal of the request."""
         session = self._open.get(session_id)
         if self._shared is not None:
-            session = await self._current(self._shared, session_id, session)
+            session = await self._current(self._shared, session_id, session, client_of(incoming))
         if session is None or session.principal != self._principal_of(incoming):
             return None
         return session
 
     async def _current(
-        self, shared: SharedSessions, session_id: str, session: Session | None
+        self, shared: SharedSessions, session_id: str, session: Session | None, client: str = ""
     ) -> Session | None:
-        """A session as it is in the store."""
+        """A session as it is in the store. `client` asks for it."""
         now = asyncio.get_running_loop().time()
         if session is None or now - session.verified_at > _FRESH_SECONDS or session.told > session.revision:
             found = await shared.load(session_id)
@@ -223,7 +249,7 @@ class Sessions:
                     session.end()
                 return None
             if session is None:
-                session = self._adopt(shared, session_id, *found)
+                session = self._adopt(shared, session_id, found[0], found[0] or client, found[1])
             session.take_over(found[1])
             session.verified_at = now
         self._touch(shared, session, now)
@@ -267,7 +293,7 @@ class Sessions:
         while self._open.get(session.id) is session:
             session.verified_at = float("-inf")
             try:
-                return await self._current(shared, session.id, session)
+                return await self._current(shared, session.id, session, session.client)
             except StoreUnavailable:
                 await asyncio.sleep(_AGAIN_SECONDS)
         return None
@@ -282,27 +308,11 @@ class Sessions:
         meta = request_meta({}, versions.LEGACY[0], {}, {}, None)
         return self._principal(_opening_request(0, {}, meta, incoming)) or ""
 
-    def forget(self, session_id: str, principal: str) -> None:
+    def forget(self, session_id: str) -> None:
         """Forget a session that has ended."""
         self._by_key.pop(key_of(session_id), None)
-        if self._open.pop(session_id, None) is not None:
-            self._per_principal[principal] -= 1
-            if not self._per_principal[principal]:
-                del self._per_principal[principal]
-
-    def _make_room(self, principal: str) -> None:
-        if principal and self._per_principal[principal] >= self.limits.per_principal:
-            self._end_oldest([session for session in self._open.values() if session.principal == principal])
-        if len(self._open) >= self.limits.sessions:
-            self._end_oldest(self._open.values())
-
-    def _end_oldest(self, sessions: Iterable[Session]) -> None:
-        now = asyncio.get_running_loop().time()
-        idle = [session for session in sessions if not session.in_use]
-        oldest = min(idle, key=lambda session: session.used_at, default=None)
-        if oldest is None or now - oldest.used_at < self.limits.busy_seconds:
-            raise SessionsFull("Too many sessions are open; try again later")
-        oldest.end()
+        if (ended := self._open.pop(session_id, None)) is not None:
+            self._room.leave(ended)
 
     def _watch_idle(self) -> None:
         if self._sweep is None:

@@ -8,6 +8,7 @@ import msgspec
 from ekiden.errors import InternalError, InvalidParams
 from ekiden.server.legacy.keeper import News
 from ekiden.server.registration.registry import Registry
+from ekiden.server.subscription_room import size_of
 from ekiden.server.subscriptions import (
     LONGEST_URI,
     RESOURCE_UPDATED,
@@ -30,8 +31,9 @@ _LISTS: Final = ("toolsListChanged", "promptsListChanged", "resourcesListChanged
 class Watching:
     """What a client wants to be told of, and what waits to be told."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, client: str = "") -> None:
         self._registry = registry
+        self._client = client
         self._watched: dict[str, None] = {}
         self._tasks: dict[str, tuple[News, Callable[[], None]]] = {}
         self._subscription: Subscription | None = None
@@ -51,6 +53,8 @@ class Watching:
                 f"Invalid params: a session watches URIs of {MOST_WATCHED_BYTES} bytes at most"
             )
         require(principal, self._registry.scopes_of(uri))
+        if uri not in self._watched:
+            self._registry.hub.room.hold(self._client, size_of(uri))
         if not self._watched:
             self._watches_since = self._registry.hub.moment
         self._watched[uri] = None
@@ -65,7 +69,9 @@ class Watching:
         """Send no more notifications about a resource. Returns its URI."""
         if type(uri) is not str:
             raise InvalidParams("Invalid params: `uri` is required and must be a string")
-        self._watched.pop(uri, None)
+        if uri in self._watched:
+            del self._watched[uri]
+            self._registry.hub.room.release(self._client, size_of(uri))
         self._update_filter()
         return uri
 
@@ -76,8 +82,15 @@ class Watching:
         """
         before = self._watched
         self._watched = {**(before if keep else {}), **dict.fromkeys(uris)}
+        self._count_again(before)
         self._update_filter()
         self._offer_resources(uri for uri in self._watched if uri not in before)
+
+    def _count_again(self, before: Iterable[str]) -> None:
+        """Count what is watched in place of what was before. It is not refused: another process took it."""
+        room = self._registry.hub.room
+        room.release(self._client, sum(map(size_of, before)))
+        room.count(self._client, sum(map(size_of, self._watched)))
 
     def _offer_resources(self, uris: Iterable[str]) -> None:
         for uri in uris:
@@ -126,7 +139,7 @@ class Watching:
         """
         if self._subscription is None:
             try:
-                self._subscription = self._registry.hub.open(self._filter())
+                self._subscription = self._registry.hub.open(self._filter(), self._client, held=True)
             except InternalError as error:
                 raise SessionsFull(error.message) from None
             if has_listened:
@@ -158,6 +171,8 @@ class Watching:
         """The session has ended."""
         for task_id in tuple(self._tasks):
             self.unfollow(task_id)
+        watched, self._watched = self._watched, {}
+        self._count_again(watched)
         if self._subscription is not None:
             self._registry.hub.close(self._subscription)
             self._subscription.end()

@@ -17,6 +17,7 @@ from ekiden.people.moves import Happening
 from ekiden.people.record import Inquiry, decode_inquiry
 from ekiden.people.store import PeopleRow
 from ekiden.server.people.people import Kept, People
+from ekiden.wire.printable import printable
 
 __all__ = ["mind", "minded"]
 
@@ -100,7 +101,7 @@ async def _mind_one(people: People, row: PeopleRow) -> None:
     if kept is None:
         return
     if happened[-1] == "ended":
-        _log.info("Nobody answered a question of %s in time", inquiry.target)
+        _log.info("Nobody answered a question of %s in time", printable(inquiry.target))
         await people.settled(kept)
     else:
         await people.tell(kept)

@@ -26,6 +26,7 @@ from ekiden.server.people.port import Notice, PeoplePages
 from ekiden.server.sealing.keys import TokenSealer
 from ekiden.wire.json import JsonObject, decode
 from ekiden.wire.principal import Principal
+from ekiden.wire.printable import printable
 
 __all__ = ["Kept", "People", "ToAsk", "about_ask"]
 
@@ -166,7 +167,8 @@ class People:
         try:
             await self.pages.notify(notice)
         except Exception as error:
-            _log.error("%s was not told of a question of %s: %r", inquiry.person, inquiry.target, error)
+            about = (printable(inquiry.person), printable(inquiry.target))
+            _log.error("%s was not told of a question of %s: %r", *about, error)
             told = self.clock() + moves.AGAIN_SECONDS
         await self.change(kept.row.id, lambda now_kept: _mark_told(now_kept, inquiry.turn, told))
 

@@ -39,8 +39,8 @@ __all__ = [
     "Declined",
     "Form",
     "accepted_content",
+    "elicitation_reader",
     "form_for",
-    "read_elicitation",
     "with_meta",
 ]
 
@@ -126,15 +126,19 @@ def with_meta(ask: Ask, meta: Mapping[str, Any]) -> Ask:
 
 
 def _form(schema: JsonObject, read: Callable[[JsonObject], Any]) -> Form:
-    return Form(schema, functools.partial(read_elicitation, read), framed(b"form", canonical(schema)))
+    return Form(schema, elicitation_reader(read), framed(b"form", canonical(schema)))
 
 
-def read_elicitation(read: Callable[[JsonObject], Any], raw: Any) -> Answer[Any]:
-    """An `ElicitResult` as an answer; `read` checks the content of an accepted one."""
-    content = accepted_content(raw)
-    if content is not None:
-        return Accepted(read(content))
-    return Declined() if raw["action"] == "decline" else Cancelled()
+def elicitation_reader(read: Callable[[JsonObject], Any]) -> Callable[[Any], Answer[Any]]:
+    """Reads an `ElicitResult` as an answer; `read` checks the content of an accepted one."""
+
+    def read_result(raw: Any) -> Answer[Any]:
+        content = accepted_content(raw)
+        if content is not None:
+            return Accepted(read(content))
+        return Declined() if raw["action"] == "decline" else Cancelled()
+
+    return read_result
 
 
 def accepted_content(raw: Any) -> JsonObject | None:
@@ -152,7 +156,9 @@ def accepted_content(raw: Any) -> JsonObject | None:
 
 def form_for(schema: object) -> Form:
     """The form for a type, for texts to choose from, or for a JSON Schema; made once for each type."""
-    if isinstance(schema, Mapping) and not isinstance(schema, type):
+    if isinstance(schema, type):  # Most are, and to tell a mapping takes ten times as long.
+        return _form_of_type(schema)
+    if isinstance(schema, Mapping):
         return _explicit_form(typing.cast("Mapping[str, Any]", schema))
     if isinstance(schema, list | tuple):
         return _form_of_choices(typing.cast("Sequence[object]", schema))

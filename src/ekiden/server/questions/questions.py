@@ -1,6 +1,5 @@
 """The questions that are not forms: a page to open, the client's model, the client's roots."""
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 from urllib.parse import urlsplit
@@ -10,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 from ekiden.errors import RegistrationError, UsageError
 from ekiden.rounds.asks import ELICIT, LIST_ROOTS, SAMPLE, Ask, digest_of, malformed
 from ekiden.server.questions.content import dump
-from ekiden.server.questions.forms import accepted_content, form_for, read_elicitation
+from ekiden.server.questions.forms import accepted_content, elicitation_reader, form_for
 from ekiden.server.questions.input_required import capabilities_for, sampling_needs
 from ekiden.server.schemas import explain
 from ekiden.signals import MalformedAnswer
@@ -57,7 +56,7 @@ def url(message: str, address: str) -> Ask:
         ELICIT,
         params,
         NEEDS["elicitation.url"],
-        functools.partial(read_elicitation, _no_content),
+        elicitation_reader(_no_content),
         digest_of(ELICIT, params),
     )
 

@@ -2,8 +2,9 @@
 
 Supported: `{var}`, `{+var}` (may contain slashes), `{/var}`, `{?a,b}` (a query, each part optional).
 Values are percent-decoded. No value may reach beyond the place of its variable: a `{var}` contains
-no slash even when decoded, a `{+var}` does not begin with one, and none has a `..` segment or a
-NUL, so that a handler which joins it to a directory stays inside that directory.
+no slash even when decoded, a `{+var}` begins neither with one nor with a drive (`C:\\`), and none has a `..`
+segment or a NUL, so that a handler which joins it to a directory stays inside that directory. A value of a
+query may begin with a slash: it is not a part of a path.
 """
 
 import re
@@ -20,6 +21,7 @@ _SEGMENT: Final = re.compile(r"[^/?#]+")
 # Two patterns, and not one of "a character or an escape": that would take a hundred times as long.
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%\u00a1-\U0010ffff-]*")
 _BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_DRIVE: Final = re.compile(r"[A-Za-z]:[/\\]")
 LONGEST_READ: Final = 64 * 1024
 """Characters of a URI that can be read. A client of 2026 repeats it in a header, where no more would fit."""
 
@@ -129,6 +131,6 @@ class UriTemplate:
             return False
         if name in self.query:
             return True
-        if value.startswith(("/", "\\")):
+        if value.startswith(("/", "\\")) or _DRIVE.match(value):
             return False  # On some systems this is an absolute path.
         return self._operators[name] == "+" or "/" not in value

@@ -71,7 +71,8 @@ class KeySource:
     @property
     def sealer(self) -> Callable[[], TokenSealer]:
         """Call it for what seals tokens: these keys, or the sealer that was given in their place."""
-        return self._find_sealer
+        # Keys that were given are not replaced by those of another server.
+        return self._find_sealer if self._given is None else self.__call__
 
     def _find_sealer(self) -> TokenSealer:
         if self._leader is not None:

@@ -18,6 +18,8 @@ _REMEMBERED: Final = 10_000
 """Principals that are counted. Of more, the one that was silent longest is forgotten."""
 _TOGETHER_SECONDS: Final = 10
 """What expires within this time is counted as one, so that a million rounds take no memory here."""
+_LITTLE: Final = 32
+"""Who has at most this part of what all may have has almost nothing."""
 
 
 class _Kept:
@@ -44,14 +46,20 @@ class _Kept:
 
 
 class Room:
-    """Counts the bytes of each principal; `shared` is for all clients that are not told apart."""
+    """Counts the bytes of each principal; `shared` is for all clients without one.
+
+    Those are told apart by their addresses, if these are known: one that has almost nothing here may go
+    beyond `shared`, by a quarter of it, so that no other client can use all of it up.
+    """
 
     def __init__(self, each: int | None, shared: int | None) -> None:
         self._each = each
         self._shared = shared
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._clients: OrderedDict[str, _Kept] = OrderedDict()
+        """Of clients without a principal, by address."""
 
-    def check(self, principal: str, size: int, *, now: float) -> None:
+    def check(self, principal: str, size: int, *, now: float, client: str = "") -> None:
         """`InternalError` if there is no room for so many bytes."""
         most = self._each if principal else self._shared
         kept = self._kept.get(principal)
@@ -60,22 +68,37 @@ class Room:
         if kept is not None:
             kept.forget_until(now)
         taken = 0 if kept is None else kept.bytes
-        if taken + size > most:
+        if taken + size > most and (principal or not self._has_more(client, taken + size, size, now)):
             raise InternalError(
                 f"Too much is kept for your calls: {taken} bytes of {most}. Try again in some minutes"
             )
 
-    def add(self, principal: str, size: int, *, expires: float) -> None:
+    def _has_more(self, client: str, total: int, size: int, now: float) -> bool:
+        """Whether there is room beyond the limit of all for a client: it has almost nothing here."""
+        most = self._shared or 0
+        kept = self._clients.get(client)
+        if kept is not None:
+            kept.forget_until(now)
+        own = size if kept is None else kept.bytes + size
+        return bool(client) and own <= most // _LITTLE and total <= most + most // 4
+
+    def add(self, principal: str, size: int, *, expires: float, client: str = "") -> None:
         """Count bytes until they expire, also if there is no room for them."""
         if (self._each if principal else self._shared) is None:
             return
-        kept = self._kept.setdefault(principal, _Kept())
-        self._kept.move_to_end(principal)
-        kept.add(size, expires)
-        if len(self._kept) > _REMEMBERED:
-            self._kept.popitem(last=False)
+        _count(self._kept, principal, size, expires)
+        if client and not principal:
+            _count(self._clients, client, size, expires)
 
-    def take(self, principal: str, size: int, *, now: float, expires: float) -> None:
+    def take(self, principal: str, size: int, *, now: float, expires: float, client: str = "") -> None:
         """Take room for so many bytes until they expire; `InternalError` if there is none."""
-        self.check(principal, size, now=now)
-        self.add(principal, size, expires=expires)
+        self.check(principal, size, now=now, client=client)
+        self.add(principal, size, expires=expires, client=client)
+
+
+def _count(all_kept: "OrderedDict[str, _Kept]", name: str, size: int, expires: float) -> None:
+    kept = all_kept.setdefault(name, _Kept())
+    all_kept.move_to_end(name)
+    kept.add(size, expires)
+    if len(all_kept) > _REMEMBERED:
+        all_kept.popitem(last=False)

@@ -12,7 +12,7 @@ from typing import Final
 
 from ekiden.errors import StoreRefused
 from ekiden.rounds.journal import Entry
-from ekiden.rounds.ledger import Busy, Claim, Claimed, Known, Recorded
+from ekiden.rounds.ledger import Busy, Claim, Claimed, Known, Recorded, Renewal
 from ekiden.server.sealing.keys import KeyRing
 from ekiden.server.sealing.seal import Seal
 from ekiden.server.sealing.sealed_people import SealedPeople
@@ -37,6 +37,8 @@ class SealedStore:
         self.shared = inner.shared
         self.waits = inner.waits
         self.bus = getattr(inner, "bus", None)
+        self.another: Callable[[], Store] | None = getattr(inner, "another", None)
+        """Opens the store without its seals: what is renewed by it is not sealed."""
         sessions = getattr(inner, "sessions", None)
         self.sessions = None if sessions is None else SealedSessions(sessions, self._seal)
         people = getattr(inner, "people", None)
@@ -79,9 +81,9 @@ class SealedStore:
     def _recorded(self, round_id: str, found: Recorded) -> Recorded:
         return Recorded(self._seal.open(found.outcome, _OUTCOME, round_id))
 
-    async def renew(self, round_id: str, fence: int, *, now: float, lease: float, expires: float) -> bool:
-        """Keep a claim for longer."""
-        return await self._inner.renew(round_id, fence, now=now, lease=lease, expires=expires)
+    async def renew(self, claims: Mapping[str, Renewal], *, until: float) -> Mapping[str, bool]:
+        """Keep claims for longer."""
+        return await self._inner.renew(claims, until=until)
 
     async def commit(self, round_id: str, fence: int, entries: Mapping[str, Entry]) -> bool:
         """Remember entries."""

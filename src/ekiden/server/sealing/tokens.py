@@ -50,16 +50,21 @@ class RoundLimits(msgspec.Struct, frozen=True, kw_only=True):
     stored_bytes_per_principal: int | None = 64 * 1024 * 1024
     """Bytes of states that one process puts into the store for one principal, until they expire: a client
     decides how long its answers are. A round that needs more fails. As many again for rounds that are
-    remembered, with the values of their steps: above that, no step of a further round begins. None: any
-    number."""
+    remembered, with the values of their steps: above that, no step of a further round begins. And as
+    many for calls that wait for people, with their questions. None: any number."""
     stored_bytes_without_principal: int | None = 1024 * 1024 * 1024
-    """The same for all clients together, if the server does not tell them apart."""
+    """The same for all clients together, if the server does not tell them apart. A quarter more is there for
+    addresses that have almost nothing of it."""
     lease_seconds: float = 15.0
     """If the claim of a round is not renewed for this long, another worker may take the round over."""
     rerun_seconds: float = 0.25
     """If repeating what earlier rounds did takes longer than this, a warning says so."""
     parked_calls: int = 100
     """Parked handlers that may wait in one process. Each keeps all that it has acquired."""
+
+    def room(self) -> Room:
+        """A new count of the bytes that principals take of the store."""
+        return Room(self.stored_bytes_per_principal, self.stored_bytes_without_principal)
 
 
 class Spilled(msgspec.Struct, array_like=True):
@@ -93,7 +98,7 @@ class Sealer:
         self._principal = principal
         self._clock = clock
         self._refused = RefusedStates()
-        self._room = Room(limits.stored_bytes_per_principal, limits.stored_bytes_without_principal)
+        self._room = limits.room()
 
     def _about(self, request: Request) -> About:
         """What a token must have been issued for to be valid for this request."""
@@ -146,7 +151,7 @@ class Sealer:
             if data is None:
                 raise StateRefused("not sealed by a key of this ring")
             state = decode_state(data)
-            verify(state, self._about(request), now=self._clock(), max_age=self.limits.flow_seconds)
+            verify(state, self._about(request), self._clock(), self.limits.flow_seconds)
         except StateRefused as refused:
             raise self._refusal(request, refused) from None
         except msgspec.MsgspecError as error:
@@ -186,8 +191,8 @@ class Sealer:
         record(STATE_SIZE, len(token), {"ekiden.state.stored": False})
         return token
 
-    async def spill(self, state: CallState) -> str:
-        """Put the journal into the store, and return a token that refers to it."""
+    async def spill(self, state: CallState, client: str = "") -> str:
+        """Put the journal into the store, and return a token that refers to it. `client` is an address."""
         if self._store is None:
             size = len(self._keys().seal(encode_state(state)))
             raise UsageError(
@@ -195,7 +200,8 @@ class Sealer:
                 f"The biggest entries: {_biggest(state)}. Keep less, or give the server a store="
             )
         spilled = msgspec.msgpack.encode(Spilled(state.journal, state.answers, state.manual))
-        self._room.take(state.principal, len(spilled), now=state.issued, expires=state.expires)
+        times = {"now": state.issued, "expires": state.expires}
+        self._room.take(state.principal, len(spilled), **times, client=client)
         state.journal_id = f"{state.flow}.{state.round}.{secrets.token_urlsafe(6)}"
         await self._store.put_journal(state.journal_id, spilled, expires=state.expires)
         state.journal, state.answers, state.manual = {}, None, None

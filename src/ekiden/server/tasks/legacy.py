@@ -8,10 +8,10 @@ if it has a stream for notifications.
 """
 
 import asyncio
+import contextlib
 import secrets
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
 from ekiden.errors import (
     CannotAsk,
@@ -28,8 +28,9 @@ from ekiden.server.handlers import Handler
 from ekiden.server.legacy.session import AskingStream, Session, SessionStream
 from ekiden.server.subscriptions import Change
 from ekiden.server.tasks.tasks import Tasks, wished_ttl
+from ekiden.server.tasks.waiting import Waiting
 from ekiden.tasks.record import Question, TaskRecord
-from ekiden.tasks.store import Place, Signal
+from ekiden.tasks.store import Place
 from ekiden.tasks.view import view
 from ekiden.transports.server.port import Stream
 from ekiden.wire import versions
@@ -41,8 +42,6 @@ from ekiden.wire.tasks import NOTIFICATION, RELATED, TaskView, legacy_task
 
 __all__ = ["LegacyTasks"]
 
-_LOOK_SECONDS: Final = 1.0
-"""How often a request that waits for a task loads it, in case a signal was lost."""
 _STOP_SECONDS: Final = 10.0
 """How long `tasks/cancel` waits for a running handler to stop before it answers."""
 _PAGE: Final = 100
@@ -55,6 +54,7 @@ class LegacyTasks:
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
         self._store = tasks.store
+        self._waiting = Waiting(tasks.store)
         self._asking: set[tuple[str, str]] = set()
         """Questions that a `tasks/result` of this process is asking now, so that no other asks them too."""
 
@@ -109,18 +109,21 @@ class LegacyTasks:
         """`tasks/get`."""
         return Complete(legacy_task(await self._tasks.shown(record, in_words=True)))
 
-    async def cancel(self, record: TaskRecord) -> Outcome:
-        """`tasks/cancel`: answered when the task has stopped, with its final state."""
+    async def cancel(self, record: TaskRecord) -> str:
+        """`tasks/cancel`: answered with what `stopped` returns for the id that this returns."""
         if record.final:
             raise InvalidParams(f"Cannot cancel a task that is {record.status}")
         await self._tasks.cancel_record(record)
-        try:
-            async with asyncio.timeout(_STOP_SECONDS), self._changes(record.id) as changed:
-                while not record.final:
-                    await changed()
-                    record = await self._known(record.id)
-        except TimeoutError:
-            pass
+        return record.id
+
+    async def stopped(self, task_id: str) -> Outcome:
+        """The final state of a task that was cancelled, when it has stopped."""
+        async with self._waiting.for_task(task_id) as task:
+            record = await task.after(None)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_STOP_SECONDS):
+                    while not record.final:
+                        record = await task.after(record)
         return Complete(legacy_task(view(record)))
 
     async def list(self, request: Request, cursor: object) -> Outcome:
@@ -149,23 +152,23 @@ class LegacyTasks:
         await self._tasks.answer_record(record, responses)
         return Complete({"_meta": _related(record.id)})
 
-    async def result(self, record: TaskRecord, request: Request, stream: Stream) -> Outcome:
+    async def result(self, task_id: str, request: Request, stream: Stream) -> Outcome:
         """`tasks/result`: wait for the end of the task, and pass its questions on meanwhile."""
         pushes = request.meta.protocol_version != versions.DRAFT
         asking: dict[str, asyncio.Task[None]] = {}
         try:
-            async with self._changes(record.id) as changed:
+            async with self._waiting.for_task(task_id) as task:
+                record = await task.after(None)
                 while not record.final:
                     if pushes:
                         self._ask_new(record, stream, asking)
                     elif questions := record.open_questions():
                         asked = {key: question.request for key, question in questions.items()}
                         return Complete({**incomplete(asked), "_meta": _related(record.id)})
-                    await changed()
-                    record = await self._known(record.id)
+                    record = await task.after(record)
         finally:
-            for task in asking.values():
-                task.cancel()
+            for each in asking.values():
+                each.cancel()
         return _final(record)
 
     # Asking
@@ -192,38 +195,6 @@ class LegacyTasks:
         finally:
             self._asking.discard((record.id, key))
         await self._tasks.answer_record(record, {key: answer})
-
-    # Waiting
-
-    async def _known(self, task_id: str) -> TaskRecord:
-        record = await self._store.load(task_id)
-        if record is None:
-            raise InvalidParams("Unknown task")
-        return record
-
-    @asynccontextmanager
-    async def _changes(self, task_id: str) -> AsyncGenerator[Any, None]:
-        """A function that waits for the next change of a task."""
-        event = asyncio.Event()
-
-        def on_signal(signal: Signal) -> None:
-            if signal.task_id == task_id:
-                event.set()
-
-        async def changed() -> None:
-            try:
-                async with asyncio.timeout(_LOOK_SECONDS):
-                    await event.wait()
-            except TimeoutError:
-                pass
-            event.clear()
-
-        unwatch = self._store.watch(on_signal)
-        try:
-            event.set()  # The task may have changed before: the first wait ends at once.
-            yield changed
-        finally:
-            unwatch()
 
 
 def _related(task_id: str) -> JsonObject:

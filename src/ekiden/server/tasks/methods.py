@@ -66,16 +66,15 @@ class TaskMethods:
 
     async def cancel(self, request: Request, stream: Stream) -> Outcome:
         """`tasks/cancel`."""
-        record = (await self._mine(request)).record
         if request.meta.protocol_version != versions.MODERN:
-            return await self.legacy.cancel(record)
-        await self._tasks.cancel_record(record)
+            return await self.legacy.stopped(await self.legacy.cancel((await self._mine(request)).record))
+        await self._tasks.cancel_record((await self._mine(request)).record)
         return Complete({})
 
     async def result(self, request: Request, stream: Stream) -> Outcome:
         """`tasks/result`, for clients with a handshake."""
-        record = (await self._mine(request)).record
-        return await self.legacy.result(record, request, stream)
+        # The record is not held while this waits: it may be large.
+        return await self.legacy.result((await self._mine(request)).record.id, request, stream)
 
     async def list(self, request: Request, stream: Stream) -> Outcome:
         """`tasks/list`, for clients with a handshake that have a principal."""

@@ -26,6 +26,7 @@ from ekiden.server.tasks.input_required import carried, given_answers
 from ekiden.server.tasks.quota import TaskQuota
 from ekiden.server.tasks.with_people import TaskPeople
 from ekiden.stories.recorder import Recorder
+from ekiden.tasks.leases.standby import Standby
 from ekiden.tasks.record import TaskRecord, encode_record
 from ekiden.tasks.runner import Runner, TaskLimits
 from ekiden.tasks.store import Glance, Held, Signal, TaskStore
@@ -33,6 +34,7 @@ from ekiden.tasks.view import created_view, view
 from ekiden.telemetry.context import current_trace
 from ekiden.telemetry.metrics import is_metered
 from ekiden.telemetry.tasks import TaskMetrics
+from ekiden.transports.server.shares import named_by
 from ekiden.wire import versions
 from ekiden.wire.json import JsonObject, canonical, encode, is_object
 from ekiden.wire.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
@@ -66,6 +68,7 @@ class Tasks:
         principal: Callable[[Request], str | None] | None,
         limits: TaskLimits,
         clock: Callable[[], float],
+        standby: Standby | None = None,
     ) -> None:
         self.store = store
         self.limits = limits
@@ -79,6 +82,7 @@ class Tasks:
             limits=limits,
             observer=self._metrics,
             result_bytes=registry.dialect.most_bytes,
+            standby=standby,
         )
         self._registry = registry
         self.audience = audience
@@ -198,7 +202,7 @@ class Tasks:
         )
         size = len(encode_record(record))
         quota = self._quota
-        await quota.take(self.store, self.audience, record.principal, size)
+        await quota.take(self.store, self.audience, record.principal, size, named_by(request.address))
         # Shielded: if the client disconnects now, the task is stored and run nevertheless.
         kept = await asyncio.shield(self._keep(record, journal, quota, size))
         if kept.answers != record.answers:
@@ -235,11 +239,15 @@ class Tasks:
     # One task
 
     async def answer_record(self, record: TaskRecord, responses: Mapping[str, object]) -> None:
-        """Store answers to a task's questions."""
+        """Store answers to a task's questions. Others need not be written: the row may be large."""
+        if record.questions.keys().isdisjoint(responses):
+            return
         await self.store.answer(record.id, responses, now=self._clock())
 
     async def cancel_record(self, record: TaskRecord) -> None:
-        """Request that a task be cancelled."""
+        """Request that a task be cancelled, unless it has ended."""
+        if record.final:
+            return
         tool = self._registry.tools.get(record.tool)
         tidy = tool is None or tool.on_cancel is not None
         cancelled = await self.store.cancel(record.id, now=self._clock(), tidy=tidy)

@@ -111,11 +111,13 @@ class HttpClient:
         return "".join(lines).encode("latin-1")
 
     async def _connection(self) -> HttpConnection:
+        loop = asyncio.get_running_loop()
         while self._idle:
             connection = self._idle.pop()
-            if not connection.closed:
+            if connection.usable_until < loop.time():
+                connection.abort()  # The server may be closing it right now.
+            elif not connection.closed:
                 return connection
-        loop = asyncio.get_running_loop()
         port = self._parts.port or (443 if self._ssl is not None else 80)
         try:
             async with asyncio.timeout(self._connect_seconds):

@@ -4,6 +4,7 @@ Bounds what a server may send around a body, and how much of a stream waits for 
 """
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any, Final, Protocol, cast
@@ -12,12 +13,17 @@ import httptools
 
 from ekiden.errors import TooMuch, TransportError
 
-__all__ = ["HttpConnection", "HttpExchange", "Pool"]
+__all__ = ["IDLE_SECONDS", "HttpConnection", "HttpExchange", "Pool"]
 
 _PAUSE_AT: Final = 256 * 1024
 """Bytes of a stream that may wait for their reader; then the socket is left to fill."""
 _MOST_AROUND: Final = 128 * 1024
 """Bytes of a head, of trailers, of chunk extensions: more than any proxy adds, too little to hurt."""
+IDLE_SECONDS: Final = 4.0
+"""How long an idle connection is used again if the server does not say how long it keeps one. Many servers
+close theirs after five seconds, and a request that crosses the closing on its way is lost."""
+_MOST_IDLE_SECONDS: Final = 60.0
+_KEPT: Final = re.compile(r"timeout\s*=\s*(\d{1,5})", re.ASCII)
 
 
 class Pool(Protocol):
@@ -144,6 +150,8 @@ class HttpConnection(asyncio.Protocol):
         """Whether the head that was read last is of a 1xx response, after which the real one comes."""
         self._around = 0
         """Bytes since the last ones of a body: heads, trailers and chunk sizes."""
+        self.usable_until = 0.0
+        """Until when an idle connection may be used again, by the loop's clock."""
         self.closed = False
 
     def exchange(self, request: bytes, limit: int) -> HttpExchange:
@@ -163,6 +171,8 @@ class HttpConnection(asyncio.Protocol):
         keep = exchange.complete and exchange.error is None and self._keep_alive
         if keep and not self.closed:
             self.resume()
+            kept = _seconds_kept(exchange.headers.get("keep-alive", ""))
+            self.usable_until = asyncio.get_running_loop().time() + kept
             self._pool.give_back(self)
         else:
             self.abort()
@@ -255,3 +265,9 @@ class HttpConnection(asyncio.Protocol):
         # Only now does the parser know; once it has returned it has forgotten.
         self._keep_alive = self._parser.should_keep_alive() and not exchange.complete
         exchange.on_complete()
+
+
+def _seconds_kept(keep_alive: str) -> float:
+    """For how long to use an idle connection: as the header `Keep-Alive` says, less a second of caution."""
+    named = _KEPT.search(keep_alive)
+    return min(float(named[1]) - 1.0, _MOST_IDLE_SECONDS) if named else IDLE_SECONDS

@@ -6,11 +6,12 @@ looked up, the server says, which must not make us ask machines of this network:
 """
 
 import functools
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ekiden.errors import TooMuch, TransportError
 from ekiden.transports.client.http import not_followed, split_url
+from ekiden.transports.client.http_connection import IDLE_SECONDS
 
 if TYPE_CHECKING:
     import httpx2
@@ -77,7 +78,12 @@ class HttpxClient:
             "request": [self._check_request],
             "response": [self._check_redirect, self._bound],
         }
-        self._client = client or httpx2.AsyncClient(timeout=timeout, follow_redirects=True, event_hooks=hooks)
+        limits = httpx2.Limits(
+            max_connections=100, max_keepalive_connections=20, keepalive_expiry=IDLE_SECONDS
+        )
+        self._client = client or httpx2.AsyncClient(
+            timeout=timeout, limits=limits, follow_redirects=True, event_hooks=hooks
+        )
 
     async def send(self, method: str, headers: Mapping[str, str], body: bytes) -> _Response:
         """Send a request; authentication may send others before and after it."""
@@ -126,7 +132,9 @@ class HttpxClient:
 
         is_message = _MESSAGE in response.request.extensions and response.status_code < 400
         if not is_message and isinstance(response.stream, httpx2.AsyncByteStream):
-            response.stream = _bounded()(response.stream)
+            # Unpacked here: whoever reads it would unpack all of it, however much that is.
+            packing = response.headers.pop("content-encoding", "")
+            response.stream = _bounded()(response.stream, packing)
 
     async def close(self) -> None:
         """Close the connections that are ours."""
@@ -135,27 +143,37 @@ class HttpxClient:
 
 
 @functools.cache
-def _bounded() -> "Callable[[httpx2.AsyncByteStream], httpx2.AsyncByteStream]":
+def _bounded() -> "Callable[[httpx2.AsyncByteStream, str], httpx2.AsyncByteStream]":
     import httpx2
 
     class Bounded(httpx2.AsyncByteStream):
-        """A body that may have so many bytes, as they are sent."""
+        """A body that may have so many bytes, as they are sent and when they are unpacked."""
 
-        def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        def __init__(self, stream: httpx2.AsyncByteStream, packing: str) -> None:
             self._stream = stream
+            self._packing = packing
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            size = 0
-            async for chunk in self._stream:
-                size += len(chunk)
-                if size > _MOST_LOOKED_UP:
-                    raise TooMuch(f"The server sent more than {_MOST_LOOKED_UP} bytes to authentication")
+            chunks = _counted(self._stream)
+            if self._packing:
+                packed = httpx2.Response(200, headers={"content-encoding": self._packing}, content=chunks)
+                chunks = _counted(packed.aiter_bytes())
+            async for chunk in chunks:
                 yield chunk
 
         async def aclose(self) -> None:
             await self._stream.aclose()
 
     return Bounded
+
+
+async def _counted(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    size = 0
+    async for chunk in chunks:
+        size += len(chunk)
+        if size > _MOST_LOOKED_UP:
+            raise TooMuch(f"The server sent more than {_MOST_LOOKED_UP} bytes to authentication")
+        yield chunk
 
 
 def _origin(url: "httpx2.URL") -> tuple[str, str, int | None]:

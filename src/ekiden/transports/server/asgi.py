@@ -16,7 +16,7 @@ import msgspec
 from ekiden.errors import EnvelopeError, ProtocolError, UsageError
 from ekiden.rounds.handler_task import one_pass
 from ekiden.rounds.outcome import Outcome
-from ekiden.transports.server.budget import BodyBudget, weight_of
+from ekiden.transports.server.budget import weight_of
 from ekiden.transports.server.cors import Cors
 from ekiden.transports.server.gate import Gate
 from ekiden.transports.server.guard import Guard, sent_twice
@@ -31,7 +31,8 @@ from ekiden.transports.server.reply import (
     Scope,
     Send,
 )
-from ekiden.transports.server.started import Started, start
+from ekiden.transports.server.shares import Shares, client_of
+from ekiden.transports.server.started import Started
 from ekiden.wire import jsonrpc
 from ekiden.wire.headers import MODERN, VERSION
 from ekiden.wire.incoming import ROUTED, Incoming, Refusal
@@ -62,10 +63,12 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of bodies that are on their way, wait for their turn, or are being answered, on all connections
     of one process. One more large body is 503 with `Retry-After`; requests of less than 64 KiB are not
     counted, of clients of 2025 those of less than 4 KiB. While it is answered, a body with letters beyond
-    ASCII counts three times, and one with an emoji five times: so much the texts in it may take."""
+    ASCII counts three times, and one with an emoji five times: so much the texts in it may take. A quarter
+    more is there for clients that hold almost none of it, so that one client keeps nobody else out."""
     running_2025: int = 10_000
     """Requests of clients of 2025 that run at once in one process; one more is 503 with `Retry-After`. They
-    go on when their client leaves, each with some 20 KB, so that one client could begin any number."""
+    go on when their client leaves, each with some 20 KB, so that one client could begin any number. A quarter
+    more may run of clients that have almost none, so that one client keeps nobody else out."""
     values: int = MAX_VALUES
     """Values in a request body: numbers, texts, lists, objects. By the time its tool is called, each has cost
     about a microsecond of the event loop and a hundred bytes, so others never wait long for one body. Numbers
@@ -80,9 +83,14 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How long a connection without a request stays open. Longer than clients and proxies keep theirs, which
     is mostly 60 at most: a request that is sent just when the server closes is lost. Where the server is
     mounted, whoever listens decides."""
+    unread: int = 256 * 1024 * 1024
+    """Bytes of responses that clients have not read yet, on all connections of one process; those of less
+    than 64 KiB are not counted. Above it, a connection is cut of the address that has most of them. Where the
+    server is mounted, whoever listens decides."""
     connections: int | None = None
-    """Connections that one process has open. One more is answered with 503 and `Retry-After`. By default as
-    many as the system has file descriptors for. Where the server is mounted, whoever listens decides."""
+    """Connections that one process has open. For one more, one that waits for its client is closed; if there
+    is none, it is answered with 503 and `Retry-After`. By default almost as many as the process may have file
+    descriptors. Where the server is mounted, whoever listens decides."""
     connections_per_address: int | None = None
     """The same for one IP address (of IPv6, one network), so that one client cannot take all of them. Not
     behind a proxy: there all connections come from the proxy."""
@@ -97,7 +105,7 @@ class StreamableHTTP:
         self.endpoint = endpoint
         self._dialect = endpoint.dialect
         self.limits = limits
-        self.bodies = BodyBudget(limits.bodies)
+        self.bodies = Shares(limits.bodies)
         self.gate = Gate(path, guard, limits.body)
         """Sees every request before its body is read."""
         if guard.origins:
@@ -154,15 +162,17 @@ class StreamableHTTP:
     ) -> None:
         """Answer a request with a large body, which counts until it is answered."""
         # Those of 2025 may outlive this request: `SessionHTTP` counts them.
-        held = weight_of(incoming.body) if incoming.headers.get(VERSION) == MODERN else 0
-        if not self.bodies.take(held):
+        is_counted = incoming.refusal is ROUTED or incoming.headers.get(VERSION) == MODERN
+        held = weight_of(incoming.body) if is_counted else 0
+        client = client_of(incoming)
+        if not self.bodies.take(client, held):
             reply = Reply(send, incoming.headers, self.limits.stall_seconds)
             await reply.refuse(self.gate.readable(_TOO_MUCH, incoming.headers))
             return
         try:
             await self.exchange(incoming, receive, send, respond)
         finally:
-            self.bodies.give_back(held)
+            self.bodies.give_back(client, held)
 
     async def exchange(
         self, incoming: Incoming, receive: Receive, send: Send, respond: Respond | None = None
@@ -193,13 +203,13 @@ class StreamableHTTP:
         answer = self.endpoint.begin(request, reply)
         if isinstance(answer, CoroutineType):
             try:
-                waiting = Started(answer, answer.send(None))
-            except StopIteration as answered:
-                outcome = answered.value
-            else:
+                awaited = answer.send(None)
                 await one_pass()  # A handler that has a task of its own may begin and end meanwhile.
-                ended = waiting.go_on()
-                outcome = await self._attend(ended, receive, reply) if isinstance(ended, Started) else ended
+                if awaited is None or (isinstance(awaited, asyncio.Future) and awaited.done()):
+                    awaited = answer.send(None)
+                outcome = await self._attend(Started(answer, awaited), receive, reply)
+            except StopIteration as answered:  # By `send`: what is awaited cannot raise it.
+                outcome = answered.value
         else:
             outcome = answer  # type: ignore[assignment]  # There is no other kind of coroutine.
         sending = reply.to_nobody() if outcome is None else reply.finish(outcome, self._dialect, request_id)
@@ -276,11 +286,17 @@ class StreamableHTTP:
     async def _slow_body(self, first: Event | Started[Event], receive: Receive, incoming: Incoming) -> bool:
         """Read a body that was not whole at once, or all that fits its limit; False if the client left."""
         pieces = bytearray()  # Not a list of them: a piece of two bytes would take as much as fifty.
+        client, held = client_of(incoming), 0
         try:
             async with asyncio.timeout(self.limits.body_seconds):
                 event = await first if isinstance(first, Started) else first
                 while event["type"] == "http.request":
                     pieces += event.get("body", b"")
+                    if (grown := len(pieces) - held) > _COUNTED:
+                        if not self.bodies.take(client, grown):
+                            incoming.refusal = _TOO_MUCH
+                            return True
+                        held += grown
                     if len(pieces) > self.limits.body or not event.get("more_body"):
                         incoming.body = bytes(pieces)
                         return True
@@ -288,13 +304,19 @@ class StreamableHTTP:
         except TimeoutError:
             incoming.refusal = Refusal(408, "The request body took too long")
             return True
+        finally:
+            self.bodies.give_back(client, held)
         return False
 
 
 def _read_at_once(receive: Receive, incoming: Incoming) -> Event | Started[Event] | None:
     """Read a body that is here as a whole; else return what has come so far."""
-    event = start(receive().__await__())
-    if isinstance(event, Started) or event["type"] != "http.request" or event.get("more_body"):
+    reading = receive().__await__()
+    try:
+        return Started(reading, reading.send(None))
+    except StopIteration as read:
+        event: Event = read.value
+    if event["type"] != "http.request" or event.get("more_body"):
         return event
     incoming.body = event.get("body", b"")
     return None

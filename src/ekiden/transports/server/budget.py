@@ -1,29 +1,11 @@
-"""How much of large request bodies one process holds, on their way and while they are answered."""
+"""What a large request body takes in memory."""
 
 from typing import Final
 
-__all__ = ["BodyBudget", "weight_of"]
+__all__ = ["weight_of"]
 
 _HALVES: Final = tuple(f"\\u{digits}".encode() for digits in ("d8", "d9", "da", "db", "D8", "D9", "DA", "DB"))
 """How the escapes of characters begin that take four bytes."""
-
-
-class BodyBudget:
-    """Bytes that all connections share. A body takes of it as it grows, and gives it back at its turn."""
-
-    def __init__(self, most: int) -> None:
-        self._left = most
-
-    def take(self, size: int) -> bool:
-        """Take some bytes; False if there are not so many left."""
-        if size > self._left:
-            return False
-        self._left -= size
-        return True
-
-    def give_back(self, size: int) -> None:
-        """They are not held any more."""
-        self._left += size
 
 
 def weight_of(body: bytes) -> int:

@@ -9,11 +9,16 @@ import functools
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any
 
 from ekiden.errors import EnvelopeError, InternalError, InvalidRequest, ProtocolError
 from ekiden.rounds.outcome import Complete
-from ekiden.transports.server.legacy.channel_session import SHUTTING_DOWN, ChannelSession
+from ekiden.transports.server.legacy.channel_session import (
+    MAX_IN_FLIGHT,
+    SHUTTING_DOWN,
+    ChannelSession,
+    weight_of_line,
+)
 from ekiden.transports.server.port import Endpoint
 from ekiden.wire import jsonrpc
 from ekiden.wire.handshake import is_modern
@@ -25,9 +30,6 @@ from ekiden.wire.principal import Principal
 __all__ = ["Conversation"]
 
 _log = logging.getLogger(__name__)
-
-MAX_IN_FLIGHT: Final = 1024
-"""Requests that may run at once on one channel; reading pauses above it."""
 
 
 class Conversation:
@@ -83,19 +85,22 @@ class Conversation:
             request_id = message.id if message is not None else broken
             await self._send(self._endpoint.dialect.error(request_id, error))
             return
-        await self._room.acquire()
+        weight = weight_of_line(data)
+        for _ in range(weight):
+            await self._room.acquire()  # Reading pauses until there is room.
         stream = _Stream(self._send)
         task = asyncio.get_running_loop().create_task(self._answer(request, stream))
         self._running[request.id] = (task, stream)
         self._tasks[task] = stream
-        task.add_done_callback(functools.partial(self._ended, request.id))
+        task.add_done_callback(functools.partial(self._ended, request.id, weight))
 
-    def _ended(self, request_id: RequestId, task: asyncio.Task[None]) -> None:
+    def _ended(self, request_id: RequestId, weight: int, task: asyncio.Task[None]) -> None:
         """Runs also for a request that was cancelled before it began."""
         if self._running.get(request_id, (None,))[0] is task:
             del self._running[request_id]
         del self._tasks[task]
-        self._room.release()
+        for _ in range(weight):
+            self._room.release()
 
     async def _answer(self, request: Request, stream: "_Stream") -> None:
         try:

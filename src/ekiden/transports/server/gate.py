@@ -23,6 +23,11 @@ Route: TypeAlias = Callable[[Incoming, Receive, Send], Awaitable[None]]
 _ABOUT_THE_MESSAGE: Final = (405, 415)
 """Refusals that tell how the endpoint is to be used: only who may use it is told."""
 
+_PACKED: Final = Refusal(
+    415, "Unsupported content encoding: send the body as it is", ((b"accept-encoding", b"identity"),)
+)
+"""To read such a body as if it were not packed is to read something else than a proxy that unpacks it."""
+
 
 class Doorkeeper(Protocol):
     """Finds out who sends a request, and whether that is allowed."""
@@ -58,12 +63,10 @@ class Routes:
         route = self._exact.get(path)
         if route is not None or not self._below:
             return route
-        above = path.rstrip("/")
-        while above:
-            if (route := self._below.get(above)) is not None:
-                return route
-            above = above.rpartition("/")[0]
-        return self._below.get("")
+        # One look at each route, not at each part of the path: a client decides how many parts it has.
+        named = path.rstrip("/")
+        found = [above for above in self._below if not above or f"{named}/".startswith(f"{above}/")]
+        return self._below[max(found, key=len)] if found else None
 
     def __contains__(self, path: str) -> bool:
         return self.get(path) is not None
@@ -116,7 +119,7 @@ class Gate:
         content_type = headers.get(b"content-type")
         if content_type != b"application/json" and not _is_json(content_type):
             return Refusal(415, "Unsupported media type: send application/json")
-        return None
+        return None if b"content-encoding" not in headers else _packed(headers[b"content-encoding"])
 
     def _is_public(self, path: str, root: str) -> bool:
         return path.removeprefix(root) in self.public
@@ -176,6 +179,11 @@ def _is_about_the_message(incoming: Incoming) -> bool:
 
 async def _settled(verdict: Coroutine[Any, Any, Refusal | None], otherwise: Refusal | None) -> Refusal | None:
     return await verdict or otherwise
+
+
+def _packed(encoding: bytes) -> Refusal | None:
+    """Why a body with this `Content-Encoding` is refused."""
+    return None if encoding.strip().lower() == b"identity" else _PACKED
 
 
 def _is_json(content_type: bytes | None) -> bool:

@@ -1,4 +1,4 @@
-"""Run a coroutine now, up to its first real wait.
+"""A coroutine that was begun at once, and has come to its first real wait.
 
 Most handlers answer without waiting. For them a watchdog for disconnects, a keep-alive timer or
 a body timeout would cost more than the call itself, so those are set up only once the coroutine
@@ -6,11 +6,10 @@ has shown that it waits. It stays in the task of its caller throughout, because 
 inside it are bound to that task.
 """
 
-import asyncio
 from collections.abc import Coroutine, Generator
 from typing import Any, Generic, TypeAlias, TypeVar
 
-__all__ = ["Started", "start"]
+__all__ = ["Started"]
 
 T = TypeVar("T")
 
@@ -25,13 +24,6 @@ class Started(Generic[T]):
     def __init__(self, running: Running[T], waits_for: Any) -> None:
         self._running = running
         self._waits_for = waits_for
-
-    def go_on(self) -> "T | Started[T]":
-        """Go on with it if what it waits for is there already: one pass of the loop may be all."""
-        awaited = self._waits_for
-        if awaited is None or (isinstance(awaited, asyncio.Future) and awaited.done()):
-            return start(self._running)
-        return self
 
     def __await__(self) -> Generator[Any, Any, T]:
         """Go on with it, as `await coroutine` would have."""
@@ -50,12 +42,3 @@ class Started(Generic[T]):
         except StopIteration as stop:
             value: T = stop.value
             return value
-
-
-def start(running: Running[T]) -> T | Started[T]:
-    """Run a coroutine up to its first wait: its value if it has none, else what is left to be awaited."""
-    try:
-        return Started(running, running.send(None))
-    except StopIteration as stop:
-        value: T = stop.value
-        return value

@@ -466,10 +466,12 @@ async def test_what_follows_a_chunked_body_is_no_header() -> None:
 async def test_a_trailer_that_never_ends_is_refused() -> None:
     async with _connected() as line:
         line.send(_chunked(call("greet", {"name": "Ada"}), b"X-Endless: ")[:-2])
+        response = asyncio.create_task(line.response())
         for _ in range(40):
-            line.send(b"a" * 16_384)
-            await asyncio.sleep(0)
-        assert (await line.response())[0] == 431
+            if not response.done():  # Whoever goes on after it may hear of a broken pipe instead.
+                line.send(b"a" * 16_384)
+                await asyncio.sleep(0)
+        assert (await response)[0] == 431
 
 
 async def test_an_upgrade_keeps_what_the_client_said_of_its_connection() -> None:

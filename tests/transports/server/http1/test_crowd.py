@@ -147,3 +147,49 @@ async def test_all_addresses_of_one_ipv6_network_have_one_cap() -> None:
     assert [guest.was_turned_away for guest in guests] == [False, False, True, False]
     for guest in guests:
         crowd.discard(guest)
+
+
+class _Waiting(_Guest):
+    """One that waits for its client since a moment, or answers it."""
+
+    def __init__(self, address: str, since: float | None) -> None:
+        super().__init__(address)
+        self.waits_since = since
+        self.made_room = False
+
+    def make_room(self) -> None:
+        self.made_room = True
+
+
+async def _newcomer_at(address: str, *guests: _Waiting) -> _Waiting:
+    """Somebody who comes to a crowd that is full."""
+    crowd, loop = Crowd(1.0, len(guests), None), asyncio.get_running_loop()
+    newcomer = _Waiting(address, None)
+    for guest in (*guests, newcomer):
+        crowd.add(guest, loop)
+    for guest in (*guests, newcomer):
+        crowd.discard(guest)
+    return newcomer
+
+
+async def test_of_one_address_whoever_has_waited_longest_makes_room_if_that_was_some_seconds() -> None:
+    now = asyncio.get_running_loop().time()
+    guests = [_Waiting("10.0.0.1", now - ago) for ago in (1.0, 6.0, 7.0)]
+    assert not (await _newcomer_at("10.0.0.1", *guests)).was_turned_away
+    assert [guest.made_room for guest in guests] == [False, False, True]
+    fresh = [_Waiting("10.0.0.1", now - 1.0) for _ in range(3)]
+    assert (await _newcomer_at("10.0.0.1", *fresh)).was_turned_away
+    assert not any(guest.made_room for guest in fresh)
+
+
+async def test_whoever_has_more_makes_room_for_who_has_less() -> None:
+    now = asyncio.get_running_loop().time()
+    guests = [_Waiting("10.0.0.2", now - 4.0), *(_Waiting("10.0.0.1", now - ago) for ago in (1.0, 2.0))]
+    assert not (await _newcomer_at("10.0.0.3", *guests)).was_turned_away
+    assert [guest.made_room for guest in guests] == [False, False, True]
+
+
+async def test_whoever_is_answered_makes_no_room() -> None:
+    guests = [_Waiting("10.0.0.1", None) for _ in range(3)]
+    assert (await _newcomer_at("10.0.0.2", *guests)).was_turned_away
+    assert not any(guest.made_room for guest in guests)

@@ -18,8 +18,11 @@ from ekiden.transports.server.asgi import StreamableHTTP
 from ekiden.transports.server.http1.admission import Admissions, is_final
 from ekiden.transports.server.http1.exchange import Exchange, method_and_name
 from ekiden.transports.server.http1.heads import has_body, read_target
-from ekiden.transports.server.http1.reading import SHORT_HEAD, STOPS, RequestReader
+from ekiden.transports.server.http1.reading import SHORT_HEAD, STOPS, UNCOUNTED, RequestReader
 from ekiden.transports.server.http1.sweeper import Sweeper
+from ekiden.transports.server.http1.unread import Unread
+from ekiden.transports.server.http1.writing import ResponseWriter
+from ekiden.transports.server.proxies import network_of
 from ekiden.wire import jsonrpc
 from ekiden.wire.incoming import ROUTED, Incoming, Refusal
 
@@ -44,7 +47,7 @@ _VERSIONS: Final = ("1.1", "1.0")
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-class Connection(RequestReader, asyncio.Protocol):
+class Connection(RequestReader, ResponseWriter, asyncio.Protocol):
     """One client's connection: requests are answered one after the other, in their order."""
 
     exchanges: type[Exchange] = Exchange
@@ -54,15 +57,16 @@ class Connection(RequestReader, asyncio.Protocol):
         self,
         application: StreamableHTTP,
         sweeper: Sweeper,
+        unread: Unread,
         state: "ServerState",
         loop: asyncio.AbstractEventLoop,
         keep_alive_seconds: float,
     ) -> None:
-        super().__init__(application.limits.body, application.bodies, loop)
+        RequestReader.__init__(self, application.limits.body, application.bodies, loop)
+        ResponseWriter.__init__(self, unread, state, loop)
         self._application = application
         self._limits = application.limits
         self._sweeper = sweeper
-        self.state = state
         self._keep_alive_seconds = keep_alive_seconds
         self._exchange: Exchange | None = None
         self._waiting: deque[Exchange] = deque()
@@ -77,21 +81,15 @@ class Connection(RequestReader, asyncio.Protocol):
         """The request that is being read, when its head is whole."""
         self._gated: Admissions | None = None
         """Shows requests to the gate before their bodies are read; None if it has decided by their heads."""
-        self._common_list: list[tuple[bytes, bytes]] | None = None
-        self._common = b""
-        self._unsent = 0
-        self._moved = self._since
-        """When the client last took anything of what is `_unsent`."""
-        self.writable: asyncio.Future[None] | None = None
-        """Done when the client reads again; None while it does."""
 
     # What uvicorn and the event loop call
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client is here."""
-        self.transport: Any = transport
+        self.transport = transport
         peer: Any = transport.get_extra_info("peername")
         self._address: str | None = peer[0] if peer.__class__ is tuple else None  # A path, of a worker.
+        self.network = None if self._address is None else network_of(self._address)
         gate = self._application.gate
         if self._address is None or gate.doorkeeper is not None or gate.proxies is not None:
             self._gated = Admissions(self, gate, self._address)
@@ -106,7 +104,7 @@ class Connection(RequestReader, asyncio.Protocol):
         self.stop_reading()
         self._unsliced = b""
         self._next = None
-        self._budget.give_back(sum(exchange.held for exchange in self._waiting))
+        self._give_back(sum(exchange.held for exchange in self._waiting))
         self._waiting.clear()
         self.resume_writing()
         if self._exchange is not None:
@@ -122,18 +120,9 @@ class Connection(RequestReader, asyncio.Protocol):
         self.loop.call_later(_HALF_CLOSED_SECONDS, self.transport.close)
         return True
 
-    def pause_writing(self) -> None:
-        """The client reads more slowly than we write."""
-        if self.writable is None:
-            self.writable = self.loop.create_future()
-
-    def resume_writing(self) -> None:
-        """The client has caught up."""
-        if self.writable is not None:
-            self.writable.set_result(None)
-            self.writable = None
-            if self._waiting:
-                self.loop.call_soon(self._go_on)
+    def _caught_up(self) -> None:
+        if self._waiting:
+            self.loop.call_soon(self._go_on)
 
     def shutdown(self) -> None:
         """The server ends: the running request is answered, and no other."""
@@ -150,10 +139,7 @@ class Connection(RequestReader, asyncio.Protocol):
 
     def look(self, now: float) -> None:
         """Close the connection if it is idle, or a request or its answer takes too long on its way."""
-        unsent = self.transport.get_write_buffer_size()
-        if unsent != self._unsent:
-            self._unsent, self._moved = unsent, now
-        elif unsent and now - self._moved > self._limits.stall_seconds:
+        if self._seconds_stalled(now) > self._limits.stall_seconds:
             self.transport.abort()  # `close` would wait until the client has read the rest.
         elif self._lingering:
             if now - self._since > _LINGER_SECONDS:
@@ -161,11 +147,22 @@ class Connection(RequestReader, asyncio.Protocol):
         elif self._reading and not self._is_full():
             if now - self._since > self._limits.body_seconds:
                 self._refuse(408, "The request took too long to arrive")
-        elif unsent or self._waiting or self._exchange is not None:
+        elif self._unsent or self._waiting or self._exchange is not None:
             pass
         elif now - self._since > self._keep_alive_seconds:
             self._closing = True
             self.transport.close()
+
+    @property
+    def waits_since(self) -> float | None:
+        """Since when it waits for its client, by the loop's clock; None while a request is answered."""
+        is_busy = self._exchange is not None or self._waiting or (self._gated and self._gated.undecided)
+        return None if is_busy else self._moved if self._unsent else self._since
+
+    def make_room(self) -> None:
+        """Close the connection at once: others need its place."""
+        self._closing = True
+        self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Take what came in."""
@@ -228,6 +225,8 @@ class Connection(RequestReader, asyncio.Protocol):
             return
         headers, self._headers = self._headers, {}
         repeating = self._check_head(headers) if self._repeated or self._fed > SHORT_HEAD else None
+        if b"transfer-encoding" in headers and headers[b"transfer-encoding"].strip().lower() != b"chunked":
+            raise self._stop(501, "Not implemented: the only transfer coding is chunked")
         keep_alive = self._keeps_alive(headers)
         method = self._parser.get_method().decode("latin-1")
         path, authority = read_target(self._url)
@@ -322,7 +321,8 @@ class Connection(RequestReader, asyncio.Protocol):
         self._exchange = exchange
         answer = self._application.exchange
         if exchange.held:
-            self._budget.give_back(exchange.held)
+            self._give_back(exchange.held)
+        if len(exchange.incoming.body) > UNCOUNTED:  # Also one that came in one piece, which took nothing.
             answer = self._application.exchange_large
         state = self.state
         state.total_requests += 1
@@ -388,10 +388,3 @@ class Connection(RequestReader, asyncio.Protocol):
     def turn_away(self, reason: str) -> None:
         """Refuse all that comes on this connection."""
         self._refuse(503, reason, ((b"retry-after", b"1"),))
-
-    def common_headers(self) -> bytes:
-        """The headers that every response has. uvicorn makes a new list of them for every second's date."""
-        if self.state.default_headers is not self._common_list:
-            self._common_list = self.state.default_headers
-            self._common = b"".join(b"%b: %b\r\n" % header for header in self._common_list)
-        return self._common

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from ekiden.transports.server.asgi import StreamableHTTP
 from ekiden.transports.server.http1.connection import Connection
-from ekiden.transports.server.http1.crowd import Crowd
-from ekiden.transports.server.http1.sweeper import Sweeper
+from ekiden.transports.server.http1.crowd import Crowd, default_cap
+from ekiden.transports.server.http1.unread import Unread
 
 if TYPE_CHECKING:
     from uvicorn.config import Config
@@ -23,9 +23,9 @@ class Connections:
         self._kind = kind or Connection
         limits = application.limits
         seconds = max(0.05, min(1.0, limits.body_seconds / 4))
-        self._sweeper = Sweeper(seconds)
-        if limits.connections is not None or limits.connections_per_address is not None:
-            self._sweeper = Crowd(seconds, limits.connections, limits.connections_per_address)
+        most = default_cap() if limits.connections is None else limits.connections
+        self._crowd = Crowd(seconds, most, limits.connections_per_address)
+        self._unread = Unread(limits.unread)
 
     def __call__(
         self,
@@ -37,4 +37,4 @@ class Connections:
         """A connection; the signature is uvicorn's."""
         loop = _loop or asyncio.get_running_loop()
         keep_alive = float(config.timeout_keep_alive)
-        return self._kind(self._application, self._sweeper, server_state, loop, keep_alive)
+        return self._kind(self._application, self._crowd, self._unread, server_state, loop, keep_alive)

@@ -8,11 +8,11 @@ from typing import Any, Final
 import httptools
 
 from ekiden.signals import HttpRequestRefused
-from ekiden.transports.server.budget import BodyBudget
 from ekiden.transports.server.http1.heads import without_upgrade
+from ekiden.transports.server.shares import Shares
 from ekiden.wire.incoming import Refusal
 
-__all__ = ["SHORT_HEAD", "STOPS", "RequestReader"]
+__all__ = ["SHORT_HEAD", "STOPS", "UNCOUNTED", "RequestReader"]
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ _PER_HEADER: Final = 32
 SHORT_HEAD: Final = _HEAD_BYTES // 9
 """A head in so few bytes cannot be too long: a header has at least four, for which 36 are counted."""
 
-_UNCOUNTED: Final = 64 * 1024
+UNCOUNTED: Final = 64 * 1024
 """Bytes of a body that take nothing of the budget: most requests have less."""
 _LATER: Final = ((b"retry-after", b"5"),)
 STOPS: Final = (httptools.HttpParserUpgrade, httptools.HttpParserError)
@@ -33,9 +33,11 @@ STOPS: Final = (httptools.HttpParserUpgrade, httptools.HttpParserError)
 class RequestReader(abc.ABC):
     """Feeds the parser, and takes its calls. What becomes of a request is for the connection to say."""
 
-    def __init__(self, body_limit: int, budget: BodyBudget, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, body_limit: int, budget: Shares, loop: asyncio.AbstractEventLoop) -> None:
         self._body_limit = body_limit
         self._budget = budget
+        self.network: str | None = None
+        """Whose connection it is, by address."""
         self._held = 0
         """Bytes that the body has taken of the budget."""
         self.loop = loop
@@ -128,8 +130,11 @@ class RequestReader(abc.ABC):
     def _drop_body(self) -> None:
         """The body is not wanted any more."""
         self._take_body()
-        self._budget.give_back(self._held)
+        self._give_back(self._held)
         self._held = 0
+
+    def _give_back(self, held: int) -> None:
+        self._budget.give_back(self.network or "", held)
 
     def _take_body(self) -> bytes:
         """The body, which is then forgotten here."""
@@ -184,7 +189,7 @@ class RequestReader(abc.ABC):
         else:
             self._pieces += body  # Not a list of them: a piece of two bytes would take as much as fifty.
             grown = len(self._pieces) - self._held
-            if grown > _UNCOUNTED:
-                if not self._budget.take(grown):
+            if grown > UNCOUNTED:
+                if not self._budget.take(self.network or "", grown):
                     raise self._stop(503, "Too many large bodies are on their way", _LATER)
                 self._held += grown

@@ -5,6 +5,7 @@ The opening message decides: after an `initialize` the channel is one session, u
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -16,9 +17,20 @@ from ekiden.wire.handshake import Response, read_incoming
 from ekiden.wire.jsonrpc import Message
 from ekiden.wire.principal import Principal
 
-__all__ = ["SHUTTING_DOWN", "ChannelSession"]
+__all__ = ["MAX_IN_FLIGHT", "SHUTTING_DOWN", "ChannelSession", "weight_of_line"]
 
 SHUTTING_DOWN: Final = "The server is shutting down"
+MAX_IN_FLIGHT: Final = 1024
+"""Requests that may run at once on one channel. Those of long lines count as several."""
+_SHORT_LINE: Final = 64 * 1024
+_ROOM_SECONDS: Final = 5.0
+"""How long a request waits, and all that comes after it, if so many run."""
+_TOO_MANY: Final = "Too many requests are running on this connection: wait until some of them have ended"
+
+
+def weight_of_line(data: bytes) -> int:
+    """For how many requests a line counts: all that run at once have 64 MiB of lines."""
+    return 1 + len(data) // _SHORT_LINE
 
 
 class ChannelSession:
@@ -30,6 +42,13 @@ class ChannelSession:
         self._session = session
         self._write = write
         self._running: set[asyncio.Task[None]] = set()
+        self._in_flight = 0
+        self._refusing = 0
+        """Refusals that the client has not taken yet."""
+        self._freed = asyncio.Event()
+        """Set when a request has ended."""
+        self._stuck = False
+        """Whether there was no room for long, and none of what runs has ended since."""
         self._telling: asyncio.Task[None] | None = None
         self._closing = False
 
@@ -75,10 +94,55 @@ class ChannelSession:
                 broken.append(jsonrpc.error_response(message.id, InternalError(SHUTTING_DOWN)))
             else:
                 requests.append(message)
-        if requests or broken:
-            task = asyncio.get_running_loop().create_task(self._answer(requests, broken, batch))
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
+        await self._begin(requests, broken, batch, max(len(requests) + len(broken), weight_of_line(data)))
+
+    async def _begin(self, requests: list[Message], broken: list[bytes], batch: bool, weight: int) -> None:
+        """Answer what came in one line, in a task of its own; or refuse it if there is no room."""
+        if requests and not await self._has_room(weight):
+            broken += [jsonrpc.error_response(each.id, InternalError(_TOO_MANY)) for each in requests]
+            requests = []
+        if requests:
+            self._in_flight += weight
+            self._spawn(requests, broken, batch, functools.partial(self._ended, weight))
+        elif broken and self._refusing + len(broken) <= MAX_IN_FLIGHT:
+            self._refusing += len(broken)
+            self._spawn([], broken, batch, functools.partial(self._refused, len(broken)))
+        elif broken:  # Here, so that nothing more is read until the client takes it.
+            await self._write(_together(broken, batch))
+
+    def _spawn(
+        self,
+        requests: list[Message],
+        broken: list[bytes],
+        batch: bool,
+        ended: "Callable[[asyncio.Task[None]], None]",
+    ) -> None:
+        task = asyncio.get_running_loop().create_task(self._answer(requests, broken, batch))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        task.add_done_callback(ended)
+
+    async def _has_room(self, weight: int) -> bool:
+        """Wait until there is room, but not for long: what runs may wait for an answer that comes later."""
+        if self._is_full(weight) and not self._stuck:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_ROOM_SECONDS):
+                    while self._is_full(weight):
+                        self._freed.clear()
+                        await self._freed.wait()
+            self._stuck = self._is_full(weight)
+        return not self._is_full(weight)
+
+    def _is_full(self, weight: int) -> bool:
+        return self._in_flight > 0 and self._in_flight + weight > MAX_IN_FLIGHT
+
+    def _ended(self, weight: int, task: "asyncio.Task[None]") -> None:
+        self._in_flight -= weight
+        self._stuck = False
+        self._freed.set()
+
+    def _refused(self, count: int, task: "asyncio.Task[None]") -> None:
+        self._refusing -= count
 
     async def _notified(self, message: Message) -> None:
         refused = await self._session.take(message, None)
@@ -95,7 +159,7 @@ class ChannelSession:
                 ended = await asyncio.gather(*answers, return_exceptions=True)
                 responses += [response for response in ended if isinstance(response, bytes)]
             if responses := [response for response in responses if response]:  # Some are not to be sent.
-                await self._write(b"[" + b",".join(responses) + b"]" if batch else responses[0])
+                await self._write(_together(responses, batch))
 
     async def _tell(self) -> None:
         """Send notifications of changes."""
@@ -124,3 +188,7 @@ class ChannelSession:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
         self._session.end()
+
+
+def _together(responses: list[bytes], batch: bool) -> bytes:
+    return b"[" + b",".join(responses) + b"]" if batch else responses[0]

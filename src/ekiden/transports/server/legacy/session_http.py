@@ -12,13 +12,14 @@ from typing import Any, Final, Protocol
 
 from ekiden.errors import EnvelopeError, ProtocolError, StatusError, StoreUnavailable
 from ekiden.signals import SessionsFull
-from ekiden.transports.server.budget import BodyBudget, weight_of
+from ekiden.transports.server.budget import weight_of
 from ekiden.transports.server.legacy.carrying import Carrier, refuse
 from ekiden.transports.server.legacy.events import EventStream
 from ekiden.transports.server.legacy.port import ClientSession, SessionKeeper
 from ekiden.transports.server.legacy.post import Post
 from ekiden.transports.server.legacy.streams import SessionStreams
 from ekiden.transports.server.reply import JSON, Event, Receive, Send, respond, takes_stream
+from ekiden.transports.server.shares import Shares, client_of
 from ekiden.wire import jsonrpc
 from ekiden.wire.handshake import Response, is_modern, read_messages
 from ekiden.wire.headers import MODERN, VERSION, Headers
@@ -60,7 +61,7 @@ class SessionHTTP:
     def __init__(
         self,
         keeper: SessionKeeper,
-        bodies: BodyBudget,
+        bodies: Shares,
         *,
         most_running: int,
         silence_seconds: float,
@@ -68,7 +69,7 @@ class SessionHTTP:
     ) -> None:
         self._keeper = keeper
         self._bodies = bodies
-        self._most_running = most_running
+        self._room = Shares(most_running)
         self._silence_seconds = silence_seconds
         self._carrier = Carrier(silence_seconds=silence_seconds, stall_seconds=stall_seconds)
         self._streams: dict[str, SessionStreams] = {}
@@ -206,7 +207,8 @@ class SessionHTTP:
             await respond(send, 400, jsonrpc.error_response(None, error), JSON)
             return
         held = weight_of(incoming.body) if len(incoming.body) > _SMALL else 0
-        if not self._has_room(messages) or not self._bodies.take(held):
+        client = client_of(incoming)
+        if not self._has_room(client, messages) or not self._bodies.take(client, held):
             await refuse(send, 503, "Too many requests, or too large ones, are under way", _RETRY_AFTER)
             return
         incoming.body = b""  # It is read, and its requests may run for long.
@@ -217,7 +219,7 @@ class SessionHTTP:
         try:
             broken, refused = await self._take(session, messages, post, incoming)
         finally:
-            post.when_done(functools.partial(self._bodies.give_back, held))
+            post.when_done(functools.partial(self._bodies.give_back, client, held))
         if broken is not None and not batch:
             await respond(send, 400, jsonrpc.error_response(broken.request_id, broken), JSON)
         elif refused is not None and post.done and not post.responses:
@@ -227,10 +229,10 @@ class SessionHTTP:
         else:
             await self._answer(post, streams, headers, batch, receive, send)
 
-    def _has_room(self, messages: Sequence[Message | Response | EnvelopeError]) -> bool:
+    def _has_room(self, client: str, messages: Sequence[Message | Response | EnvelopeError]) -> bool:
         """Whether so many more requests may run. What is not a request always may: it lets others end."""
         count = sum(isinstance(message, Message) and message.id is not None for message in messages)
-        return not count or len(self._running) + count <= self._most_running
+        return not count or self._room.has(client, count)
 
     async def _take(
         self,
@@ -245,6 +247,7 @@ class SessionHTTP:
         """
         broken: EnvelopeError | None = None
         refused: ProtocolError | None = None
+        client = client_of(incoming)
         for message in messages:
             if isinstance(message, Response) or (isinstance(message, Message) and message.id is None):
                 refused = await session.take(message, incoming) or refused
@@ -253,10 +256,19 @@ class SessionHTTP:
                 broken = message
                 post.responses.append(jsonrpc.error_response(message.request_id, message))
             elif isinstance(message, Message) and message.id is not None:
-                task = post.run(message.id, session.answer(message, incoming, post))
-                self._running.add(task)
-                task.add_done_callback(self._running.discard)
+                self._follow(post.run(message.id, session.answer(message, incoming, post)), client)
         return broken, refused
+
+    def _follow(self, task: "asyncio.Task[None]", client: str) -> None:
+        """Count a request of a client as long as it runs."""
+        self._running.add(task)
+        self._room.add(client)
+
+        def ended(_: "asyncio.Task[None]") -> None:
+            self._running.discard(task)
+            self._room.give_back(client)
+
+        task.add_done_callback(ended)
 
     async def _answer(
         self,
