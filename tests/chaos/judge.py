@@ -231,11 +231,31 @@ def _begun_twice(evidence: Evidence, by_step: Mapping[tuple[str, str], list[Begi
 
 
 def _is_disturbed(evidence: Evidence, begin: Begin, until: float) -> bool:
-    """Whether anything was done to who ran a step, or to the store, that may have cost it its lease."""
+    """Whether anything was done to who ran a step, or to the store, that may have cost it its lease.
+
+    A blocked event loop is no reason: its process lives, and a thread renews the leases.
+    """
     since = begin.at - 2 * evidence.lease
     return any(
-        each.process in (None, begin.process) and each.began <= until and each.ended >= since
+        each.process in (None, begin.process)
+        and each.began <= until
+        and each.ended >= since
+        and not _is_blocked(evidence, each)
         for each in evidence.disturbances
+    )
+
+
+def _is_blocked(evidence: Evidence, what: Disturbance) -> bool:
+    """Whether this is an event loop that was blocked, or what its process noticed of that."""
+    return what.kind == "block" or (
+        what.kind == "stalled"
+        and any(
+            each.kind == "block"
+            and each.process == what.process
+            and each.began <= what.ended
+            and each.ended >= what.began
+            for each in evidence.disturbances
+        )
     )
 
 

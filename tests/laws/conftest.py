@@ -1,4 +1,4 @@
-"""No test of this folder may hang, and none sees what the steps of another noted."""
+"""No test of this folder may hang, waits for its timers, or sees what the steps of another noted."""
 
 import signal
 import threading
@@ -14,6 +14,9 @@ from ekiden.stores.memory import MemoryStore
 from ekiden.stores.sqlite import SQLiteStore
 from tests.laws import steps
 from tests.laws.driving import Faulty, settled
+from tests.simulation.virtual_time import _threads_are_counted, pytest_asyncio_loop_factories
+
+__all__ = ["_threads_are_counted", "pytest_asyncio_loop_factories"]
 
 LONGEST = 30
 

@@ -90,6 +90,7 @@ async def test_arguments_that_nobody_can_copy_are_no_hindrance(once: Any, tmp_pa
         assert ended.result["content"][0]["text"] == "3"
 
 
+@pytest.mark.real_time
 async def test_a_file_that_is_locked_for_longer_than_a_lease_costs_no_second_begin(tmp_path: Path) -> None:
     path = tmp_path / "rounds.db"
     work = Charging(3.0)

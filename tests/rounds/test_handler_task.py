@@ -182,7 +182,11 @@ async def test_whoever_waits_and_is_cancelled_stops_the_leg_but_not_its_steps() 
     task = started(asyncio.Event().wait)
     await asyncio.sleep(0)
     task.run_beside(step())
-    waiting = asyncio.create_task(task.settled())
+
+    async def wait() -> None:
+        await task.settled()
+
+    waiting = asyncio.create_task(wait())
     await asyncio.sleep(0)
     waiting.cancel()
     await soon(asyncio.wait({waiting}))

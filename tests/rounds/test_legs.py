@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from ekiden import Context, Server
 from ekiden.testing import ScriptedClient
-from ekiden.transports.server.started import Started, start
+from ekiden.transports.server.started import Started
 from tests.serving import ask, call_tool, soon
 
 KEYS = [b"a key of thirty-two bytes or more."]
@@ -180,7 +180,10 @@ async def test_a_task_factory_that_a_handler_sets_stays() -> None:
 def _at_once(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> "asyncio.Task[Any]":
     """What asyncio's own eager factory does, which came with Python 3.12."""
     context = copy_context()
-    begun: Any = context.run(start, coroutine)
+    try:
+        begun: Any = Started(coroutine, context.run(coroutine.send, None))
+    except StopIteration as ended:
+        begun = ended.value
 
     async def rest() -> Any:
         return await begun if isinstance(begun, Started) else begun

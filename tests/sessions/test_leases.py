@@ -18,13 +18,17 @@ AHEAD_SECONDS = 60.0
 """Far more than a lease."""
 
 
-def working(store: str, ahead: float) -> Server:
+def working(store: str, ahead: float, over: asyncio.Event | None = None) -> Server:
+    """Its tool ends after a while, or when `over` is set."""
     server = Server("s", store=store, clock=lambda: time.time() + ahead)
 
     @server.tool
     async def work(ctx: Context) -> str:
         await ctx.progress(1)
-        await asyncio.sleep(2.5)  # Longer than a lease is watched that has run out.
+        if over is not None:
+            await over.wait()
+        else:
+            await asyncio.sleep(2.5)  # Longer than a lease is watched that has run out.
         return "done"
 
     return server
@@ -77,9 +81,9 @@ async def test_a_process_that_is_gone_is_given_up_in_time_whatever_its_clock_sai
     monkeypatch.setattr(logs, "_LEASE_SECONDS", 0.5)
     monkeypatch.setattr(logs, "_LATE_SECONDS", 0.3)
     monkeypatch.setattr(logs, "_RENEW_SECONDS", 600.0)  # As if it had been killed after its first event.
-    store = f"sqlite:///{tmp_path}/s.db"
+    store, over = f"sqlite:///{tmp_path}/s.db", asyncio.Event()
     async with (
-        served(working(store, ahead)) as gone,
+        served(working(store, ahead, over)) as gone,
         served(working(store, 0.0)) as other,
         httpx2.AsyncClient(timeout=PATIENCE, trust_env=False) as client,
     ):
@@ -87,5 +91,6 @@ async def test_a_process_that_is_gone_is_given_up_in_time_whatever_its_clock_sai
         last = await begun(gone, session)
         headers = {"accept": "text/event-stream", "mcp-session-id": session, "last-event-id": last}
         response = await client.get(other + "/mcp", headers=headers)
+        over.set()
     said = [json.loads(line[6:]) for line in response.text.splitlines() if line.startswith("data: {")]
     assert ["send the request again" in message["error"]["message"] for message in said] == [True]

@@ -28,6 +28,8 @@ HARMLESS = ("late", "unfit", "stranger", "partial")
 BY_STORE = ("store_before", "store_after", "store_slow", "store_away", "renewal")
 """`StoreUnavailable` before the call took effect, or after; a slow call; a store that is away for a while; a
 renewal that fails."""
+LATE_CLAIM = "claim_late"
+"""A claim took effect, and its worker hears of that much later: its event loop was busy."""
 CRASHES = ("crash_store_before", "crash_store_after", "crash_begin", "crash_end")
 """A worker dies around a call to its store, or when an effect begins or ends."""
 HALFWAY = ("cut", "crash_halfway")
@@ -84,9 +86,8 @@ def draw_setting(seed: int, mode: str, store: str = "") -> Setting:
         kinds += [*deploys, *deploys, *_own_faults(store)]
         faults = _over_time(_some(rng, kinds, 4))
         options = (("task", task),)
-        return _with_pace(
-            Setting("tasks", store, rng.randint(1, 3), options, faults, _skews(rng), _latency(rng))
-        )
+        drawn = Setting("tasks", store, rng.randint(1, 3), options, faults, _skews(rng), _latency(rng))
+        return _with_late_claim(_with_pace(drawn), seed)
     store = store or rng.choice(("none", "memory", "memory", "memory", "memory", "sqlite"))
     if store == "none":
         # A new process has none of the memory of the old one: there, nothing may be repeated.
@@ -104,9 +105,9 @@ def draw_setting(seed: int, mode: str, store: str = "") -> Setting:
         *_own_faults(store),
     ]
     options = (("once", True),) if rng.random() < 0.2 else ()
-    return _with_pace(
-        Setting("rounds", store, rng.randint(1, 3), options, _some(rng, kinds, 4), _skews(rng), _latency(rng))
-    )
+    faults = _some(rng, kinds, 4)
+    drawn = Setting("rounds", store, rng.randint(1, 3), options, faults, _skews(rng), _latency(rng))
+    return _with_late_claim(_with_pace(drawn), seed)
 
 
 def _over_time(faults: tuple[Fault, ...]) -> tuple[Fault, ...]:
@@ -124,6 +125,16 @@ def _with_pace(setting: Setting) -> Setting:
         return setting
     again = Fault("double", 2 + len(setting.faults) % 2, 5.0)
     return replace(setting, faults=(*setting.faults, again), pace=12.0)
+
+
+def _with_late_claim(setting: Setting, seed: int) -> Setting:
+    """In one world of six a claim is heard of late, and a request comes twice."""
+    rng = Random(f"late claim {setting.mode} {seed}")
+    if rng.random() > 1 / 6:
+        return setting
+    late = Fault(LATE_CLAIM, rng.randint(1, 2), rng.choice((LEASE / 2, 1.2 * LEASE, 2 * LEASE, 3 * LEASE)))
+    double = Fault("double", rng.randint(1, 3), rng.choice((0.4, 1.5)))
+    return replace(setting, faults=(*setting.faults, late, double))
 
 
 def _some(rng: Random, kinds: list[str], most: int) -> tuple[Fault, ...]:

@@ -66,6 +66,21 @@ KEPT: dict[str, tuple[Program, Setting]] = {
         n("seq", 1, _ASK, n("step", 2, value="text", seconds=1.07)),
         _faults(Fault("renewal", 2), Fault("double", 2, 5.0), pace=12.0),
     ),
+    "a claim that was heard of too late is not used": _in(
+        n("seq", 1, _ASK, n("step", 2, value="text", seconds=0.31)),
+        Setting("rounds", "sqlite", 3, faults=(Fault("claim_late", 1, 9.0), Fault("double", 2, 0.4))),
+    ),
+    "a handler is not run for a task whose claim was heard of too late": _in(
+        n(
+            "seq",
+            1,
+            n("background", 2),
+            _ASK,
+            n("draw", 3, what="uuid"),
+            n("step", 4, value="text", seconds=0.0),
+        ),
+        Setting("tasks", "memory", 2, (("task", "deferred"),), (Fault("claim_late", 1, 9.0),)),
+    ),
     "a commit that fails is nothing that a handler sees": _in(
         n("seq", 1, _ASK, n("attempt", 2, n("step", 3, value="text", seconds=0.0))),
         _faults(Fault("store_away", 2, 0.7)),

@@ -9,7 +9,17 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tests.simulation.case import Happened, happen
-from tests.simulation.faults import BAD_DEPLOYS, BY_STORE, CRASHES, DEPLOYS, HALFWAY, HARMLESS, LEASE, Setting
+from tests.simulation.faults import (
+    BAD_DEPLOYS,
+    BY_STORE,
+    CRASHES,
+    DEPLOYS,
+    HALFWAY,
+    HARMLESS,
+    LATE_CLAIM,
+    LEASE,
+    Setting,
+)
 from tests.simulation.programs import Program, nodes
 from tests.simulation.running import Event, Run
 from tests.simulation.world import GRACE, Effect
@@ -194,7 +204,7 @@ def _races(happened: Happened) -> bool:
         stopped  # A step that runs then goes on to its end, with no scope around it.
         or world.setting.pace != 1
         or world.setting.latency
-        or world.setting.has(*BY_STORE, *CRASHES, *HALFWAY, *_STEP_ENDS_ALONE)
+        or world.setting.has(*BY_STORE, *CRASHES, *HALFWAY, LATE_CLAIM, *_STEP_ENDS_ALONE)
     )
     return world.program.racy or bool(scoped and timed)
 

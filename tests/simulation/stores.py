@@ -14,7 +14,7 @@ from ekiden.stores.memory import MemoryStore
 from ekiden.stores.postgres import PostgresStore
 from ekiden.stores.sqlite import SQLiteStore
 from tests.simulation import databases
-from tests.simulation.faults import HALFWAY
+from tests.simulation.faults import HALFWAY, LATE_CLAIM
 from tests.simulation.sockets import SocketLoop
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class FaultyStore:
         finally:
             self._worker.asking -= 1
             world = self._worker.world
-            if name in ("claim", "renew", "extend") and world.loop.time() - began > 1:
+            if name in ("renew", "extend") and world.loop.time() - began > 1:
                 world.struggles(self._worker)
 
     async def _faulty(self, name: str, method: Any, arguments: Any, keywords: Any) -> Any:
@@ -129,10 +129,18 @@ class FaultyStore:
             self._note_records(arguments, is_round=name == "commit")
         if world.fault("crash_store_after", number):
             world.crash(worker)
+        await self._answer(name, number)
+        return result
+
+    async def _answer(self, name: str, number: int) -> None:
+        """The way back of what has taken effect."""
+        worker, world = self._worker, self._worker.world
+        is_claim = name in ("claim", "claim_all")
+        if is_claim and (fault := world.fault(LATE_CLAIM, world.next_claim())) is not None:
+            await asyncio.sleep(fault.seconds)
         await worker.hang_if_dead()
         if world.fault("store_after", number):
             raise StoreUnavailable(f"the store is away, after all ({name})")
-        return result
 
     def _break_halfway(self, number: int) -> None:
         worker, loop = self._worker, self._worker.world.loop

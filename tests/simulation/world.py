@@ -175,6 +175,7 @@ class World:
         self.version = program
         self._store_calls = 0
         self._renewals = 0
+        self._claims = 0
         self._begun = 0
         self.store: Any = None
         self.epoch = EPOCH
@@ -238,6 +239,10 @@ class World:
     def next_renewal(self) -> int:
         self._renewals += 1
         return self._renewals
+
+    def next_claim(self) -> int:
+        self._claims += 1
+        return self._claims
 
     def crash(self, worker: Worker) -> None:
         """Kill a process: from now on nothing that it does counts."""
@@ -312,7 +317,7 @@ class World:
         return effect.began < deadline and (effect.ended is None or effect.ended > deadline)
 
     def struggles(self, worker: Worker) -> None:
-        """The store fails a worker that holds on to a claim, or takes one."""
+        """The store fails a worker that holds on to a claim."""
         self.struggled.append((self.loop.time(), worker))
 
     def recorded(self, task: str, step: str, worker: Worker) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from ekiden import Server, TaskLimits
 from ekiden.testing import Round
 from tests.acceptance.driving import EVERYTHING, KEY, Client
+from tests.simulation.virtual_time import clock
 
 EXTENSION = "io.modelcontextprotocol/tasks"
 WITH_TASKS: dict[str, Any] = {**EVERYTHING, "extensions": {EXTENSION: {}}}
@@ -20,7 +21,7 @@ QUICK = TaskLimits(lease_seconds=0.6, sweep_seconds=0.1, message_seconds=0.05, p
 
 def new_server(store: Any, name: str = "tasks", **options: Any) -> Server:
     """A server whose replicas share its key and its store."""
-    return Server(name, **{"keys": [KEY], "store": store, "tasks": QUICK, **options})
+    return Server(name, **{"keys": [KEY], "store": store, "tasks": QUICK, "clock": clock, **options})
 
 
 class TaskClient(Client):

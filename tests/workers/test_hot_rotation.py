@@ -16,8 +16,8 @@ from .calls import Call, post
 
 SERVER = Path(__file__).with_name("asking_server.py")
 CALLERS = 12
-ROTATIONS = 6
-CALLS_BETWEEN = 40
+ROTATIONS = 4
+CALLS_BETWEEN = 15
 """Calls of three rounds that end between two rotations."""
 PATIENCE = 120.0
 
@@ -87,26 +87,28 @@ def workers(tmp_path: Path, keys_file: Path) -> Generator[tuple[Running, int], N
 
 
 @pytest.mark.parametrize("tells", [True, False], ids=["by SIGHUP", "by the file alone"])
+@pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.slow)])
 async def test_no_round_is_lost_while_keys_rotate_under_load(
-    workers: tuple[Running, int], keys_file: Path, tells: bool
+    workers: tuple[Running, int], keys_file: Path, tells: bool, times: int
 ) -> None:
     command, port = workers
+    calls_between = CALLS_BETWEEN * times
     keys = [keys_file.read_text().strip()]
     load, stop = Load(port), asyncio.Event()
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         for caller in range(CALLERS):
             group.create_task(load.call_until(stop, caller))
-        for _ in range(ROTATIONS):
-            await load.more(CALLS_BETWEEN)
+        for _ in range(ROTATIONS * times):
+            await load.more(calls_between)
             keys.insert(0, new_key())
             replace(keys_file, keys[:2])
             if tells:
                 os.kill(command.process.pid, signal.SIGHUP)
             while sealed_by(keys[0]) not in load.seals:
                 await asyncio.sleep(0.01)
-        await load.more(CALLS_BETWEEN)
+        await load.more(calls_between)
         stop.set()
-    assert load.ended > ROTATIONS * CALLS_BETWEEN
+    assert load.ended > ROTATIONS * times * calls_between
     assert load.seals == {sealed_by(key) for key in keys}
     assert "requestState refused" not in command.said
     assert command.said.count("served at") == 1

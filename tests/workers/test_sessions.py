@@ -18,6 +18,8 @@ from ekiden import Client
 from scripts.ports import free_port
 from tests.cli.driving import Running, eventually, running
 
+pytestmark = pytest.mark.xdist_group("sessions")  # Workers are started once, not by every process that tests.
+
 SERVER = Path(__file__).with_name("sessions_server.py")
 ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 
@@ -30,7 +32,7 @@ def port() -> int:
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory, port: int) -> Iterator[Running]:
     log = tmp_path_factory.mktemp("sessions") / "log"
-    with running(log, "run", str(SERVER), "--workers", "3", "--port", str(port)) as command:
+    with running(log, "run", str(SERVER), "--workers", "3", "--port", str(port), forks=False) as command:
         command.await_saying("is served at")
         eventually(lambda: len(workers_of(command)) == 3, "three workers")
         eventually(lambda: len(sockets_of(command)) == 3, "three sockets")

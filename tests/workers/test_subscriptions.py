@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,23 +21,33 @@ URIS = [f"note://{number}" for number in range(30)]
 PROMPTS_CHANGED = "notifications/prompts/list_changed"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def port() -> int:
     return free_port()
 
 
-@pytest.fixture(params=["no store", "sqlite", "postgres"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("news")
+
+
+def kept_by(store: str) -> Any:
+    """A store. All that uses it is run by one worker of xdist, with one set of our workers."""
+    return pytest.param(store, marks=pytest.mark.xdist_group(f"news-{store}"))
+
+
+@pytest.fixture(scope="module", params=[kept_by(store) for store in ("no store", "sqlite", "postgres")])
+def store(request: pytest.FixtureRequest, folder: Path) -> dict[str, str]:
     """The settings of the workers."""
     if request.param == "sqlite":
-        return {"STORE": f"sqlite:///{tmp_path}/news.db"}
-    return {"STORE": request.getfixturevalue("database")} if request.param == "postgres" else {}
+        return {"STORE": f"sqlite:///{folder}/news.db"}
+    return {"STORE": request.getfixturevalue("_migrated")} if request.param == "postgres" else {}
 
 
-@pytest.fixture
-def three(tmp_path: Path, port: int, store: dict[str, str]) -> Iterator[Running]:
+@pytest.fixture(scope="module")
+def three(folder: Path, port: int, store: dict[str, str]) -> Iterator[Running]:
     arguments = ("run", str(SERVER), "--workers", "3", "--port", str(port), "--log-level", "warning")
-    with running(tmp_path / "log", *arguments, **store) as command:
+    with running(folder / "log", *arguments, forks=False, **store) as command:
         command.await_saying("is served at")
         eventually(lambda: len(workers_of(command)) == 3, "three workers")
         yield command

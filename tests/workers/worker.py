@@ -11,6 +11,7 @@ import asyncio
 import gc
 import logging
 import os
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,23 @@ async def gated(call: str, gate: int, ctx: Context) -> Report:
 server.tool(gated)
 if "STORE" in os.environ:
     server.tool(name="strict", once=True)(gated)
+
+
+async def blocking(call: str, step: str, gate: int) -> int:
+    """The same, but nothing else runs in this process meanwhile: it waits without an `await`."""
+    with socket.create_connection(("127.0.0.1", gate)) as connection:
+        connection.sendall(f"{step} {os.getpid()}\n".encode())
+        if connection.recv(16) != b"go\n":
+            raise RuntimeError("the gate was closed")
+    return work(call, step)
+
+
+@server.tool
+async def blocks(call: str, gate: int, ctx: Context) -> Report:
+    """A question, and two steps that block the event loop."""
+    answer = await ctx.elicit(f"question 1 of {call}?", str)
+    ran = {step: await ctx.step(blocking, call, step, gate) for step in ("one", "two")}
+    return Report(ticket="", answers=[answer.data or answer.action], ran=ran)
 
 
 @server.tool

@@ -84,15 +84,13 @@ class Ask(msgspec.Struct, frozen=True):
     """What it is called where the author has no name for it."""
     person: Person | None = None
     """Who is asked; None: the client, or its user."""
+    words: str = ""
+    """What the user reads; empty if somebody else is asked."""
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "name", f"{_PREFIXES[self.method]}-{self.digest}")
-
-    @property
-    def words(self) -> str:
-        """What the user reads; empty if somebody else is asked."""
-        message: str = "" if self.params is None else self.params.get("message", "")
-        return message
+        if self.params is not None:
+            msgspec.structs.force_setattr(self, "words", self.params.get("message", ""))
 
     def label(self) -> str:
         """What a token says of the question: its name and, for the log, how it begins."""

@@ -63,7 +63,7 @@ decode_state: Final[Callable[[bytes], CallState]] = msgspec.msgpack.Decoder(Call
 """A state out of opened bytes; raises `msgspec.MsgspecError` if they are not one."""
 
 
-def verify(state: CallState, about: About, *, now: float, max_age: float) -> None:
+def verify(state: CallState, about: About, now: float, max_age: float) -> None:
     """Refuse a token that is late, early, or was issued for anything else than this request."""
     if now > state.expires:
         raise StateRefused("expired")

@@ -118,10 +118,10 @@ class HandlerTask:
 
     # Beginning
 
-    def start(self, handler: Coroutine[Any, Any, Any]) -> None:
-        """Start the handler, which calls `begin` first thing. It may have ended when this returns.
+    def start(self, handler: Coroutine[Any, Any, Any]) -> bool:
+        """Start the handler, which calls `begin` first thing; whether it has ended already.
 
-        Wait for `settled` right after it.
+        If not, wait for `settled` right after it.
         """
         loop = self.loop = asyncio.get_running_loop()
         self.thread = get_ident()
@@ -131,11 +131,12 @@ class HandlerTask:
                 self.task = asyncio.Task(handler, loop=loop, name=self.title, eager_start=True)
             finally:
                 self._after_first_stretch()
-        else:
-            self.task = asyncio.Task(handler, loop=loop, name=self.title)
-            self._begins = True
+            return self.phase in SETTLED and not self.beside
+        self.task = asyncio.Task(handler, loop=loop, name=self.title)
+        self._begins = True
+        return False
 
-    def begin(self, *, parked: bool) -> None:
+    def begin(self, parked: bool) -> None:
         """The handler begins, in its task. A parked one is never taken to be alone."""
         if self.task is None:  # It begins at once, and the constructor has not returned.
             self.task = asyncio.current_task()
@@ -287,7 +288,8 @@ class HandlerTask:
         """It was parked, and goes on."""
         self.phase = MOVES["resume"][self.phase]
 
-    async def settled(self) -> None:
+    @coroutine
+    def settled(self) -> Generator[Any, Any, None]:
         """Wait until it rests, has ended or was left behind, and all that runs beside it has ended.
 
         If the caller is cancelled meanwhile, the leg is stopped.
@@ -296,16 +298,16 @@ class HandlerTask:
             if self._begins:
                 self._begins = False
                 try:
-                    await one_pass()  # Most handlers come to their end in it: they need no future.
+                    yield  # One pass of the loop. Most handlers come to their end in it, and need no future.
                 finally:
                     self._after_first_stretch()
             if self.phase not in SETTLED:
                 self._settled = self.loop.create_future()
-                await self._settled
+                yield from self._settled
             while self.beside and self.phase != "resting":
-                await asyncio.wait(set(self.beside))
+                yield from asyncio.wait(set(self.beside))
         except asyncio.CancelledError:
-            await self.stop()
+            yield from self.stop()
             raise
         except GeneratorExit:  # Who waited was thrown away, and cannot wait for the end either.
             self.end()

@@ -30,6 +30,7 @@ __all__ = [
     "Ledger",
     "Recorded",
     "Refused",
+    "Renewal",
     "RoundMemory",
     "RoundRow",
     "Take",
@@ -75,6 +76,14 @@ class Refused(msgspec.Struct, frozen=True):
 
 class Unfinished(msgspec.Struct, frozen=True):
     """The round was begun before, with this history, and has not ended: go on from what was committed."""
+
+
+class Renewal(msgspec.Struct, frozen=True):
+    """What the owner of a round asks for to keep it."""
+
+    fence: int
+    expires: float
+    """Until when the round is remembered."""
 
 
 Known: TypeAlias = Recorded | Refused | Unfinished
@@ -196,8 +205,12 @@ class Ledger(Protocol):
         """
         ...
 
-    async def renew(self, round_id: str, fence: int, *, now: float, lease: float, expires: float) -> bool:
-        """Keep a claim for longer; False if it was lost or has ended."""
+    async def renew(self, claims: Mapping[str, Renewal], *, until: float) -> Mapping[str, bool]:
+        """Keep claims for longer, by the ids of their rounds. All in one statement: there may be thousands.
+
+        `until` is the new end of their leases. True for each that is kept, False for each that was lost or
+        has ended. Leave out a round if somebody is writing its row: the others must not wait for it.
+        """
         ...
 
     async def commit(self, round_id: str, fence: int, entries: Mapping[str, Entry]) -> bool:

@@ -27,7 +27,7 @@ from typing import Any, Final
 from ekiden.errors import InsufficientScope, MissingCapability, NonDeterminismError, NotRecalled
 from ekiden.private_struct import PrivateStruct
 from ekiden.rounds.asks import UNANSWERED, Ask, declares
-from ekiden.rounds.handler_task import OVER, SETTLED
+from ekiden.rounds.handler_task import OVER
 from ekiden.rounds.interpreter import (
     Step,
     log_failed_afterwards,
@@ -88,15 +88,10 @@ class Leg(PrivateStruct):
 
     async def run(self, handler: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
         """Run the handler with these arguments: its value, what it raised, or `Suspended`."""
-        if not self.start(handler, arguments):
-            await self.replay.task.settled()
-        return self.replay.conclude()
-
-    def start(self, handler: Callable[..., Any], arguments: Mapping[str, Any]) -> bool:
-        """Begin to run the handler; whether it has come to its end already. Then `conclude` says how."""
         task = self.replay.task
-        task.start(self.whole(handler, arguments))
-        return task.phase in SETTLED and not task.beside
+        if not task.start(self.whole(handler, arguments)):
+            await task.settled()
+        return self.replay.conclude()
 
     async def go_on(self, values: Mapping[str, Any], capabilities: Mapping[str, Any]) -> Any:
         """Go on with a parked handler, with the answers that `read` read. The client declares again."""
@@ -118,7 +113,7 @@ class Leg(PrivateStruct):
     async def whole(self, handler: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
         """The handler, and then its `on_complete` steps."""
         replay = self.replay
-        replay.task.begin(parked=replay.parked)
+        replay.task.begin(replay.parked)
         if current_step.get() is not None:
             current_step.set(None)  # A step has called this server: its handlers are not in that step.
         try:
@@ -167,7 +162,7 @@ class Leg(PrivateStruct):
                     return value
             replay.journal.backlog.pop(name, None)  # It was answered when it was another question.
         if task.alone and not replay.is_durable:
-            value = self._new_answer(ask, name, 0) if name[2:] in replay.questions.responses else UNANSWERED
+            value = self._new_answer(ask, name, 0) if replay.questions.responses else UNANSWERED
             if value is UNANSWERED:
                 if not declares(replay.questions.capabilities, ask.needs):
                     task.fail_here(MissingCapability(ask.needs, question=ask.words))

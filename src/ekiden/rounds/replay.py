@@ -64,7 +64,7 @@ class Replay(PrivateStruct):
     """The steps to run when the handler has returned, with their `key=`."""
     trace: list[str] | None = None
     """If a list, every effect notes its name here."""
-    _counts: dict[str, tuple[int, asyncio.Task[Any] | None]] | None = None
+    _used: dict[str, tuple[int, asyncio.Task[Any] | None]] = {}
     """How often each name was used, and by which task first."""
     waiting: Waiting | None = None
     _steps: Steps | None = None
@@ -159,7 +159,7 @@ class Replay(PrivateStruct):
         finally:
             # Let go of what refers back to us, so that nothing of a leg is left to the garbage collector.
             self.task.forget()
-            self._counts = None
+            self._used.clear()
             if self.waiting is not None:
                 self.waiting = self._steps = None
             if self.afterwards:
@@ -168,20 +168,20 @@ class Replay(PrivateStruct):
 
     def _value(self, task: asyncio.Task[Any]) -> Any:
         """What the handler returned; raises what it raised, or that it passed over a step."""
-        if task.cancelled():
-            raise RuntimeError("the handler let a cancellation escape that was not its own")
-        error = task.exception()
         try:
-            if error is not None:
-                raise _escaped(error)
-        finally:
-            del error
+            value = task.result()
+        except asyncio.CancelledError:
+            raise RuntimeError("the handler let a cancellation escape that was not its own") from None
+        except Exception:
+            raise
+        except BaseException as error:
+            raise _escaped(error) from error
         for key in self.journal.missing_steps() if self.journal.backlog else ():
             entry = self.journal.entries[key]
             # Of a cut step, or of a branch that was left behind, the handler did not need the end.
             if entry.kind != "cut" and entry.branch != LEFT_BEHIND:
                 raise self.vanished(key, "it returned without it")
-        return task.result()
+        return value
 
     # Waiting and recording
 
@@ -196,12 +196,12 @@ class Replay(PrivateStruct):
         if self.trace is not None:
             self.trace.append(name if key is None else f"{name} ({derived})")
         task = None if self.task.alone else asyncio.current_task()
-        if self._counts is None:
-            self._counts = {}
-        count, first = self._counts.get(name, (0, task))
-        self._counts[name] = (count + 1, first)
-        if not count:
+        used = self._used.get(name)
+        if used is None:
+            self._used[name] = (1, task)
             return name
+        count, first = used
+        self._used[name] = (count + 1, first)
         if key is not None:
             self.task.fail_here(UsageError(f"{self.task.title} uses key={key!r} twice in one call"))
         if task is not first and count == 1 and self.task.task not in (task, first):

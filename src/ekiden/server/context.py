@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAl
 from typing_extensions import TypeVar
 
 from ekiden.errors import UsageError
+from ekiden.private_struct import PrivateStruct
 from ekiden.rounds.asks import Person, declares, is_method
 from ekiden.rounds.interpreter import Interpreter
 from ekiden.rounds.pushing import Push
@@ -82,31 +83,23 @@ class Carried(Protocol):
         ...
 
 
-class Context(StepEffects, Generic[StateT]):
+def _no_handler() -> None:
+    """The handler of a context that was made without one."""
+
+
+class Context(StepEffects, PrivateStruct, Generic[StateT]):
     """One call, from the inside of its handler."""
 
-    __slots__ = ("_carried", "_handler", "_leg", "_progress", "_responses", "_stream", "request", "state")
-
-    def __init__(
-        self,
-        request: Request,
-        stream: Stream,
-        state: StateT,
-        leg: Interpreter,
-        carried: Carried,
-        responses: Mapping[str, object],
-        handler: Callable[..., Any] | None = None,
-    ) -> None:
-        self.request = request
-        """The request as it came: method, params, `_meta`, HTTP headers where there are any."""
-        self.state = state
-        """What the server's lifespan yielded."""
-        self._stream = stream
-        self._leg = leg
-        self._carried = carried
-        self._responses = responses
-        self._handler = handler or _no_handler
-        self._progress: float | None = None
+    request: Request
+    """The request as it came: method, params, `_meta`, HTTP headers where there are any."""
+    _stream: Stream
+    state: StateT
+    """What the server's lifespan yielded."""
+    _leg: Interpreter
+    _carried: Carried
+    _responses: Mapping[str, object]
+    _handler: Callable[..., Any] = _no_handler
+    _progress: float | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Context[StateT]":
         """Return the same object: a step gets copies of its arguments, but the context of its call."""
@@ -383,8 +376,6 @@ _QUESTIONS: Final = frozenset({"elicit", "elicit_url", "sample", "list_roots"})
 class _ContextInThread(Context[StateT]):
     """Says what to write instead where a plain `def` uses an effect that only `async def` can await."""
 
-    __slots__ = ()
-
     def __getattribute__(self, name: str) -> Any:
         value: Any = super().__getattribute__(name)
         if name in _QUESTIONS or inspect.iscoroutinefunction(value):
@@ -393,7 +384,3 @@ class _ContextInThread(Context[StateT]):
                 f"and `await ctx.{name}(...)` in it"
             )
         return value
-
-
-def _no_handler() -> None:
-    """The default of `Context(handler=...)`."""

@@ -328,6 +328,8 @@ class ServerEndpoint:
             await self._hearing.stop()
             if self._rounds.tasks is not None:
                 await self._rounds.tasks.stop()
+            if self._rounds.once.standby is not None:
+                await self._rounds.once.standby.stop()
         finally:
             try:
                 await self._registry.hub.stop()

@@ -153,9 +153,11 @@ class Server(Authoring, Serving):
     def _make_rounds(self, limits: RoundLimits, tasks: TaskLimits) -> Rounds:
         registry, principal, clock = self._registry, self._principal, self._clock
         sealer = Sealer(self._audience, self._keys.sealer, self._store, principal, limits, clock)
-        rounds = Rounds(sealer, once_in(self._store, limits, registry.dialect.most_bytes, clock), clock)
+        standby, most_bytes = self._storage.standby(limits, tasks), registry.dialect.most_bytes
+        rounds = Rounds(sealer, once_in(self._store, limits, most_bytes, clock, standby), clock)
         if (kept := self._storage.tasks) is not None:
-            rounds.offer_tasks(Tasks(kept, registry, self._audience, principal, tasks, clock), registry)
+            made = Tasks(kept, registry, self._audience, principal, tasks, clock, standby)
+            rounds.offer_tasks(made, registry)
         return rounds
 
     def _ask_people(self, pages: PeoplePages, title: str) -> People:

@@ -9,15 +9,16 @@ from ekiden.people.store import PeopleStore
 from ekiden.server.auth.auth import Auth
 from ekiden.server.legacy.sessions import SessionLimits
 from ekiden.server.people.port import PeoplePages
-from ekiden.server.rounds.once import Once
+from ekiden.server.rounds.owning.once import Once
 from ekiden.server.sealing.key_source import Keys, KeySource
 from ekiden.server.sealing.keys import has_lasting_keys
-from ekiden.server.sealing.room import Room
 from ekiden.server.sealing.store import SealedStore
 from ekiden.server.sealing.tokens import RoundLimits
 from ekiden.sessions.shared import SessionRules, SharedSessions
 from ekiden.stores import Store, open_store
 from ekiden.stores.memory import MemoryStore
+from ekiden.tasks.leases.standby import Standby
+from ekiden.tasks.limits import TaskLimits
 from ekiden.tasks.store import TaskStore
 
 __all__ = ["Storage", "once_in", "people_store", "release", "shared_sessions"]
@@ -49,6 +50,11 @@ class Storage:
     def bus(self) -> Bus | None:
         """How processes that share the store hear of each other; None if they do not."""
         return getattr(self.store, "bus", None)
+
+    def standby(self, rounds: RoundLimits, tasks: TaskLimits) -> Standby | None:
+        """Renews leases while the event loop is blocked; None if the store cannot be opened once more."""
+        another = getattr(self.store, "another", None)
+        return None if another is None else Standby(another, min(rounds.lease_seconds, tasks.lease_seconds))
 
 
 def shared_sessions(
@@ -84,7 +90,13 @@ async def release(auth: Auth | None, store: Store | None) -> None:
         await store.close()
 
 
-def once_in(store: Store | None, limits: RoundLimits, result_bytes: int, clock: Callable[[], float]) -> Once:
+def once_in(
+    store: Store | None,
+    limits: RoundLimits,
+    result_bytes: int,
+    clock: Callable[[], float],
+    standby: Standby | None = None,
+) -> Once:
     """The ledger of rounds: in the store, or in the memory of this process."""
     ledger = store or MemoryStore(shared=False)
     return Once(
@@ -94,6 +106,7 @@ def once_in(store: Store | None, limits: RoundLimits, result_bytes: int, clock: 
         keep=limits.flow_seconds,
         room=None
         if store is None  # The memory of this process has its own bounds.
-        else Room(limits.stored_bytes_per_principal, limits.stored_bytes_without_principal),
+        else limits.room(),
         result_bytes=result_bytes,
+        standby=standby,
     )

@@ -8,6 +8,7 @@ store hear of each other. `open_store` opens the three that come with ekiden. To
 `BusContract`, `SessionStoreContract`, `PeopleStoreContract` and `StoryStoreContract`.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
 from ekiden.bus.port import Bus
@@ -51,6 +52,15 @@ class Store(Ledger, Protocol):
     @property
     def stories(self) -> StoryStore | None:
         """Where it is kept what happened to calls, if a server records that; None, or not there: nowhere."""
+        ...
+
+    @property
+    def another(self) -> "Callable[[], Store] | None":
+        """Opens the same store with connections of its own, for the event loop of another thread.
+
+        With it leases are renewed although a step blocks the event loop. None, or not there: then they run
+        out, and another process may begin the step again.
+        """
         ...
 
     async def migrate(self) -> None:

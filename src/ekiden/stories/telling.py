@@ -5,6 +5,7 @@ import secrets
 import socket
 from collections.abc import Mapping
 from contextvars import ContextVar
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -33,6 +34,8 @@ current_story: ContextVar["Story | None"] = ContextVar("current_story", default=
 
 _MOST_LISTED: Final = 500
 """Entries of a journal that the end of a leg lists."""
+_MOST_ANSWERS: Final = 100
+"""Answers of one request: a client may send any number, also to what was not asked."""
 _LONGEST_TARGET: Final = 500
 """Characters. Databases do not index much longer ones."""
 _LONGEST_NAME: Final = 200
@@ -147,10 +150,16 @@ class Story:
             facts = {"round": self._facts.rounds, "known": len(self._known), "fence": self._fence}
             value, size = shown(facts, _ALL)
             self._tell("leg", about=f"{_HOST} {os.getpid()}", value=value, size=size, at=self._since)
-            for key, response in self._responses.items():
-                value, size = shown(response, self._recorder.recording)
-                self._tell("answered", key, value=value, size=size, at=self._since)
-            self._responses = {}
+            self._tell_answers()
+
+    def _tell_answers(self) -> None:
+        """Tell of the answers that came with the request; of those beyond a limit, only how many."""
+        for key, response in islice(self._responses.items(), _MOST_ANSWERS):
+            value, size = shown(response, self._recorder.recording)
+            self._tell("answered", key[:_LONGEST_TARGET], value=value, size=size, at=self._since)
+        if len(self._responses) > _MOST_ANSWERS:
+            self._tell("lost_count", size=len(self._responses) - _MOST_ANSWERS, at=self._since)
+        self._responses = {}
 
     def leg(self, replay: Replay | None = None, fence: int | None = None) -> None:
         """The handler begins to run, over this journal; where there is none, nothing is replayed."""

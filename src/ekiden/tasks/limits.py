@@ -31,7 +31,8 @@ class TaskLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of the rows of one principal's tasks: arguments, questions, results. Those of tasks that have
     ended count until they are forgotten; steps do not count. None: any number."""
     without_principal: int | None = 100_000
-    """The same as `per_principal` for all clients together, if the server does not tell them apart."""
+    """The same as `per_principal` for all clients together, if the server does not tell them apart. A quarter
+    more is there for addresses that began few tasks in the last hour."""
     bytes_without_principal: int | None = 4 * 1024 * 1024 * 1024
     """The same as `bytes_per_principal` for all clients together, if the server does not tell them apart."""
     grace_seconds: float = 10.0

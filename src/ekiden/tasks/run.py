@@ -12,7 +12,7 @@ from ekiden.rounds.leg import Suspended
 from ekiden.rounds.outcome import Complete, Failed, Outcome, too_large
 from ekiden.signals import Ended, TaskCancelled
 from ekiden.tasks import moves
-from ekiden.tasks.leases import Asked
+from ekiden.tasks.leases.renewing import Asked
 from ekiden.tasks.leg import TaskLeg
 from ekiden.tasks.moves import Ending, Suspension
 from ekiden.tasks.states import State
@@ -32,7 +32,7 @@ class Run:
         self._worker = worker
         self._store = worker.store
         self._held = held
-        self._asked = asked
+        self.asked = asked
         """When our lease was asked for."""
         self._known = held.record
         """The row as this process has read or changed it last."""
@@ -93,6 +93,7 @@ class Run:
         if self._look_again:
             self.look_soon()
         try:
+            await self.recall()  # The claim may have been heard of so late that another worker has the task.
             ended = await work.run(leg, self._say)
         except TaskCancelled:
             await self._stop(work)
@@ -232,11 +233,7 @@ class Run:
 
     def is_sure(self) -> bool:
         """Whether the task is certainly ours."""
-        return not self._lost and self._worker.leases.is_sure(self._asked)
-
-    def renewed(self, asked: Asked) -> None:
-        """The lease counts from then on."""
-        self._asked = asked
+        return not self._lost and self._worker.leases.is_sure(self.asked)
 
     async def commit(self, entries: Mapping[str, Entry]) -> None:
         """Commit a step as it ends, with what led to it."""

@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
 from ekiden.errors import InternalError, LostClaim, StoreUnavailable
-from ekiden.tasks.leases import Asked, Leases
+from ekiden.tasks.leases.renewing import Asked, Leases
+from ekiden.tasks.leases.standby import Standby
 from ekiden.tasks.limits import TaskLimits
 from ekiden.tasks.observer import TaskObserver, Unobserved
 from ekiden.tasks.queue import SUSPECT, Queue
@@ -71,6 +72,7 @@ class Runner:
         limits: TaskLimits,
         observer: TaskObserver | None = None,
         result_bytes: int,
+        standby: Standby | None = None,
     ) -> None:
         self.store = store
         self.observer = observer or Unobserved()
@@ -80,6 +82,7 @@ class Runner:
         self._tools = tools
         self._audience = audience
         self._clock = clock
+        self._standby = standby
         self._runs: dict[str, Run] = {}
         self._reserved = 0
         self._is_crowded = False
@@ -107,7 +110,7 @@ class Runner:
         self._surroundings = contextvars.copy_context()
         self._wake = asyncio.Event()
         self._unwatch = self.store.watch(self._on_signal, works=self.limits.concurrency > 0)
-        self.leases = Leases(self.store, self._runs, self._clock, self.limits.lease_seconds)
+        self.leases = Leases(self.store, self._runs, self._clock, self.limits.lease_seconds, self._standby)
         loops = (self._dispatch, self._sweep_now_and_then, self.leases.keep_renewing)
         self._loops = [asyncio.create_task(loop()) for loop in loops]
 

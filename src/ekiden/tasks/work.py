@@ -8,7 +8,7 @@ from ekiden.rounds.asks import Ask
 from ekiden.rounds.journal import Entry
 from ekiden.rounds.leg import Suspended
 from ekiden.rounds.outcome import Outcome
-from ekiden.tasks.leases import Leases
+from ekiden.tasks.leases.renewing import Leases
 from ekiden.tasks.leg import TaskLeg
 from ekiden.tasks.limits import TaskLimits
 from ekiden.tasks.observer import TaskObserver

@@ -22,6 +22,7 @@ from ekiden.rounds.ledger import (
     Ledger,
     Recorded,
     Refused,
+    Renewal,
     Unfinished,
 )
 
@@ -50,8 +51,8 @@ async def _owned(ledger: Ledger, history: str = "yes", *, now: float = _NOW) -> 
     return claim.fence
 
 
-async def _renew(ledger: Ledger, fence: int, *, now: float) -> bool:
-    return await ledger.renew("round", fence, now=now, lease=_LEASE, expires=_EXPIRES)
+async def _renew(ledger: Ledger, fence: int, *, now: float, expires: float = _EXPIRES) -> bool:
+    return (await ledger.renew({"round": Renewal(fence, expires)}, until=now + _LEASE))["round"]
 
 
 async def _watched(ledger: Ledger, *, now: float) -> Busy:
@@ -134,6 +135,33 @@ class LedgerContract(abc.ABC):
                     for late in (now + skew, now + _LEASE / 2 + skew):
                         assert isinstance(await _claim(other, now=late, instead_of=owner), Busy)
                 assert await one.finish("round", fence, b"done")
+
+    async def test_many_claims_are_renewed_at_once(self) -> None:
+        """Each by its own fence and with its own end: those that are lost cost the others nothing."""
+        async with self.opened() as (one, other):
+            ids = [f"round {number}" for number in range(1000)]
+            for round_id in ids:
+                claim = await one.claim(round_id, "yes", now=_NOW, lease=_LEASE, expires=_EXPIRES)
+                assert claim == Claimed(1, {})
+            assert await one.finish(ids[1], 1, b"done")
+            await one.release(ids[2], 1)
+            await one.release(ids[3], 1)
+            assert await other.claim(ids[3], "yes", now=_NOW, lease=1.0, expires=_EXPIRES) == Claimed(2, {})
+            wanted = {round_id: Renewal(1, _EXPIRES + place) for place, round_id in enumerate(ids)}
+            until = _NOW + 5 * _LEASE
+            lost = [*ids[1:4], "unknown"]
+            renewed = await one.renew({**wanted, "unknown": Renewal(1, _EXPIRES)}, until=until)
+            assert renewed == {**dict.fromkeys(ids, True), **dict.fromkeys(lost, False)}
+            assert await other.renew({}, until=until) == {}
+            owners = [
+                await other.claim(round_id, "yes", now=_NOW, lease=_LEASE, expires=0.0)
+                for round_id in ids[:5]
+            ]
+            free = Claimed(2, {})
+            assert owners == [Busy(1, until), Recorded(b"done"), free, Busy(2, _NOW + 1.0), Busy(1, until)]
+            assert await one.finish(ids[5], 1, b"five")
+            assert await one.look(ids[5], "yes", now=_EXPIRES + 5) == Recorded(b"five")
+            assert await one.look(ids[5], "yes", now=_EXPIRES + 5.1) is None
 
     # The end of a claim
 
@@ -288,7 +316,7 @@ class LedgerContract(abc.ABC):
             late = _EXPIRES + 1
             await other.purge(now=late)
             assert await _claim(other, now=late) == Busy(fence, _NOW + _LEASE)
-            assert await one.renew("round", fence, now=late, lease=_LEASE, expires=late + 100)
+            assert await _renew(one, fence, now=late, expires=late + 100)
             assert await one.finish("round", fence, b"done")
             await other.purge(now=late + 99)
             assert await other.look("round", "yes", now=late + 99) == Recorded(b"done")

@@ -4,7 +4,7 @@ import pytest
 
 from ekiden.errors import StoreUnavailable
 from ekiden.rounds.journal import Entry
-from ekiden.rounds.ledger import Claimed, Recorded
+from ekiden.rounds.ledger import Claimed, Recorded, Renewal
 from ekiden.stores.memory import MemoryStore
 from ekiden.stores.memory import store as memory
 
@@ -73,7 +73,7 @@ async def test_a_round_that_runs_is_not_forgotten_for_others() -> None:
     fence = await claim(store, "long")
     for n in range(250):
         await store.finish(f"round {n}", await claim(store, f"round {n}"), b"x" * 200)
-    assert await store.renew("long", fence, now=5.0, lease=10.0, expires=100.0)
+    assert await store.renew({"long": Renewal(fence, 100.0)}, until=15.0) == {"long": True}
     assert await store.commit("long", fence, {"s:step": Entry("step", "d", 1)})
 
 
@@ -99,7 +99,7 @@ async def test_where_all_rounds_run_no_other_is_claimed() -> None:
     assert store.is_new("one more")
     await store.release("round 7", fences[7])
     await claim(store, "one more")
-    assert await store.renew("round 0", fences[0], now=0.0, lease=10.0, expires=100.0)
+    assert await store.renew({"round 0": Renewal(fences[0], 100.0)}, until=10.0) == {"round 0": True}
 
 
 async def test_where_running_rounds_hold_all_the_bytes_no_other_is_claimed() -> None:

@@ -70,7 +70,9 @@ async def test_every_statement_uses_an_index(tmp_path: Path) -> None:
             values: Any = dict.fromkeys(named) if named else [None] * statement.count("?")
             plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall()
             steps = [str(row[3]) for row in plan]
-            assert not [step for step in steps if step.startswith("SCAN")], (name, steps)
+            # What a caller asks for may be a list in JSON, which is read from one end to the other.
+            scans = [step for step in steps if step.startswith("SCAN") and "SCAN json_each " not in step]
+            assert not scans, (name, steps)
             # The entries of one task are sorted by number; nothing else is.
             sorts = [step for step in steps if "TEMP B-TREE" in step]
             assert not sorts or name == "ENTRIES", (name, steps)

@@ -170,9 +170,11 @@ class Mount:
         elif change.method == RESOURCE_UPDATED and uri is not None:
             hub.resource_updated(uri)  # A change of a list changes the outer list, which is told of itself.
 
-    def _watched(self) -> set[str]:
-        uris = self._outer.registry.hub.watched()
-        return {self.prefix.inner_uri(uri) for uri in uris if self.match(uri) is not None}
+    def _watched(self) -> dict[str, set[str]]:
+        return {
+            owner: {self.prefix.inner_uri(uri) for uri in uris if self.match(uri) is not None}
+            for owner, uris in self._outer.registry.hub.watched_by_each().items()
+        }
 
     # Requests
 

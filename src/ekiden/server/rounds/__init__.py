@@ -1,6 +1,6 @@
 """A call over its rounds: open the state, run the handler, seal the state of the next round.
 
-Read in this order: `call` (one request with its handler), `rounds` (calls of 2026-07-28), `once` (rounds that
-run once) with `contenders`, `lease`, `enduring` and `kept_outcomes`, `parked` (handlers that stay alive),
-`pushed` (calls of clients of 2025, to which questions are pushed).
+Read in this order: `call` (one request with its handler), `rounds` (calls of 2026-07-28), `owning` (rounds
+that run once), `parked` (handlers that stay alive), `pushed` (calls of clients of 2025: their questions are
+pushed).
 """

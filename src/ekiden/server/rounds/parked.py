@@ -9,7 +9,7 @@ import asyncio
 import logging
 import secrets
 from collections import Counter
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -20,6 +20,8 @@ from ekiden.wire.jsonrpc import RESTART
 __all__ = ["Parked", "ParkingLot"]
 
 _log = logging.getLogger(__name__)
+
+_FULL: Final = "Too many calls are waiting for an answer; try again later"
 
 
 class Parked(msgspec.Struct):
@@ -32,6 +34,8 @@ class Parked(msgspec.Struct):
     """The session of the client, where it has one."""
     owner: str
     """Whose call it is, as far as clients are told apart."""
+    rounds: int
+    """How often its client has come back."""
 
 
 class ParkingLot:
@@ -50,19 +54,29 @@ class ParkingLot:
         counts = Counter(parked.owner for parked in self._legs.values())
         greedy, most = max(counts.items(), key=lambda item: item[1])
         if most <= counts[owner] + 1:
-            raise InternalError("Too many calls are waiting for an answer; try again later")
-        ticket = [ticket for ticket, parked in self._legs.items() if parked.owner == greedy][-1]
-        parked = self.take(ticket)
-        _log.debug("%s is cancelled: others needed its place", parked.leg.handler)
-        self._stop(parked.leg)
+            raise InternalError(_FULL)
+        self._give_up_one(greedy)
 
-    def park(self, leg: Leg, context: object, owner: str, session: object = None) -> str:
-        """Keep a leg until `take`, for a limited time."""
+    def park(self, leg: Leg, context: object, owner: str, session: object = None, rounds: int = 0) -> str:
+        """Keep a leg until `take`, for a limited time. `InternalError` if it has to be given up instead."""
         ticket = secrets.token_urlsafe(16)
         loop = asyncio.get_running_loop()
         timer = loop.call_later(self._seconds, self._expire, ticket)
-        self._legs[ticket] = Parked(leg, context, timer, session, owner)
+        self._legs[ticket] = Parked(leg, context, timer, session, owner, rounds)
+        if len(self._legs) > self._most:  # Many were let in at once, before any of them was parked.
+            counts = Counter(parked.owner for parked in self._legs.values())
+            self._give_up_one(max(counts.items(), key=lambda item: item[1])[0])
+            if ticket not in self._legs:
+                raise InternalError(_FULL)
         return ticket
+
+    def _give_up_one(self, owner: str) -> None:
+        """Give up a leg: of those that have come least far, the one that was parked last."""
+        own = [(parked.rounds, ticket) for ticket, parked in self._legs.items() if parked.owner == owner]
+        _, ticket = min(reversed(own), key=lambda each: each[0])
+        parked = self.take(ticket)
+        _log.debug("%s is cancelled: others needed its place", parked.leg.handler)
+        self._stop(parked.leg)
 
     def peek(self, ticket: str) -> Parked:
         """The leg of a ticket, which stays parked."""

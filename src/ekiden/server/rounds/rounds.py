@@ -24,7 +24,8 @@ from ekiden.server.questions.questions import check_answers
 from ekiden.server.registration.registry import Registry
 from ekiden.server.rounds.by_hand import asked_by_hand
 from ekiden.server.rounds.call import Call, append, returned, step_up, unshared
-from ekiden.server.rounds.once import Once, RoundClaim
+from ekiden.server.rounds.owning.claim import RoundClaim
+from ekiden.server.rounds.owning.once import Once
 from ekiden.server.rounds.parked import ParkingLot
 from ekiden.server.rounds.pushed import PushedCalls
 from ekiden.server.rounds.pushed_waiting import run_pushed
@@ -38,7 +39,7 @@ from ekiden.signals import Ended, Restart
 from ekiden.telemetry.context import first_trace
 from ekiden.telemetry.metrics import RERUN_DURATION, record
 from ekiden.telemetry.rounds import call_ended, count_reasks
-from ekiden.transports.server.proxies import network_of
+from ekiden.transports.server.shares import named_by
 from ekiden.wire import versions
 from ekiden.wire.json import JsonObject
 from ekiden.wire.jsonrpc import RESTART
@@ -49,6 +50,10 @@ __all__ = ["Rounds"]
 _log = logging.getLogger(__name__)
 
 _NO_RESPONSES: Final[JsonObject] = {}
+
+_DIFFERS: Final = "The handler does not replay as in its earlier rounds: restart the call"
+_SLOW: Final = "%s took %.0f ms to repeat what earlier rounds did; put its slow parts into ctx.step"
+_MANY_ROUNDS: Final = "%s has ended %d rounds; clients give up after %d by default"
 
 _GIVE_UP: Final = 10
 """Interim results after which clients give up by default; all official SDKs agree on it."""
@@ -79,8 +84,7 @@ class Rounds:
 
     def owner_of(self, request: Request) -> str:
         """Who sends a request, as far as clients are told apart: by principal, address or connection."""
-        address = None if request.address is None else network_of(request.address)
-        return self._sealer.principal_of(request) or address or request.session or ""
+        return self._sealer.principal_of(request) or named_by(request.address) or request.session or ""
 
     def principal_of(self, request: Request) -> str:
         """The principal of a request; empty if the server does not distinguish them."""
@@ -105,7 +109,7 @@ class Rounds:
 
     def ask_people(self, people: People) -> None:
         """Let people answer on pages what no client can be asked."""
-        self.people = WaitingCalls(people, self.owner_of)
+        self.people = WaitingCalls(people, self.owner_of, self._sealer.limits.room())
         if self.tasks is not None:
             self.tasks.people = TaskPeople(people, self.tasks.store)
 
@@ -113,16 +117,24 @@ class Rounds:
         """Run one round of a call."""
         if self.records:
             hold_story()
-        return self.run_round(call) if self.people is None else self.people.run(call, self)
-
-    def run_round(self, call: Call) -> Coroutine[Any, Any, Outcome]:
-        """Run one round of a call, as its request says."""
-        params = call.request.params
+        if self.people is not None:
+            return self.people.run(call, self)
+        request, params = call.request, call.request.params
         responses: Any = params.get("inputResponses", _NO_RESPONSES)
         if responses.__class__ is not dict:
             raise InvalidParams("Invalid params: `inputResponses` must be an object")
-        if "requestState" in params:
-            return self._later_round(call, responses)
+        if "requestState" not in params:
+            return self.first_round(call, responses)
+        token = params["requestState"]
+        state = self._sealer.open(token, request)
+        if state.journal_id is not None:
+            return self._fetched_round(call, responses, token)
+        if state.trace is not None:
+            link_first_span(state.trace, request)
+        return self.go_on(call, state, responses, token)
+
+    def first_round(self, call: Call, responses: Mapping[str, object]) -> Coroutine[Any, Any, Outcome]:
+        """Begin a call."""
         state = self._sealer.first(call.request)
         if self.records:
             tell_story(state)
@@ -161,15 +173,6 @@ class Rounds:
         state = self._sealer.first(call.request)
         return await self.task_methods.legacy.begin(call.request, state, call.handler, call.stream)
 
-    def _later_round(self, call: Call, responses: Mapping[str, object]) -> Coroutine[Any, Any, Outcome]:
-        """Run a round after the first."""
-        token = call.request.params["requestState"]
-        state = self._sealer.open(token, call.request)
-        if state.journal_id is None:
-            link_first_span(state, call.request)
-            return self.go_on(call, state, responses, token)
-        return self._fetched_round(call, responses, token)
-
     async def _fetched_round(self, call: Call, responses: Mapping[str, object], token: str) -> Outcome:
         return await self.go_on(call, await self.opened(call.request), responses, token)
 
@@ -178,45 +181,55 @@ class Rounds:
         state = self._sealer.open(request.params["requestState"], request)
         if state.journal_id is not None:
             await self._sealer.fetch(state, request)
-        link_first_span(state, request)
+        if state.trace is not None:
+            link_first_span(state.trace, request)
         return state
 
-    async def go_on(
+    def go_on(
         self, call: Call, state: CallState, responses: Mapping[str, object], token: str
-    ) -> Outcome:
+    ) -> Coroutine[Any, Any, Outcome]:
         """Run the round that follows a state. `token` and the responses are its history."""
         if self.records:
             tell_story(state)
-        request, handler = call.request, call.handler
+        handler = call.handler
         if state.paged is not None:
             # What people answer on a page counts from there, and not as the client tells it.
             responses = {key: value for key, value in responses.items() if key not in state.paged}
             responses.update(call.from_people or {})
             state.paged = None
         if state.parked is not None:
-            return await self._resume(call, state, responses)
+            return self._resume(call, state, responses)
         check_answers(state.asked, responses)
-        memory = None
-        if handler.once is not False and not handler.parked:
-            # A call that waits for people can be made again while its questions are kept, token or not.
-            keep = None if self.people is not None else self._sealer.keep_seconds(state)
-            round_id = f"{state.flow}.{state.round}"
-            memory = RoundClaim(self.once, round_id, token, responses, state.principal, keep)
-            looking = memory.recorded(strictly=handler.once is True)
-            if looking is not None and (recorded := await looking) is not None:
-                # The client may declare less than it did.
-                return through_the_gate(request.method, request.meta.capabilities, recorded)
         for pause in state.pauses:
             state.journal[pause] = Entry("pause", "", None, UNKNOWN_BRANCH)
-        if memory is not None and memory.claimed is not None:
+        if handler.once is False or handler.parked:
+            return self._run_leg(call, state, responses, state.asked, None)
+        # A call that waits for people can be made again while its questions are kept, token or not.
+        keep = None if self.people is not None else self._sealer.keep_seconds(state)
+        call.raw = unshared(call.raw)  # What its first run does to them does not count if it runs again.
+        client = "" if self.once.room is None else named_by(call.request.address)
+        round_id = f"{state.flow}.{state.round}"
+        memory = RoundClaim(self.once, round_id, token, responses, state.principal, keep, client)
+        looking = memory.recorded(strictly=handler.once is True)
+        if looking is not None:
+            return self._unless_recorded(looking, call, state, responses, memory)
+        return self._run_leg(call, state, responses, state.asked, memory)
+
+    async def _unless_recorded(
+        self,
+        looking: Coroutine[Any, Any, Outcome | None],
+        call: Call,
+        state: CallState,
+        responses: Mapping[str, object],
+        memory: RoundClaim,
+    ) -> Outcome:
+        """Run a round that may have run before: its recorded outcome, if there is one."""
+        if (recorded := await looking) is not None:
+            # The client may declare less than it did.
+            return through_the_gate(call.request.method, call.request.meta.capabilities, recorded)
+        if memory.claimed is not None:
             append(state.journal, memory.claimed.entries)
-        raw = unshared(call.raw)
-        while True:
-            try:
-                return await self._run_leg(call, state, responses, state.asked, memory)
-            except Restart as restart:
-                append(state.journal, restart.entries)
-                call.bound = call.bind(unshared(raw))
+        return await self._run_leg(call, state, responses, state.asked, memory)
 
     def _new_leg(
         self,
@@ -240,11 +253,10 @@ class Rounds:
             not state.round,
             handler.parked,
         )
-        leg = Leg(replay, state.pauses)
-        if handler.task == "never":
-            leg.can_background = None
-        elif self.tasks is not None:
-            leg.can_background = self.tasks.wanted_by(request)
+        can_background: bool | None = None
+        if handler.task != "never":
+            can_background = self.tasks is not None and self.tasks.wanted_by(request)
+        leg = Leg(replay, state.pauses, can_background)
         if self.watch is not None:
             self.watch(leg)
         if self.records:
@@ -270,17 +282,13 @@ class Rounds:
         call_ended(call.request, state.round, outcome)
         return outcome
 
-    def _ended(self, call: Call, replay: Replay) -> Outcome | Suspended | InputRequired:
-        """How a leg has ended. If it had to catch up with earlier rounds, record how long that took."""
-        if (seconds := replay.rerun_seconds) is not None:
+    def _conclude(self, call: Call, leg: Leg) -> Outcome | Suspended | InputRequired:
+        """How a leg ended. Reports how long its handler took to repeat what earlier rounds did."""
+        if (seconds := leg.replay.rerun_seconds) is not None:
             record(RERUN_DURATION, seconds, {"handler": call.title})
             if seconds > self._sealer.limits.rerun_seconds:
-                _log.warning(
-                    "%s took %.0f ms to repeat what earlier rounds did; put its slow parts into ctx.step",
-                    call.title,
-                    seconds * 1000,
-                )
-        return returned(call, replay.conclude())
+                _log.warning(_SLOW, call.title, seconds * 1000)
+        return returned(call, leg.replay.conclude())
 
     async def _run_leg(
         self,
@@ -290,39 +298,37 @@ class Rounds:
         asked: Mapping[str, str] | None,
         memory: RoundClaim | None,
     ) -> Outcome:
-        """Run the handler once, over its journal, to the end of its round; record the outcome if claimed."""
+        """Run the handler over its journal, to the end of its round; record the outcome if claimed."""
         outcome: Outcome
-        try:
-            leg, context = self._new_leg(call, state, responses, asked, memory)
+        while True:
             try:
-                if not leg.start(call.handler.call, call.bound):
-                    await leg.replay.task.settled()
-                ended = self._ended(call, leg.replay)
+                leg, context = self._new_leg(call, state, responses, asked, memory)
+                try:
+                    task = leg.replay.task
+                    if not task.start(leg.whole(call.handler.call, call.bound)):
+                        await task.settled()
+                    ended = self._conclude(call, leg)
+                except BaseException as error:
+                    ended = call.ending.failed(error)
+                if type(ended) is Complete:
+                    outcome = ended
+                else:
+                    outcome = await self._end_round(call, state, leg, context, ended)
+            except Restart as restart:
+                append(state.journal, restart.entries)
+                call.bound = call.bind(unshared(call.raw))
+                continue
+            except NonDeterminismError as error:
+                _log.error("%s", error)
+                outcome = Failed(InternalError(_DIFFERS, data={**RESTART}))
             except BaseException as error:
-                ended = call.ending.failed(error)
-            if type(ended) is Complete:
-                outcome = ended
-            else:
-                outcome = await self._end_round(call, state, leg, context, ended)
-        except Restart:
-            raise
-        except Ended as recorded:
-            if memory is not None:
-                await memory.release()
-            return through_the_gate(call.request.method, call.request.meta.capabilities, recorded.outcome)
-        except NonDeterminismError as error:
-            _log.error("%s", error)
-            outcome = Failed(
-                InternalError(
-                    "The handler does not replay as in its earlier rounds: restart the call", data={**RESTART}
-                )
-            )
-        except BaseException:
-            if memory is not None:
-                await memory.release()
-            raise
-        call_ended(call.request, state.round, outcome)
-        return outcome if memory is None or memory.claimed is None else await memory.finish(outcome)
+                if memory is not None:
+                    await memory.release()
+                if not isinstance(error, Ended):
+                    raise
+                return through_the_gate(call.request.method, call.request.meta.capabilities, error.outcome)
+            call_ended(call.request, state.round, outcome)
+            return outcome if memory is None or memory.claimed is None else await memory.finish(outcome)
 
     async def _end_round(
         self,
@@ -351,8 +357,9 @@ class Rounds:
         if not state.round:
             state.trace = first_trace(call.request.meta.fields)
         elif state.round == _GIVE_UP - 3:  # Warn once per call, before clients give up.
-            self._warn_of_length(leg.handler, state.round + 1)
-        return Interim(requests, self._sealer.seal(state) or await self._sealer.spill(state))
+            _log.warning(_MANY_ROUNDS, leg.handler, state.round + 1, _GIVE_UP)
+        sealed = self._sealer.seal(state) or await self._sealer.spill(state, named_by(call.request.address))
+        return Interim(requests, sealed)
 
     def _suspended(
         self,
@@ -378,7 +385,8 @@ class Rounds:
         state.asked, state.pauses = asked, ended.pauses
         if call.handler.parked:
             owner, session = self.owner_of(call.request), getattr(call.stream, "session", None)
-            state.parked, state.journal = self.parking.park(leg, context, owner, session), {}
+            ticket = self.parking.park(leg, context, owner, session, state.round)
+            state.parked, state.journal = ticket, {}
         return requests
 
     async def _in_background(
@@ -390,6 +398,3 @@ class Rounds:
             return None
         state.journal[BACKGROUND] = Entry("pause", "", None, UNKNOWN_BRANCH)
         return await self.tasks.create(call.request, state, state.journal, leg.wishes)
-
-    def _warn_of_length(self, handler: str, rounds: int) -> None:
-        _log.warning("%s has ended %d rounds; clients give up after %d by default", handler, rounds, _GIVE_UP)

@@ -39,7 +39,7 @@ def tell_of_people(waiting: Sequence[Inquiry]) -> None:
         )
 
 
-def link_first_span(state: CallState, request: Request) -> None:
+def link_first_span(trace: str, request: Request) -> None:
     """Link the span of this round to that of the first, unless the client has said where that is."""
-    if state.trace is not None and state.trace != request.meta.fields.get(TRACE_LINK):
-        link_to(state.trace)
+    if trace != request.meta.fields.get(TRACE_LINK):
+        link_to(trace)

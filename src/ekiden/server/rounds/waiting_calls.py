@@ -12,15 +12,16 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from ekiden.errors import InsufficientScope, InvalidParams, InvalidRequest, ProtocolError
-from ekiden.rounds.asks import ELICIT, declares
-from ekiden.rounds.call_state import CallState
+from ekiden.rounds.asks import ELICIT, Ask, declares
+from ekiden.rounds.call_state import CallState, encode_state
 from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome, Suspended
 from ekiden.server.people.people import Kept, People, ToAsk, about_ask, call_id
 from ekiden.server.people.words import Waiting, in_words
 from ekiden.server.rounds.call import Call
 from ekiden.server.rounds.telling import tell_of_people, tell_story
+from ekiden.server.sealing.room import Room
 from ekiden.server.tasks.with_people import is_for_a_page
-from ekiden.wire.json import JsonObject, canonical, is_object
+from ekiden.wire.json import JsonObject, canonical, encode, is_object
 from ekiden.wire.jsonrpc import RESTART
 from ekiden.wire.modern import Request
 
@@ -29,6 +30,8 @@ __all__ = ["RoundRunner", "WaitingCalls"]
 _URL_MODE: Final[JsonObject] = {"elicitation": {"url": {}}}
 _KINDS: Final = {"tools/call": "the tool", "prompts/get": "the prompt", "resources/read": "the resource"}
 _BY_CLIENT: Final = "the client's user"
+_ROW_BYTES: Final = 4096
+"""What a row counts beside its content. A question is more to a person than its bytes are to the store."""
 
 
 class RoundRunner(Protocol):
@@ -38,22 +41,23 @@ class RoundRunner(Protocol):
         """The state that a request brings."""
         ...
 
-    async def go_on(
+    def go_on(
         self, call: Call, state: CallState, responses: Mapping[str, object], token: str
-    ) -> Outcome:
+    ) -> Coroutine[Any, Any, Outcome]:
         """Run the round that follows a state."""
         ...
 
-    def run_round(self, call: Call) -> Coroutine[Any, Any, Outcome]:
-        """Run one round, as the request says."""
+    def first_round(self, call: Call, responses: Mapping[str, object]) -> Coroutine[Any, Any, Outcome]:
+        """Begin a call."""
         ...
 
 
 class WaitingCalls:
     """The calls of one server that wait for people."""
 
-    def __init__(self, people: People, owner_of: Callable[[Request], str]) -> None:
+    def __init__(self, people: People, owner_of: Callable[[Request], str], room: Room) -> None:
         self.people = people
+        self._room = room
         self.askable = people.askable
         self._owner_of = owner_of
 
@@ -75,10 +79,13 @@ class WaitingCalls:
             del requests[key]
         ends = max(self.people.expiry(ask) for ask in paged.values())
         following = msgspec.structs.replace(state, round=state.round + 1)
+        size = _size(following, paged)
+        self._room.check(state.principal, size, now=self.people.clock())
         flow = await self.people.keep_call(self._id(call.request), following, until=ends)
         if flow != state.flow:
             # The same call waits already, and that one goes on: nobody is asked twice.
             return await self._in_words(call, (await self.people.of_call(flow)).values())
+        self._room.add(state.principal, size, expires=ends)
         asks = _about(call.request, state)
         kept = {key: await self.people.put(ask, key, asks, call.answered) for key, ask in paged.items()}
         for key, each in kept.items():
@@ -122,7 +129,7 @@ class WaitingCalls:
         else:
             found = await self.people.waiting_call(self._id(request))
             if found is None:
-                return await rounds.run_round(call)
+                return await rounds.first_round(call, responses)
             state, responses = found, {}
         if state.paged is not None:
             waits = await self._look(call, state, responses)
@@ -179,6 +186,12 @@ class WaitingCalls:
         arguments = canonical(request.params.get("arguments", {}))
         about = (self.people.audience, self._owner_of(request), request.method, request.name or "")
         return call_id(*(part.encode() for part in about), arguments)
+
+
+def _size(state: CallState, paged: Mapping[str, Ask]) -> int:
+    """The bytes that a call takes of the store while it waits, about."""
+    asked = sum(len(encode(dict(ask.params or {}))) for ask in paged.values())
+    return len(encode_state(state)) + asked + _ROW_BYTES * (1 + len(paged))
 
 
 def _about(request: Request, state: CallState) -> ToAsk:

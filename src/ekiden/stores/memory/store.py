@@ -14,6 +14,7 @@ from ekiden.rounds.ledger import (
     Claim,
     Claimed,
     Known,
+    Renewal,
     RoundRow,
     Take,
     decide_claim,
@@ -47,6 +48,7 @@ class MemoryStore:
     waits = False
     bus = None
     sessions = None
+    another = None
 
     def __init__(self, *, shared: bool = True) -> None:
         self.shared = shared
@@ -98,12 +100,13 @@ class MemoryStore:
             known.history, known.fence, known.leased_until = history, decided.fence, now + lease
         return Claimed(known.fence, dict(known.entries))
 
-    async def renew(self, round_id: str, fence: int, *, now: float, lease: float, expires: float) -> bool:
-        """Keep a claim for longer."""
-        if (mine := self._owned(round_id, fence)) is None:
-            return False
-        mine.leased_until, mine.expires = now + lease, expires
-        return True
+    async def renew(self, claims: Mapping[str, Renewal], *, until: float) -> dict[str, bool]:
+        """Keep claims for longer."""
+        owned = {round_id: self._owned(round_id, claim.fence) for round_id, claim in claims.items()}
+        for round_id, mine in owned.items():
+            if mine is not None:
+                mine.leased_until, mine.expires = until, claims[round_id].expires
+        return {round_id: mine is not None for round_id, mine in owned.items()}
 
     async def commit(self, round_id: str, fence: int, entries: Mapping[str, Entry]) -> bool:
         """Remember entries."""

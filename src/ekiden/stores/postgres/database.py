@@ -91,9 +91,9 @@ class PostgresDatabase:
 
     @asynccontextmanager
     async def owning(self) -> AsyncGenerator[Connection, None]:
-        """A transaction for an owner, on a connection that none but owners use."""
+        """A connection that none but owners use, for single statements, each a transaction of its own."""
         with away():
-            async with (await self._lane("owners")).transaction() as connection:
+            async with (await self._lane("owners")).connection() as connection:
                 yield connection
 
     @asynccontextmanager

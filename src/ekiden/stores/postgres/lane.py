@@ -57,12 +57,6 @@ class Lane:
         except TimeoutError:
             raise TimeoutError(f"all {self._most} connections were in use for {within:g} s") from None
 
-    @asynccontextmanager
-    async def transaction(self) -> AsyncGenerator[Connection, None]:
-        """A connection in a transaction."""
-        async with self.connection() as connection, connection.transaction():
-            yield connection
-
     async def _ready(self) -> psycopg.AsyncConnection[Any]:
         while self._idle:
             used_at, connection = self._idle.pop()

@@ -1,5 +1,6 @@
 """The ledger of rounds in Postgres. Tasks are in `tasks`."""
 
+import functools
 from collections.abc import Mapping
 from typing import Final
 
@@ -11,6 +12,7 @@ from ekiden.rounds.ledger import (
     Claim,
     Claimed,
     Known,
+    Renewal,
     RoundRow,
     Take,
     decide_claim,
@@ -31,6 +33,39 @@ __all__ = ["PostgresStore"]
 _IS_OWNED: Final = "id = %s AND fence = %s AND outcome IS NULL AND leased_until <> 0"
 """Whether a round is still owned with this fence. Contains no value of a caller."""
 assert RELEASED == 0
+
+_MINE: Final = """
+    FROM unnest(%(id)b::text[], %(fence)b::bigint[], %(expires)b::float8[]) AS wanted(id, fence, expires)
+        JOIN ekiden_rounds AS mine USING (id)
+    WHERE mine.fence = wanted.fence AND mine.outcome IS NULL AND mine.leased_until <> 0
+"""
+_RENEW: Final = f"""
+    WITH ours AS (SELECT id, wanted.expires {_MINE} FOR NO KEY UPDATE OF mine SKIP LOCKED),
+    renewed AS (
+        UPDATE ekiden_rounds AS mine SET leased_until = %(until)s, expires = ours.expires
+        FROM ours WHERE mine.id = ours.id RETURNING mine.id
+    )
+    SELECT array(SELECT id FROM renewed), array(SELECT id {_MINE} AND id NOT IN (SELECT id FROM renewed))
+"""  # noqa: S608
+"""What was renewed, and what is still owned but is being written by somebody else."""
+
+_COMMIT: Final = """
+    WITH owned AS (
+        SELECT id FROM ekiden_rounds
+        WHERE id = %(id)s AND fence = %(fence)s AND outcome IS NULL AND leased_until <> 0
+        FOR NO KEY UPDATE
+    ), added AS (
+        INSERT INTO ekiden_round_steps (round_id, digest, key, entry)
+        SELECT owned.id, new.digest, new.key, new.entry
+        FROM owned, unnest(%(digest)b::bytea[], %(key)b::bytea[], %(entry)b::bytea[])
+            WITH ORDINALITY AS new(digest, key, entry, place)
+        ORDER BY new.place
+        ON CONFLICT (round_id, digest) DO UPDATE SET entry = EXCLUDED.entry, number = DEFAULT
+    )
+    SELECT 1 FROM owned
+"""
+"""One statement, and so a transaction that never waits for this process. If an event loop could be blocked in
+the middle of it, the row would stay locked, and the thread that stands by could not renew the lease."""
 
 _PURGE_AT_ONCE: Final = 1000
 _MOST_PURGES: Final = 100
@@ -65,6 +100,8 @@ class PostgresStore:
 
     def __init__(self, url: str, *, most_connections: int = 10, wait_seconds: float = 5.0) -> None:
         self._database = PostgresDatabase(url, most_connections=most_connections, wait_seconds=wait_seconds)
+        self.another = functools.partial(PostgresStore, url, most_connections=1, wait_seconds=wait_seconds)
+        """Opens the same database with connections of its own, for another event loop."""
         self.tasks = PostgresTasks(self._database)
         self.people = PostgresPeople(self._database)
         self.sessions = PostgresSessions(self._database)
@@ -114,31 +151,32 @@ class PostgresStore:
                 if taken is not None:
                     return taken
 
-    async def renew(self, round_id: str, fence: int, *, now: float, lease: float, expires: float) -> bool:
-        """Keep a claim for longer."""
-        async with self._database.owning() as connection:
-            changed = await connection.execute(
-                f"UPDATE ekiden_rounds SET leased_until = %s, expires = %s WHERE {_IS_OWNED}",  # noqa: S608
-                (now + lease, expires, round_id, fence),
-            )
-            return changed.rowcount == 1
+    async def renew(self, claims: Mapping[str, Renewal], *, until: float) -> dict[str, bool]:
+        """Keep claims for longer, on a connection that is reserved for that."""
+        values = {
+            "id": list(claims),
+            "fence": [claim.fence for claim in claims.values()],
+            "expires": [claim.expires for claim in claims.values()],
+            "until": until,
+        }
+        async with self._database.renewing() as connection:
+            found = await (await connection.execute(_RENEW, values)).fetchall()
+        renewed, locked = (set[str](ids) for ids in found[0])
+        return {round_id: round_id in renewed for round_id in claims if round_id not in locked}
 
     async def commit(self, round_id: str, fence: int, entries: Mapping[str, Entry]) -> bool:
         """Remember entries."""
         keys = {key_to_bytes(key): encode_entry(entry) for key, entry in entries.items()}
+        values = {
+            "id": round_id,
+            "fence": fence,
+            "digest": [key_digest(key) for key in keys],
+            "key": list(keys),
+            "entry": list(keys.values()),
+        }
         async with self._database.owning() as connection:
-            owned = await connection.execute(
-                f"SELECT 1 FROM ekiden_rounds WHERE {_IS_OWNED} FOR UPDATE",  # noqa: S608
-                (round_id, fence),
-            )
-            if await owned.fetchone() is None:
-                return False
-            await connection.cursor().executemany(
-                "INSERT INTO ekiden_round_steps (round_id, digest, key, entry) VALUES (%s, %s, %s, %s)"
-                " ON CONFLICT (round_id, digest) DO UPDATE SET entry = EXCLUDED.entry, number = DEFAULT",
-                [(round_id, key_digest(key), key, entry) for key, entry in keys.items()],
-            )
-            return True
+            owned = await connection.execute(_COMMIT, values)
+            return await owned.fetchone() is not None
 
     async def finish(self, round_id: str, fence: int, outcome: bytes) -> bool:
         """Record how the round ended."""

@@ -32,7 +32,7 @@ from ekiden.stores.sqlite.opening import (
     which,
 )
 
-__all__ = ["SQLiteFile", "Synchronous"]
+__all__ = ["STALE_PART", "SQLiteFile", "Synchronous"]
 
 T = TypeVar("T")
 
@@ -46,6 +46,10 @@ _TOLD_SECONDS: Final = 0.005
 
 _MOST_WAITING: Final = 256 * 1024 * 1024
 """Bytes that wait to be written at most. Above it a write is refused with `StoreUnavailable`."""
+
+STALE_PART: Final = 1 / 4
+"""A claim on what another worker holds is given up if it waited longer than this part of a lease for the
+file. Nobody could write meanwhile, so the other one could not renew: that it did not says nothing."""
 
 _READ_TRIES: Final = 100
 """How often a read opens a file again that somebody closes in the same moment."""

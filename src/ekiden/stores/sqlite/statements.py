@@ -18,6 +18,7 @@ __all__ = [
     "DUE",
     "ENTRIES",
     "EXTEND",
+    "EXTENDED",
     "FORGET",
     "FORGET_ENTRIES",
     "HELD",
@@ -56,7 +57,13 @@ BY_FLOW: Final = f"SELECT record, {_LIVE} FROM tasks WHERE flow = ?"
 CHANGE: Final = f"UPDATE tasks SET {_SET_LIVE}, record = ? WHERE id = ?"
 CHANGE_EXPIRY: Final = "UPDATE tasks SET expires = ? WHERE id = ?"
 CLAIM: Final = f"UPDATE tasks SET {_SET_LIVE} WHERE id = ?"
-EXTEND: Final = f"UPDATE tasks SET due = ? WHERE id = ? AND fence = ? AND state IN ({sql_list(LEASED)})"
+_LEASED: Final = f"""
+    state IN ({sql_list(LEASED)})
+    AND (id, fence) IN (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]') FROM json_each(?))
+"""
+EXTEND: Final = f"UPDATE tasks SET due = ? WHERE {_LEASED}"
+EXTENDED: Final = f"SELECT json_group_array(id) FROM tasks WHERE {_LEASED}"
+"""All tasks at once, as one text: a thread that stands by for a blocked event loop waits after each row."""
 HELD: Final = f"SELECT state, losses FROM tasks WHERE id = ? AND fence = ? AND state IN ({sql_list(RUNNING)})"
 PROGRESS: Final = "UPDATE tasks SET losses = 0 WHERE id = ?"
 FORGET: Final = "DELETE FROM tasks WHERE id = ?"

@@ -1,6 +1,7 @@
 """The ledger of rounds in one SQLite file. Tasks are in `tasks`, the file itself in `file`."""
 
 import sqlite3
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +16,7 @@ from ekiden.rounds.ledger import (
     Claim,
     Claimed,
     Known,
+    Renewal,
     RoundRow,
     Take,
     decide_claim,
@@ -23,11 +25,12 @@ from ekiden.rounds.ledger import (
     encode_entry,
 )
 from ekiden.stores.keys_of_entries import key_from_bytes, key_to_bytes
-from ekiden.stores.sqlite.file import SQLiteFile, Synchronous
+from ekiden.stores.sqlite.file import STALE_PART, SQLiteFile, Synchronous
 from ekiden.stores.sqlite.people import SQLitePeople
 from ekiden.stores.sqlite.sessions import SQLiteSessions
 from ekiden.stores.sqlite.stories import SQLiteStories
 from ekiden.stores.sqlite.tasks import SQLiteTasks
+from ekiden.wire.json import decode, encode
 
 __all__ = ["SQLiteStore"]
 
@@ -54,6 +57,10 @@ class SQLiteStore:
         self.bus = None if str(path) == ":memory:" else SocketBus(folder_beside(str(path), "bus"))
         told = None if str(path) == ":memory:" else SocketBus(folder_beside(str(path), "stories"))
         self.stories = SQLiteStories(self._file, told)
+        self.another: Callable[[], SQLiteStore] | None = None
+        """Opens the same file with connections of its own, for another event loop."""
+        if str(path) != ":memory:":
+            self.another = lambda: SQLiteStore(path, busy_seconds=busy_seconds, synchronous=synchronous)
 
     async def _run(self, work: Callable[..., T], *arguments: Any, size: int = 0) -> T:
         return await self._file.write(lambda connection: work(connection, *arguments), size=size)
@@ -85,13 +92,12 @@ class SQLiteStore:
         is_overdue = isinstance(decided, Busy) and decided.leased_until <= now
         if not isinstance(decided, Take) and not is_overdue:
             return decided
-        return await self._run(_claim, round_id, history, now, lease, expires, instead_of)
+        in_time = time.monotonic() + lease * STALE_PART
+        return await self._run(_claim, round_id, history, now, lease, expires, instead_of, in_time)
 
-    async def renew(self, round_id: str, fence: int, *, now: float, lease: float, expires: float) -> bool:
-        """Keep a claim for longer."""
-        return await self._run(
-            _update, "leased_until = ?, expires = ?", (now + lease, expires), round_id, fence
-        )
+    async def renew(self, claims: Mapping[str, Renewal], *, until: float) -> dict[str, bool]:
+        """Keep claims for longer."""
+        return await self._run(_renew, claims, until)
 
     async def commit(self, round_id: str, fence: int, entries: Mapping[str, Entry]) -> bool:
         """Remember entries."""
@@ -104,7 +110,7 @@ class SQLiteStore:
 
     async def release(self, round_id: str, fence: int) -> None:
         """Give a claim back."""
-        await self._run(_update, "leased_until = ?", (RELEASED,), round_id, fence)
+        await self._run(_release, round_id, fence)
 
     async def put_journal(self, journal_id: str, data: bytes, *, expires: float) -> None:
         """Keep a journal."""
@@ -151,7 +157,10 @@ def _claim(
     lease: float,
     expires: float,
     instead_of: Busy | None,
+    in_time: float,
 ) -> Claim:
+    if time.monotonic() > in_time:
+        instead_of = None  # The owner is watched anew.
     decided = decide_claim(_row(connection, round_id), history, now, instead_of)
     if not isinstance(decided, Take):
         return decided
@@ -176,15 +185,32 @@ def _claim(
 _IS_OWNED = f"id = ? AND fence = ? AND outcome IS NULL AND leased_until <> {RELEASED}"
 
 
-def _update(
-    connection: sqlite3.Connection, change: str, values: tuple[float, ...], round_id: str, fence: int
-) -> bool:
-    # `change` is one of this module's own literals, never input.
-    changed = connection.execute(
-        f"UPDATE rounds SET {change} WHERE {_IS_OWNED}",  # noqa: S608
-        (*values, round_id, fence),
+# A thread that stands by for a blocked event loop waits for the interpreter after each row that it reads or
+# writes. So the rounds that it renews come as one text, and go as one.
+_OWNED_OF = f"""
+    FROM json_each(?) AS wanted JOIN rounds ON rounds.id = json_extract(wanted.value, '$[0]')
+    WHERE fence = json_extract(wanted.value, '$[1]') AND outcome IS NULL AND leased_until <> {RELEASED}
+"""
+_RENEW = f"""
+    INSERT INTO rounds (id, history, fence, leased_until, expires)
+    SELECT rounds.id, history, fence, ?, json_extract(wanted.value, '$[2]') {_OWNED_OF}
+    ON CONFLICT (id) DO UPDATE SET leased_until = excluded.leased_until, expires = excluded.expires
+"""
+_RENEWED = f"SELECT json_group_array(rounds.id) {_OWNED_OF}"
+
+
+def _renew(connection: sqlite3.Connection, claims: Mapping[str, Renewal], until: float) -> dict[str, bool]:
+    wanted = encode([(round_id, claim.fence, claim.expires) for round_id, claim in claims.items()]).decode()
+    connection.execute(_RENEW, (until, wanted))
+    ours = decode(connection.execute(_RENEWED, (wanted,)).fetchone()[0].encode())
+    return dict.fromkeys(claims, False) | dict.fromkeys(ours, True)
+
+
+def _release(connection: sqlite3.Connection, round_id: str, fence: int) -> None:
+    connection.execute(
+        f"UPDATE rounds SET leased_until = ? WHERE {_IS_OWNED}",  # noqa: S608
+        (RELEASED, round_id, fence),
     )
-    return changed.rowcount == 1
 
 
 def _finish(connection: sqlite3.Connection, round_id: str, fence: int, outcome: bytes) -> bool:

@@ -15,12 +15,12 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from ekiden.bus.listeners import Listeners
-from ekiden.errors import IllegalMove, LostClaim
+from ekiden.errors import IllegalMove, LostClaim, StoreUnavailable
 from ekiden.rounds.journal import Entry
 from ekiden.stores.columns import ANY_STATE, ROW, live_values, read_row
 from ekiden.stores.sqlite import statements as sql
 from ekiden.stores.sqlite.due import FairSearch
-from ekiden.stores.sqlite.file import SQLiteFile
+from ekiden.stores.sqlite.file import STALE_PART, SQLiteFile
 from ekiden.stores.sqlite.wake import WakeSocket
 from ekiden.stores.story_columns import merged
 from ekiden.tasks import moves
@@ -38,6 +38,7 @@ from ekiden.tasks.store import (
     Watcher,
     is_quiet,
 )
+from ekiden.wire.json import decode, encode
 
 __all__ = ["SQLiteTasks"]
 
@@ -130,8 +131,11 @@ class SQLiteTasks(TaskStore):
 
     async def claim_all(self, task_ids: Sequence[str], *, now: float, lease: float) -> list[Held]:
         """Try to claim several, in one transaction that reads their journals too."""
+        in_time = time.monotonic() + lease * STALE_PART
 
         def work(connection: sqlite3.Connection) -> list[tuple[Held, bool]]:
+            if time.monotonic() > in_time and any(_is_held(connection, task_id) for task_id in task_ids):
+                raise StoreUnavailable("the store was locked for so long that no worker could keep its tasks")
             tries = (_claim(connection, task_id, now, lease) for task_id in task_ids)
             return [claimed for claimed in tries if claimed is not None]
 
@@ -161,12 +165,10 @@ class SQLiteTasks(TaskStore):
         """Extend leases."""
 
         def work(connection: sqlite3.Connection) -> set[str]:
-            return {
-                task_id
-                for task_id, fence in held.items()
-                if connection.execute(sql.EXTEND, (until, task_id, fence)).rowcount
-            }
+            connection.execute(sql.EXTEND, (until, wanted))
+            return set(decode(connection.execute(sql.EXTENDED, (wanted,)).fetchone()[0].encode()))
 
+        wanted = encode(list(held.items())).decode()
         return await self._file.write(work)
 
     async def forget(self, *, before: float) -> int:
@@ -327,6 +329,11 @@ def _search(connection: sqlite3.Connection, query: TaskQuery) -> list[TaskRecord
         lists = [connection.execute(sql.OF_PRINCIPAL, (*each, *page[:2], -1)).fetchall() for each in whose]
     records = [[record for row in rows if query.fits(record := _record(row))] for rows in lists]
     return merged(records, lambda record: (record.created, record.id), query.limit)
+
+
+def _is_held(connection: sqlite3.Connection, task_id: str) -> bool:
+    record = _load(connection, task_id)
+    return record is not None and record.state in ("running", "stopping")
 
 
 def _claim(

@@ -15,19 +15,29 @@ from typing import Any, Final, TypeVar
 from ekiden.errors import InternalError, InvalidParams, StoreUnavailable
 from ekiden.private_struct import PrivateStruct
 from ekiden.rounds.journal import Entry, fingerprint, framed
-from ekiden.rounds.ledger import Busy, Claim, Claimed, Ledger, Recorded, Refused, Unfinished, encode_entry
+from ekiden.rounds.ledger import (
+    RELEASED,
+    Busy,
+    Claim,
+    Claimed,
+    Recorded,
+    Refused,
+    Unfinished,
+    encode_entry,
+)
 from ekiden.rounds.outcome import Failed, Outcome, too_large
-from ekiden.server.rounds.contenders import Contenders, Contest, Lookout
-from ekiden.server.rounds.enduring import insist, to_the_end
-from ekiden.server.rounds.kept_outcomes import decode_outcome, encode_outcome
-from ekiden.server.rounds.lease import Lease
+from ekiden.server.rounds.owning.contenders import Contest
+from ekiden.server.rounds.owning.enduring import insist, to_the_end
+from ekiden.server.rounds.owning.kept_outcomes import decode_outcome, encode_outcome
+from ekiden.server.rounds.owning.lease import Lease
+from ekiden.server.rounds.owning.once import Once
 from ekiden.server.sealing.room import Room
 from ekiden.signals import Ended
+from ekiden.tasks.leases.renewing import Asked
 from ekiden.telemetry.metrics import ROUND_TAKEOVERS, add
 from ekiden.wire.json import canonical
-from ekiden.wire.jsonrpc import MOST_RESULT_BYTES
 
-__all__ = ["Once", "RoundClaim"]
+__all__ = ["RoundClaim"]
 
 T = TypeVar("T")
 
@@ -35,68 +45,9 @@ _log = logging.getLogger(__name__)
 
 _POLL_SECONDS: Final = 0.1
 """How often a waiting repeat asks the store. Needed only if the owner is in another process."""
-_PURGE_SECONDS: Final = 300.0
 _ROW_BYTES: Final = 256
 """About what a round, and each of its steps, takes of a store beside its value."""
 _LOST: Final = "The round was taken over by another worker; repeat it"
-
-
-class Once:
-    """The rounds that this process runs or waits for."""
-
-    def __init__(
-        self,
-        ledger: Ledger,
-        clock: Callable[[], float],
-        *,
-        lease: float,
-        keep: float,
-        room: Room | None = None,
-        result_bytes: int = MOST_RESULT_BYTES,
-    ) -> None:
-        self.ledger = ledger
-        self.clock = clock
-        self.lease = lease
-        self.keep = keep
-        """How long a round is remembered that does not say so itself."""
-        self.room = room
-        """What the rounds of each principal may take of the store; None if that is not limited."""
-        self.result_bytes = result_bytes
-        """The longest outcome that is remembered, and sent."""
-        self.contenders = Contenders()
-        self.lookout = Lookout(ledger, self.contenders, clock, lease=lease, keep=keep)
-        self.is_stopping = False
-        """Set when the server stops: from then on no round waits for an unavailable store."""
-        self._purged_at = clock()
-
-    def new_lease(self, round_id: str, fence: int, asked_at: float, keep: float) -> Lease:
-        """The lease of a new claim. `asked_at` is the loop's time before the claim was requested."""
-        return Lease(
-            self.ledger,
-            round_id,
-            fence,
-            clock=self.clock,
-            seconds=self.lease,
-            keep=keep,
-            asked_at=asked_at,
-        )
-
-    async def check(self) -> None:
-        """Raise `UsageError` if the ledger cannot be used as it is. One that is away now is not an error."""
-        try:
-            await self.ledger.look("", "", now=self.clock())
-        except StoreUnavailable as problem:
-            _log.warning("Rounds that are remembered wait for their store: %s", problem)
-
-    async def tidy(self) -> None:
-        """Remove expired rounds from the ledger, at most every five minutes."""
-        now = self.clock()
-        if now - self._purged_at > _PURGE_SECONDS:
-            self._purged_at = now
-            try:
-                await self.ledger.purge(now=now)
-            except StoreUnavailable as error:
-                _log.warning("Rounds that have expired were not removed: %s", error)
 
 
 class RoundClaim(PrivateStruct):
@@ -109,6 +60,8 @@ class RoundClaim(PrivateStruct):
     _principal: str = ""
     _keep: float | None = None
     """Seconds: for how long the round is remembered. None: as `Once` says."""
+    _client: str = ""
+    """The address of whoever has no principal."""
     claimed: Claimed | None = None
     """The claim, while this process owns the round. It is taken when a step first needs it."""
     _lease: Lease | None = None
@@ -221,11 +174,10 @@ class RoundClaim(PrivateStruct):
 
     async def _claim(self, instead_of: Busy | None) -> Claim:
         """Try once to claim the round. If the caller is cancelled meanwhile, the claim is given back."""
-        once, asked_at, now = self._once, asyncio.get_running_loop().time(), self._once.clock()
+        once = self._once
         if once.room is not None:
-            await self._check_room(once.room, now)
-        ends = {"lease": once.lease, "expires": now + self._keep_seconds}
-        asking = once.ledger.claim(self._round_id, self.history, now=now, instead_of=instead_of, **ends)
+            await self._check_room(once.room, once.clock())
+        asking = self._ask_store(instead_of)
         if not once.ledger.waits:
             claim = await asking
         else:
@@ -240,15 +192,37 @@ class RoundClaim(PrivateStruct):
             await self._return(claim)
             raise _taken_over()
         if isinstance(claim, Claimed):
-            self._lease = once.new_lease(self._round_id, claim.fence, asked_at, self._keep_seconds)
             if not claim.entries:
                 self._count(0, rows=1)
             if instead_of is not None:
                 add(ROUND_TAKEOVERS, {})
         return claim
 
+    async def _ask_store(self, instead_of: Busy | None) -> Claim:
+        once, now = self._once, self._once.clock()
+        asked = Asked(asyncio.get_running_loop().time(), now)
+        ends = {"lease": once.lease, "expires": now + self._keep_seconds}
+        claim = await once.ledger.claim(self._round_id, self.history, now=now, instead_of=instead_of, **ends)
+        if isinstance(claim, Claimed):
+            lease = self._lease = once.new_lease(self._round_id, claim.fence, asked, self._keep_seconds)
+            # The reply may come so late that somebody else has taken the round over: then wait for that one.
+            if lease.may_have_run_out and not await self._is_renewed(lease):
+                self._lease = None
+                return Busy(claim.fence + 1, RELEASED)
+        return claim
+
+    async def _is_renewed(self, lease: Lease) -> bool:
+        try:
+            await insist(lease.renew, self._may_wait, self._round_id)
+        except BaseException:
+            lease.end()
+            raise
+        return not lease.lost
+
     async def _return(self, claim: Claim) -> None:
         if isinstance(claim, Claimed):
+            assert self._lease is not None
+            self._lease.end()
             await self._surely(lambda: self._give_back(claim.fence))
 
     # What it takes of the store
@@ -263,7 +237,7 @@ class RoundClaim(PrivateStruct):
         One that was begun before goes on, or its steps would have been done and then be forgotten.
         """
         try:
-            room.check(self._principal, _ROW_BYTES, now=now)
+            room.check(self._principal, _ROW_BYTES, now=now, client=self._client)
         except InternalError as error:
             if await self._once.ledger.look(self._round_id, self.history, now=now) is None:
                 raise Ended(Failed(error)) from None
@@ -273,7 +247,8 @@ class RoundClaim(PrivateStruct):
         once = self._once
         if once.room is not None:
             expires = once.clock() + self._keep_seconds
-            once.room.add(self._principal, size + rows * _ROW_BYTES, expires=expires)
+            size += rows * _ROW_BYTES
+            once.room.add(self._principal, size, expires=expires, client=self._client)
 
     # What its leg does
 
@@ -298,7 +273,7 @@ class RoundClaim(PrivateStruct):
 
     async def finish(self, outcome: Outcome) -> Outcome:
         """Record the outcome, if the round was claimed. Returns the outcome to send, which may be another."""
-        self._is_over = True
+        self._end()
         if self.claimed is None:
             return outcome
         try:
@@ -329,12 +304,17 @@ class RoundClaim(PrivateStruct):
 
     async def release(self) -> None:
         """Give the claim up without an outcome. A repeat of the round goes on from the committed steps."""
-        self._is_over = True
+        self._end()
         if self.claimed is not None:
             try:
                 await self._return(self.claimed)
             finally:
                 self._let_go(None)
+
+    def _end(self) -> None:
+        self._is_over = True
+        if self._lease is not None:
+            self._lease.expect_end()
 
     async def _give_back(self, fence: int) -> None:
         try:
@@ -344,7 +324,7 @@ class RoundClaim(PrivateStruct):
 
     def _lose(self) -> None:
         assert self._lease is not None
-        self._lease.lost = True
+        self._lease.lose()
 
     def _let_go(self, ended: Recorded | None) -> None:
         """End the claim: stop renewing it, and wake the requests that wait for it."""

@@ -11,7 +11,7 @@ from typing import Final
 
 from ekiden.errors import EkidenError, StoreUnavailable
 from ekiden.rounds.ledger import Busy, Claim, Claimed, Ledger, Recorded, Refused
-from ekiden.server.rounds.enduring import to_the_end
+from ekiden.server.rounds.owning.enduring import to_the_end
 
 __all__ = ["Contenders", "Contest", "Lookout", "Watch"]
 

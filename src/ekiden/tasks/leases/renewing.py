@@ -12,15 +12,20 @@ from typing import Final, Protocol
 import msgspec
 
 from ekiden.errors import StoreUnavailable
+from ekiden.tasks.leases.standby import LeaseStore, Standby
 from ekiden.tasks.store import TaskStore
 
-__all__ = ["Asked", "Leased", "Leases"]
+__all__ = ["Asked", "Leased", "Leases", "is_late", "is_sure"]
 
 _log = logging.getLogger(__name__)
 
 _SURE_PART: Final = 0.75
 """The part of its lease for which a worker is sure that it has a task. The rest is for clocks that differ in
 speed, and for the time between the look at the clock and what is done then."""
+
+_LATE_PART: Final = 0.4
+"""The part of a lease after which it should have been renewed: that is tried when a third is over. With the
+time until that is noticed it is less than two thirds: then a lease may be over by a clock that is ahead."""
 
 _LONGEST_RETRY: Final = 0.25
 """Seconds between two tries while the store is away."""
@@ -35,15 +40,23 @@ class Asked(msgspec.Struct, frozen=True):
     """By the clock of the machine, which also goes on while the machine sleeps."""
 
 
+def is_sure(asked: Asked, seconds: float, *, loop: float, wall: float) -> bool:
+    """Whether a lease of so many seconds that was asked for then has certainly not run out."""
+    return max(loop - asked.loop, wall - asked.wall) < seconds * _SURE_PART
+
+
+def is_late(asked: Asked, seconds: float, *, loop: float, wall: float) -> bool:
+    """Whether a lease of so many seconds that was asked for then should have been renewed by now."""
+    return max(loop - asked.loop, wall - asked.wall) > seconds * _LATE_PART
+
+
 class Leased(Protocol):
     """A task that this process holds."""
 
     id: str
     fence: int
-
-    def renewed(self, asked: Asked) -> None:
-        """The lease counts from then on."""
-        ...
+    asked: Asked
+    """When its lease was asked for."""
 
     def look_soon(self) -> None:
         """Something may have changed: look."""
@@ -55,15 +68,21 @@ class Leased(Protocol):
 
 
 class Leases:
-    """Renews the leases of one worker."""
+    """Renews the leases of one worker. Implements `ekiden.tasks.leases.standby.Leaseholder`."""
 
     def __init__(
-        self, store: TaskStore, runs: Mapping[str, Leased], clock: Callable[[], float], seconds: float
+        self,
+        store: TaskStore,
+        runs: Mapping[str, Leased],
+        clock: Callable[[], float],
+        seconds: float,
+        standby: Standby | None = None,
     ) -> None:
         self._store = store
         self._runs = runs
         self._clock = clock
         self._seconds = seconds
+        self._standby = standby
         self._loop = asyncio.get_running_loop()
 
     def asked(self) -> Asked:
@@ -72,11 +91,19 @@ class Leases:
 
     def is_sure(self, asked: Asked) -> bool:
         """Whether a lease that was asked for then has certainly not run out. Any thread may ask."""
-        seconds = max(self._loop.time() - asked.loop, self._clock() - asked.wall)
-        return seconds < self._seconds * _SURE_PART
+        return is_sure(asked, self._seconds, loop=self._loop.time(), wall=self._clock())
 
     async def keep_renewing(self) -> None:
         """Renew all of them, again and again; more often after a failure."""
+        if self._standby is not None:
+            self._standby.add(self)
+        try:
+            await self._keep_renewing()
+        finally:
+            if self._standby is not None:
+                self._standby.discard(self)
+
+    async def _keep_renewing(self) -> None:
         failures = 0
         while True:
             wait = self._seconds / 3
@@ -102,7 +129,29 @@ class Leases:
         for task_id, fence in held.items():
             if (run := self._runs.get(task_id)) is not None and run.fence == fence:
                 if task_id in still:
-                    run.renewed(asked)
+                    run.asked = asked
                     run.look_soon()
                 else:
                     run.lose()
+
+    # While the event loop is blocked
+
+    def is_late(self) -> bool:
+        """Whether a lease should have been renewed by now."""
+        return bool(self._late(self.asked()))
+
+    def _late(self, now: Asked) -> list[Leased]:
+        return [
+            run
+            for run in list(self._runs.values())
+            if is_late(run.asked, self._seconds, loop=now.loop, wall=now.wall)
+        ]
+
+    async def renew_by(self, store: LeaseStore) -> None:
+        """Renew what is late by another store. What is lost meanwhile is noted when the event loop runs."""
+        asked = self.asked()
+        late = {run.id: run for run in self._late(asked)}
+        if store.tasks is not None:
+            held = {task_id: run.fence for task_id, run in late.items()}
+            for task_id in await store.tasks.extend(held, until=asked.wall + self._seconds):
+                late[task_id].asked = asked

@@ -4,7 +4,7 @@ import pytest
 
 from ekiden.errors import ProtocolError
 from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome, Task
-from ekiden.server.rounds.kept_outcomes import decode_outcome, encode_outcome
+from ekiden.server.rounds.owning.kept_outcomes import decode_outcome, encode_outcome
 from ekiden.wire.tasks import TaskView
 
 

@@ -1,0 +1,79 @@
+"""What rounds of a process share that run once: the ledger, repeats that wait, how long a lease is."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from ekiden.errors import StoreUnavailable
+from ekiden.rounds.ledger import Ledger
+from ekiden.server.rounds.owning.contenders import Contenders, Lookout
+from ekiden.server.rounds.owning.lease import Lease, RoundLeases
+from ekiden.server.sealing.room import Room
+from ekiden.tasks.leases.renewing import Asked
+from ekiden.tasks.leases.standby import Standby
+from ekiden.wire.jsonrpc import MOST_RESULT_BYTES
+
+__all__ = ["Once"]
+
+_log = logging.getLogger(__name__)
+
+_PURGE_SECONDS: Final = 300.0
+
+
+class Once:
+    """The rounds that this process runs or waits for."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        clock: Callable[[], float],
+        *,
+        lease: float,
+        keep: float,
+        room: Room | None = None,
+        result_bytes: int = MOST_RESULT_BYTES,
+        standby: Standby | None = None,
+    ) -> None:
+        self.ledger = ledger
+        self.clock = clock
+        self.lease = lease
+        self.keep = keep
+        """How long a round is remembered that does not say so itself."""
+        self.room = room
+        """What the rounds of each principal may take of the store; None if that is not limited."""
+        self.result_bytes = result_bytes
+        """The longest outcome that is remembered, and sent."""
+        self.contenders = Contenders()
+        self.lookout = Lookout(ledger, self.contenders, clock, lease=lease, keep=keep)
+        self.standby = standby
+        """Renews leases while the event loop is blocked; None if nobody else could take a round over."""
+        self.is_stopping = False
+        """Set when the server stops: from then on no round waits for an unavailable store."""
+        self._purged_at = clock()
+        self._leases: RoundLeases | None = None
+
+    def new_lease(self, round_id: str, fence: int, asked: Asked, keep: float) -> Lease:
+        """The lease of a new claim. `asked` says when the claim was requested."""
+        if self._leases is None or self._leases.loop is not asyncio.get_running_loop():
+            self._leases = RoundLeases(
+                self.ledger, clock=self.clock, seconds=self.lease, standby=self.standby
+            )
+        return self._leases.add(round_id, fence, keep=keep, asked=asked)
+
+    async def check(self) -> None:
+        """Raise `UsageError` if the ledger cannot be used as it is. One that is away now is not an error."""
+        try:
+            await self.ledger.look("", "", now=self.clock())
+        except StoreUnavailable as problem:
+            _log.warning("Rounds that are remembered wait for their store: %s", problem)
+
+    async def tidy(self) -> None:
+        """Remove expired rounds from the ledger, at most every five minutes."""
+        now = self.clock()
+        if now - self._purged_at > _PURGE_SECONDS:
+            self._purged_at = now
+            try:
+                await self.ledger.purge(now=now)
+            except StoreUnavailable as error:
+                _log.warning("Rounds that have expired were not removed: %s", error)

@@ -1,0 +1,16 @@
+"""Tests of workers do not wait for timers. Other tests here wait for real processes."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from tests.simulation.virtual_time import VirtualTimeLoop, _threads_are_counted
+
+__all__ = ["_threads_are_counted"]
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    if item.path.name == "test_workers.py":
+        return {"virtual": VirtualTimeLoop}
+    return {"real": asyncio.SelectorEventLoop}
