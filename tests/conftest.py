@@ -5,7 +5,7 @@ import functools
 import gc
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import httpcore2
@@ -82,8 +82,15 @@ def _messages_are_valid(request: pytest.FixtureRequest) -> Iterator[None]:
         assert not sent.wrong, "\n".join(sent.wrong)
 
 
-def pytest_collection_finish() -> None:
-    gc.freeze()  # All tests and modules stay: the garbage collector need not look at them again and again.
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """All tests and modules stay: the garbage collector need not look at them, now and again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

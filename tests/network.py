@@ -24,6 +24,10 @@ class Network:
         """Nothing gets through any more, and nobody is told."""
         self._open.clear()
 
+    @property
+    def is_cut(self) -> bool:
+        return not self._open.is_set()
+
     def heal(self) -> None:
         self._open.set()
 

@@ -12,7 +12,8 @@ from ekiden.rounds.handler_task import HandlerTask
 from ekiden.rounds.journal import Entry, Journal
 from ekiden.rounds.leg import Leg
 from ekiden.rounds.replay import Replay
-from ekiden.server.rounds.once import Once, RoundClaim
+from ekiden.server.rounds.owning.claim import RoundClaim
+from ekiden.server.rounds.owning.once import Once
 from ekiden.stores.memory import MemoryStore
 from ekiden.transports.server.reply import Reply
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.warm import WarmProcess, is_fit, python
+from tests.warm import WarmProcess, command, is_fit, python
 
 REPORT = """
 import json, os, signal, sys, threading, warnings
@@ -59,6 +59,10 @@ def test_a_fork_sees_what_a_process_would_see(tmp_path: Path, kind: str) -> None
         ("raise ValueError('broken')", 1, "ValueError: broken"),
         ("import warnings; warnings.warn('old')", 1, "UserWarning: old"),
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL, ""),
+        ("import sys; sys.exit('in vain')", 1, "in vain"),
+        ("import sys; sys.exit(257)", 1, ""),
+        ("import socket; left = socket.socket()", 0, "ResourceWarning: unclosed <socket.socket"),
+        ("import threading, time; threading.Timer(0.1, print, 'x').start()", 0, ""),
         ("import atexit, os; atexit.register(os.write, 2, b'left in order')", 0, "left in order"),
     ],
 )
@@ -85,3 +89,43 @@ def test_a_fork_is_ended_by_a_signal_and_waited_for_in_vain() -> None:
 def test_what_python_looks_at_when_it_starts_needs_a_real_process(name: str) -> None:
     usual = {**os.environ, "PYTHONWARNINGS": "error", "PYTHONUNBUFFERED": "1"}
     assert not is_fit({**usual, name: "1"})
+
+
+# What others start
+
+
+def test_a_command_for_others_is_like_a_process(tmp_path: Path) -> None:
+    settings = {**os.environ, "SET": "yes", "PYTHONWARNINGS": "error", "PYTHONUNBUFFERED": "1"}
+    words = ["-c", REPORT, "a", "b"]
+    commands = [command(*words), [sys.executable, *words]]
+    assert commands[0][0] != sys.executable, "without coverage"
+    forked, real = [
+        outcome(subprocess.Popen(started, cwd=tmp_path, env=settings, **PIPES), b"text")
+        for started in commands
+    ]
+    assert (forked[0], forked[2]) == (real[0], real[2]) == (0, "")
+    assert json.loads(forked[1]) == json.loads(real[1])
+
+
+@pytest.mark.parametrize(
+    ("source", "code"),
+    [
+        ("import sys; sys.exit(7)", 7),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL),
+    ],
+)
+def test_a_command_for_others_ends_as_its_fork_does(source: str, code: int) -> None:
+    assert subprocess.run(command("-c", source), timeout=60, check=False).returncode == code
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_signal_for_the_command_of_others_ends_the_fork(number: int) -> None:
+    program = "import time; print('began', flush=True); time.sleep(60)"
+    with subprocess.Popen(
+        command("-c", program), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"began\n"
+        process.send_signal(number)
+        assert process.stdout.read() == b"", "only the fork has it open"
+        assert process.wait(30) == -number

@@ -8,6 +8,10 @@ from types import FrameType
 
 import pytest
 
+from tests.simulation.virtual_time import _threads_are_counted, pytest_asyncio_loop_factories
+
+__all__ = ["_threads_are_counted", "pytest_asyncio_loop_factories"]
+
 LONGEST = 60
 
 

@@ -15,6 +15,7 @@ import uvicorn
 
 from ekiden import Server
 from ekiden.testing import CallFailed, Round, ScriptedClient
+from tests.simulation.virtual_time import clock
 from tests.warm import WarmProcess, python
 
 PATIENCE = 30.0
@@ -37,7 +38,7 @@ T = TypeVar("T")
 
 def new_server(name: str = "acceptance", **options: Any) -> Server:
     """A server with a key of its own, so that replicas of it understand each other."""
-    return Server(name, **{"keys": [KEY], **options})
+    return Server(name, **{"keys": [KEY], "clock": clock, **options})
 
 
 async def soon(awaitable: Awaitable[T]) -> T:

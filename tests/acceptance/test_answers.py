@@ -575,9 +575,7 @@ def running() -> Generator[tuple[asyncio.Runner, Server], None, None]:
         yield runner, every_kind()
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-@given(_RESPONSES, st.booleans())
-def test_any_json_is_refused_asked_again_or_taken_for_what_it_is(
+def hold_any_json_to_its_meaning(
     running: tuple[asyncio.Runner, Server], responses: dict[str, Any], stateful: bool
 ) -> None:
     runner, server = running
@@ -600,6 +598,28 @@ def test_any_json_is_refused_asked_again_or_taken_for_what_it_is(
             assert key in played.requests, "a question that was not answered must be asked again"
 
     runner.run(play())
+
+
+_MANY = settings(
+    max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+
+
+@settings(_MANY, max_examples=60)
+@given(_RESPONSES, st.booleans())
+def test_any_json_is_refused_asked_again_or_taken_for_what_it_is(
+    running: tuple[asyncio.Runner, Server], responses: dict[str, Any], stateful: bool
+) -> None:
+    hold_any_json_to_its_meaning(running, responses, stateful)
+
+
+@pytest.mark.slow
+@_MANY
+@given(_RESPONSES, st.booleans())
+def test_much_json_is_refused_asked_again_or_taken_for_what_it_is(
+    running: tuple[asyncio.Runner, Server], responses: dict[str, Any], stateful: bool
+) -> None:
+    hold_any_json_to_its_meaning(running, responses, stateful)
 
 
 # What a handler makes of an answer is its own

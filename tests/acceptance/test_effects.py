@@ -512,9 +512,9 @@ async def test_a_sleep_with_nothing_to_ask_is_slept() -> None:
         await ctx.sleep(0.2)
         return "rested"
 
-    begun = time.monotonic()
+    begun = asyncio.get_running_loop().time()
     assert text(await Client(server).call_tool("tool")) == "rested"
-    assert time.monotonic() - begun >= 0.19
+    assert asyncio.get_running_loop().time() - begun >= 0.19
 
 
 # on_complete

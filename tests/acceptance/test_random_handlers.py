@@ -260,31 +260,58 @@ def runner() -> Generator[asyncio.Runner, None, None]:
         yield running
 
 
-_BOUNDED = settings(
-    max_examples=200,
+_MANY = settings(
+    max_examples=400,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+_SOME = settings(_MANY, max_examples=80)
 _ORDERS = st.lists(st.integers(0, 2), min_size=1, max_size=5)
 
 
-@_BOUNDED
-@given(_PROGRAMS, _ORDERS, st.data())
-def test_a_replayed_run_ends_like_a_straight_one(
-    runner: asyncio.Runner, program: Program, order: list[int], data: st.DataObject
-) -> None:
+def run_and_replay(runner: asyncio.Runner, program: Program, order: list[int], data: st.DataObject) -> None:
     world = World(program, order)
     end = runner.run(play(world, data, lambda: False))
     check(world, end)
     assert all(len(values) == 1 for values in world.drawn.values())
 
 
-@_BOUNDED
+def run_with_losses(runner: asyncio.Runner, program: Program, order: list[int], data: st.DataObject) -> None:
+    world = World(program, order, MemoryStore())
+    end = runner.run(play(world, data, lambda: data.draw(st.integers(0, 2)) == 2))
+    check(world, end)
+
+
+@_SOME
+@given(_PROGRAMS, _ORDERS, st.data())
+def test_a_replayed_run_ends_like_a_straight_one(
+    runner: asyncio.Runner, program: Program, order: list[int], data: st.DataObject
+) -> None:
+    run_and_replay(runner, program, order, data)
+
+
+@_SOME
 @given(_PROGRAMS, _ORDERS, st.data())
 def test_a_run_whose_replies_get_lost_ends_like_a_straight_one(
     runner: asyncio.Runner, program: Program, order: list[int], data: st.DataObject
 ) -> None:
-    world = World(program, order, MemoryStore())
-    end = runner.run(play(world, data, lambda: data.draw(st.integers(0, 2)) == 2))
-    check(world, end)
+    run_with_losses(runner, program, order, data)
+
+
+@pytest.mark.slow
+@_MANY
+@given(_PROGRAMS, _ORDERS, st.data())
+def test_many_replayed_runs_end_like_straight_ones(
+    runner: asyncio.Runner, program: Program, order: list[int], data: st.DataObject
+) -> None:
+    run_and_replay(runner, program, order, data)
+
+
+@pytest.mark.slow
+@_MANY
+@given(_PROGRAMS, _ORDERS, st.data())
+def test_many_runs_whose_replies_get_lost_end_like_straight_ones(
+    runner: asyncio.Runner, program: Program, order: list[int], data: st.DataObject
+) -> None:
+    run_with_losses(runner, program, order, data)

@@ -43,13 +43,17 @@ def start(
     command: Sequence[str] = EKIDEN,
     cwd: Path | None = None,
     terminal: bool = False,
+    forks: bool = True,
     **settings: str,
 ) -> "subprocess.Popen[bytes] | WarmProcess":
-    """A command on these descriptors. Its stdin becomes its controlling terminal if it is one."""
+    """A command on these descriptors. Its stdin becomes its controlling terminal if it is one.
+
+    Without `forks` it starts Python for its own processes: needed where their numbers are looked at.
+    """
     surroundings = environment(**settings)
     if command == EKIDEN and is_fit(surroundings):
         words = ["-m", "ekiden.cli", *arguments]
-        return WarmProcess(words, streams, cwd=cwd, env=surroundings, terminal=terminal)
+        return WarmProcess(words, streams, cwd=cwd, env=surroundings, terminal=terminal, forks=forks)
     return subprocess.Popen(
         [*command, *arguments],
         stdin=streams[0],
@@ -125,11 +129,13 @@ def eventually(condition: Callable[[], bool], what: str | Callable[[], str]) -> 
 class Running:
     """A command that goes on; what it writes to stderr is collected in a file."""
 
-    def __init__(self, log: Path, *arguments: str, cwd: Path | None = None, **settings: str) -> None:
+    def __init__(
+        self, log: Path, *arguments: str, cwd: Path | None = None, forks: bool = True, **settings: str
+    ) -> None:
         self._log = log
         with log.open("wb") as stderr, open(os.devnull, "r+b") as nothing:
             streams = (nothing.fileno(), nothing.fileno(), stderr.fileno())
-            self.process = start(arguments, streams, cwd=cwd, **settings)
+            self.process = start(arguments, streams, cwd=cwd, forks=forks, **settings)
 
     @property
     def said(self) -> str:
@@ -159,9 +165,9 @@ class Running:
 
 @contextmanager
 def running(
-    log: Path, *arguments: str, cwd: Path | None = None, **settings: str
+    log: Path, *arguments: str, cwd: Path | None = None, forks: bool = True, **settings: str
 ) -> Generator[Running, None, None]:
-    command = Running(log, *arguments, cwd=cwd, **settings)
+    command = Running(log, *arguments, cwd=cwd, forks=forks, **settings)
     try:
         yield command
     finally:

@@ -77,15 +77,19 @@ def port() -> int:
     return free_port()
 
 
+THREE = pytest.mark.xdist_group("three workers")  # They are started once, not by every process that tests.
+
+
 @pytest.fixture(scope="module")
 def three(log: Path, port: int) -> Iterator[Running]:
     """Three workers with a key of the parent's making."""
-    with running(log, "run", SHOP, "--workers", "3", "--port", str(port)) as command:
+    with running(log, "run", SHOP, "--workers", "3", "--port", str(port), forks=False) as command:
         command.await_saying("shop is served at")
         eventually(lambda: len(workers_of(command)) == 3, "three workers")
         yield command
 
 
+@THREE
 async def test_any_worker_goes_on_with_a_call(three: Running, port: int) -> None:
     assert f"by 3 workers of process {three.process.pid}" in three.said
     assert "no keys are set" in three.said
@@ -98,6 +102,7 @@ async def test_any_worker_goes_on_with_a_call(three: Running, port: int) -> None
     raise AssertionError("twenty calls of ten rounds never reached two workers")
 
 
+@THREE
 def test_the_command_line_calls_it_over_http(three: Running, port: int) -> None:
     done = ekiden("call", url(port), "ten_rounds", "--answer", "Round=yes", "--verbose", "--json")
     assert done.returncode == 0, done.stderr
@@ -105,6 +110,7 @@ def test_the_command_line_calls_it_over_http(three: Running, port: int) -> None:
     assert done.stderr.splitlines()[-1].startswith("round 11: ")
 
 
+@THREE
 async def test_a_worker_that_is_killed_is_replaced_and_the_call_goes_on(three: Running, port: int) -> None:
     eventually(lambda: len(workers_of(three)) == 3, "three workers")
     before = workers_of(three)

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ from mcp_types import CallToolResult, ElicitRequestFormParams, ElicitResult
 from pydantic import BaseModel
 
 from ekiden import CallTimeout, Client, Context, InvalidResult, PendingCall, Server, TooManyRounds, UsageError
+from tests import warm
 from tests.hostile.evil import answers, evil
 from tests.serving import PATIENCE, served
 
@@ -83,7 +83,7 @@ async def elsewhere(url: str, pending: str) -> str:
     import asyncio
 
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-W", "error", "-c", ELSEWHERE, url), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        *warm.command("-c", ELSEWHERE, url), stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     async with asyncio.timeout(PATIENCE * 2):
         out, _ = await process.communicate(pending.encode())

@@ -1,7 +1,6 @@
 """The client against our own server: in memory, over HTTP and over stdio."""
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from ekiden import (
     TooManyRounds,
 )
 from ekiden.transports.client.http import HttpClient
+from tests import warm
 from tests.serving import served
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
@@ -89,7 +89,7 @@ async def test_a_server_is_found_modern_and_answers_over_every_transport(way: st
         targets: dict[str, Any] = {
             "memory": make_server(),
             "http": f"{base}/mcp",
-            "stdio": [sys.executable, str(EXAMPLES / "weather.py"), "--stdio"],
+            "stdio": warm.command(str(EXAMPLES / "weather.py"), "--stdio"),
         }
         async with asyncio.timeout(30), Client(targets[way]) as client:
             assert client.session.era == "modern"

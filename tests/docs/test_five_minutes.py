@@ -34,7 +34,7 @@ def test_the_call_of_the_page_outlives_the_worker_that_asked(tmp_path: Path) -> 
     (tmp_path / "station.py").write_text(source)
     key = ekiden("keys", "new").stdout.strip()
     words = [*COMMANDS[4].split()[2:], "--port", "0"]
-    with running(tmp_path / "log", *words, cwd=tmp_path, EKIDEN_KEYS=key) as server:
+    with running(tmp_path / "log", *words, cwd=tmp_path, forks=False, EKIDEN_KEYS=key) as server:
         server.await_saying("is served at")
         url, supervisor = re.findall(r"is served at (\S+) by 3 workers of process (\d+)", server.said)[0]
         with person(*(url if "://" in word else word for word in COMMANDS[5].split()[2:])) as user:

@@ -18,7 +18,7 @@ async def test_a_project_is_created_once_although_every_worker_was_killed(tmp_pa
     settings = {"EKIDEN_KEYS": new_key(), "CLOUD_FILE": str(tmp_path / "cloud.db")}
     store = f"sqlite:///{tmp_path}/rounds.db"
     words = ("run", str(SERVER), "--workers", "2", "--port", "0")
-    with running(tmp_path / "log", *words, cwd=tmp_path, STORE=store, **settings) as server:
+    with running(tmp_path / "log", *words, cwd=tmp_path, forks=False, STORE=store, **settings) as server:
         server.await_saying("is served at")
         url = re.findall(r"is served at (\S+)", server.said)[0]
         parent = int(re.findall(r"workers of process (\d+)", server.said)[0])

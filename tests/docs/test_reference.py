@@ -11,6 +11,8 @@ from scripts.site.models import listed
 
 ROOT = Path(__file__).parent.parent.parent
 
+pytestmark = pytest.mark.xdist_group("reference")  # To read the whole library takes seconds: it is done once.
+
 
 @pytest.fixture(scope="module")
 def names() -> dict[str, public.PublicName]:

@@ -1,7 +1,6 @@
 """The draft 2026-06-XX: the four combinations of who has opted in, and what goes over the wire."""
 
 import os
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from mcp_types import CreateMessageResult, ElicitResult, TextContent
 
 from ekiden import Client, InvalidResult, PendingCall, Server
+from tests import warm
 from tests.serving import served
 
 from .handlers import make_server
@@ -40,7 +40,7 @@ async def connected(
         options["mode"] = "legacy"
     if transport == "stdio":
         settings = {**os.environ, "DRAFT": DRAFT if server_opted else ""}
-        async with Client([sys.executable, str(HANDLERS)], env=settings, **options) as client:
+        async with Client(warm.command(str(HANDLERS)), env=settings, **options) as client:
             yield client
         return
     server = make_server(experimental_protocol_version=DRAFT if server_opted else None)

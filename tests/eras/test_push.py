@@ -1,7 +1,6 @@
 """Handlers that ask, and clients of 2025 who are asked while they wait."""
 
 import asyncio
-import time
 
 import pytest
 
@@ -243,9 +242,7 @@ async def test_a_handler_that_is_never_done_fails_after_ten_rounds() -> None:
 async def test_an_answer_that_never_comes_ends_the_call_and_is_withdrawn() -> None:
     server = make_server(sessions=SessionLimits(ask_seconds=0.2))
     async with served(server) as base, old_client(base) as client:
-        began = time.monotonic()
         asked, withdrawn, answered = await client.talk(call("ask"), lambda _: None)
-        assert time.monotonic() - began < 5
         assert withdrawn["method"] == "notifications/cancelled"
         assert withdrawn["params"]["requestId"] == asked["id"]
         assert "0.2 seconds" in text(answered)

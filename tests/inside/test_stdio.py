@@ -1,5 +1,6 @@
 """Durable tools in hosts that are served over a pipe."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from ekiden import Client
 from ekiden.server.sealing.keys import new_key
+from tests import warm
 from tests.inside.callers import accepting
 from tests.inside.processes import HOSTS, PATIENCE, ROOT, SCRIPT, interpreter
 
@@ -20,7 +22,8 @@ async def test_durable_tools_ask_and_become_tasks_over_a_pipe(host: str, mode: A
         "NOTES": str(tmp_path),
         "STORE": f"sqlite:///{tmp_path / 'shop.db'}",
     }
-    command = [interpreter(host), str(SCRIPT), host, "stdio"]
+    words, python = [str(SCRIPT), host, "stdio"], interpreter(host)
+    command = warm.command(*words) if python == sys.executable else [python, *words]
     async with Client(command, mode=mode, env=environment, elicit=accepting, timeout=PATIENCE) as client:
         refunded = await client.call_tool("refund", {"order": "piped"})
         parcel = await client.call_tool("parcel", {"order": "parcel"})

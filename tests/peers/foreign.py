@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import runpy
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -17,6 +16,7 @@ import mcp_types as types
 
 from ekiden import Client
 from scripts.ports import free_port
+from tests import warm
 from tests.peers import running
 
 SERVERS = running.HERE / "servers"
@@ -42,7 +42,7 @@ class Peer(NamedTuple):
     def command(self) -> list[str]:
         """How its server is started; a missing environment is a failure, not a reason to skip."""
         if self.environment is None:
-            return [sys.executable, "-W", "error", str(SERVERS / self.script)]
+            return warm.command(str(SERVERS / self.script))
         environment = running.ROOT / ".peers" / self.environment
         running.require(environment)
         if self.script.endswith(".py"):

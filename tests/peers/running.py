@@ -4,7 +4,6 @@ import contextlib
 import runpy
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,12 +12,11 @@ from typing import TypeAlias
 import pytest
 
 from scripts.ports import free_port
-from tests.warm import WarmProcess, python
+from tests import warm
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-SERVER = [sys.executable, "-W", "error", str(HERE / "server.py")]
-Process: TypeAlias = "subprocess.Popen[bytes] | WarmProcess"
+Process: TypeAlias = "subprocess.Popen[bytes] | warm.WarmProcess"
 
 START_SECONDS = 60.0
 """Until the server listens; it takes half a second."""
@@ -26,6 +24,11 @@ RUN_SECONDS = 120.0
 """For all that a client does; it takes three."""
 STOP_SECONDS = 60.0
 """For the server to end after it was told to."""
+
+
+def stdio_server() -> list[str]:
+    """How a client starts the server that it talks to on stdio."""
+    return [*warm.command(str(HERE / "server.py")), "stdio"]
 
 
 def client_command(client: str) -> list[str]:
@@ -48,12 +51,16 @@ def require(environment: Path) -> None:
 
 def run_client(client: str, target: list[str], plan: str, log: Path) -> str:
     """What the client prints. Its stderr, and that of a server which it starts, goes to `log`."""
-    command = [*client_command(client), *target]
     printed = log.with_suffix(".json")
     with log.open("ab") as stderr, printed.open("wb") as stdout:
         # Files, not pipes: a server that outlives a client must not keep us waiting for the end of a pipe.
         ended = subprocess.run(
-            command, input=plan.encode(), stdout=stdout, stderr=stderr, timeout=RUN_SECONDS, check=False
+            [*client_command(client), *target],
+            input=plan.encode(),
+            stdout=stdout,
+            stderr=stderr,
+            timeout=RUN_SECONDS,
+            check=False,
         )
     if ended.returncode != 0:
         pytest.fail(f"the {client} client failed:\n{log.read_text()}", pytrace=False)
@@ -65,7 +72,7 @@ def http_server(log: Path) -> Iterator[str]:
     """The URL of a running server. Whoever uses it tells it to end; it is stopped if that does not help."""
     port = free_port()
     with log.open("ab") as stderr:
-        process = python(str(HERE / "server.py"), "http", str(port), stderr=stderr)
+        process = warm.python(str(HERE / "server.py"), "http", str(port), stderr=stderr)
     try:
         await_listening(process, port, log)
         yield f"http://127.0.0.1:{port}/mcp"

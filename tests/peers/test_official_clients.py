@@ -59,7 +59,7 @@ def observed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 def observe(client: str, transport: str, log: Path) -> str:
     plan = json.dumps(expected.PLAN)
     if transport == "stdio":
-        return running.run_client(client, ["stdio", *running.SERVER, "stdio"], plan, log)
+        return running.run_client(client, ["stdio", *running.stdio_server()], plan, log)
     with running.http_server(log) as url:
         return running.run_client(client, ["http", url], plan, log.with_name("client-log"))
 

@@ -196,6 +196,8 @@ async function connected(mode, use) {
             : new StdioClientTransport({ command, args });
     await client.connect(wire, { timeout: PATIENCE });
     const seen = await use(client);
+    // A stream that is still being opened is given up by the client itself.
+    client.onerror = error => error.name === 'AbortError' || stray.push(String(error));
     await client.close();
     return seen;
 }

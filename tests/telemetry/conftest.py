@@ -1,4 +1,4 @@
-"""Tracing and metrics as an application sets them up."""
+"""Tracing and metrics as an application sets them up. Tests of this folder do not wait for timers."""
 
 from collections.abc import Generator
 
@@ -10,6 +10,10 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from tests.simulation.virtual_time import _threads_are_counted, pytest_asyncio_loop_factories
+
+__all__ = ["_threads_are_counted", "pytest_asyncio_loop_factories"]
 
 
 @pytest.fixture

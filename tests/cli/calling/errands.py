@@ -2,15 +2,19 @@
 
 import re
 import shlex
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests import warm
 from tests.cli.driving import FOLDER, Running, ekiden, running
 
 ERRANDS = str(FOLDER / "servers" / "errands.py")
-STDIO = shlex.join([sys.executable, ERRANDS])
+
+
+def over_stdio() -> str:
+    """The command that starts them on stdio."""
+    return shlex.join(warm.command(ERRANDS))
 
 
 @contextmanager

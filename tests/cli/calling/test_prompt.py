@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.calling.errands import ERRANDS, STDIO, errands
+from tests.cli.calling.errands import ERRANDS, errands, over_stdio
 from tests.cli.driving import ENTER, SHOP, ekiden, person
 
 LETTER = "user:\nWrite to Aiko.\nuser:\nWrite kindly.\n"
@@ -18,7 +18,7 @@ def test_a_prompt_of_one_message_is_printed_as_it_is() -> None:
 
 def test_a_prompt_that_asks_is_answered_over_every_transport_in_both_eras(tmp_path: Path) -> None:
     with errands(tmp_path) as (url, _):
-        for target in (ERRANDS, STDIO, url):
+        for target in (ERRANDS, over_stdio(), url):
             for era in ("modern", "legacy"):
                 done = ekiden(
                     "prompt", target, "letter", "to=Aiko", "--era", era, "--answer", "How do=kindly"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ekiden.cli.calling.resource import _fits
-from tests.cli.calling.errands import ERRANDS, STDIO, errands
+from tests.cli.calling.errands import ERRANDS, errands, over_stdio
 from tests.cli.driving import ENTER, SHOP, ekiden, person
 
 
@@ -18,7 +18,7 @@ def test_a_resource_is_printed_as_it_is() -> None:
 
 def test_a_resource_that_asks_is_answered_over_every_transport_in_both_eras(tmp_path: Path) -> None:
     with errands(tmp_path) as (url, _):
-        for target in (ERRANDS, STDIO, url):
+        for target in (ERRANDS, over_stdio(), url):
             for era in ("modern", "legacy"):
                 done = ekiden("read", target, "errands://list", "--era", era, "--answer", "how many=3")
                 assert (done.returncode, done.stdout) == (0, "bread for 3\n"), (target, era, done.stderr)

@@ -9,7 +9,7 @@ import pytest
 
 from ekiden.stores.sqlite import SQLiteStore
 from ekiden.testing.task_contract import new_record
-from tests.cli.calling.errands import ERRANDS, STDIO, detached, errands
+from tests.cli.calling.errands import ERRANDS, detached, errands, over_stdio
 from tests.cli.driving import CTRL_C, DOWN, ENTER, ESC, ekiden, eventually, person, running
 
 WALK = ["--answer", "Left or=left", "--answer", "Buy bread?=yes"]
@@ -43,8 +43,8 @@ def test_a_call_is_left_as_a_task_and_its_result_fetched_later_in_both_eras(tmp_
 
 def test_a_task_of_a_server_on_stdio_is_in_its_store(tmp_path: Path) -> None:
     store = {"EKIDEN_STORE": f"sqlite:///{tmp_path}/tasks.db"}
-    task_id = detached(STDIO, "walk", "--env", "EKIDEN_STORE", **store)
-    waited = ekiden("tasks", STDIO, "wait", task_id, *WALK, "--env", "EKIDEN_STORE", **store)
+    task_id = detached(over_stdio(), "walk", "--env", "EKIDEN_STORE", **store)
+    waited = ekiden("tasks", over_stdio(), "wait", task_id, *WALK, "--env", "EKIDEN_STORE", **store)
     assert (waited.returncode, waited.stdout) == (0, "went left, with bread\n"), waited.stderr
 
 

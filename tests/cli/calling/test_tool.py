@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.cli.driving import FOLDER, SHOP, ekiden, eventually, running
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -177,7 +178,8 @@ def test_a_call_that_takes_too_long_is_cancelled(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_cancels_the_call_at_the_server(tmp_path: Path) -> None:
-    with running(tmp_path / "log", "call", AS_COMMAND, "take_long", f"marks={tmp_path}") as command:
+    at_once = shlex.join(warm.command(SHOP))  # After a while the command would say that it waits.
+    with running(tmp_path / "log", "call", at_once, "take_long", f"marks={tmp_path}") as command:
         eventually((tmp_path / "began").exists, "the tool begins")
         assert command.stop(signal.SIGINT) == 130
         assert command.said == "ekiden: interrupted; the call was cancelled\n"
@@ -235,7 +237,7 @@ def test_a_folder_that_does_not_exist_is_told_before_the_tool_is_called(tmp_path
     ],
 )
 def test_a_server_on_stdio_gets_the_variables_that_are_named(words: tuple[str, ...], seen: list[Any]) -> None:
-    target = shlex.join([sys.executable, str(FOLDER / "servers" / "environment.py")])
+    target = shlex.join(warm.command(str(FOLDER / "servers" / "environment.py")))
     done = ekiden("call", target, "variables", "names=ONE", "names=TWO", "--json", *words, TWO="2")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["structuredContent"] == seen

@@ -56,6 +56,7 @@ async def test_a_task_that_asks_more_than_it_may_is_cancelled(version: str | Non
         assert (await handle.status()).status == "cancelled"
 
 
+@pytest.mark.real_time
 async def test_a_task_may_ask_as_much_as_it_may() -> None:
     user, limits = Patient(), ClientLimits(task_questions=100)
     async with Client(asking_for_ever(), elicit=user, limits=limits) as client:

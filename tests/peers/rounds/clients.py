@@ -1,10 +1,10 @@
 """The clients of the matrix: whose they are, which version they speak, and how they are started."""
 
 import runpy
-import sys
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from tests import warm
 from tests.peers import running
 
 HERE = Path(__file__).parent
@@ -40,7 +40,7 @@ class PeerClient(NamedTuple):
         """How its script is started; a missing environment is a failure, not a reason to skip."""
         script = str(HERE / self.script)
         if self.environment is None:
-            return [sys.executable, "-W", "error", script, self.mode]
+            return warm.command(script, self.mode)
         environment = running.ROOT / ".peers" / self.environment
         running.require(environment)
         if self.script.endswith(".py"):

@@ -4,7 +4,6 @@ import contextlib
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -12,8 +11,8 @@ from typing import NamedTuple
 import pytest
 
 from scripts.ports import free_port
+from tests import warm
 from tests.peers import running
-from tests.warm import python
 
 from . import cases, recording
 from .cases import Case, Json
@@ -48,8 +47,8 @@ def observe(client: PeerClient, transport: str, folder: Path) -> Observation:
     notes, log = folder / "notes", folder / "log"
     server = [str(HERE / "server.py"), transport, str(notes)]
     if transport == "stdio":
-        tee = [sys.executable, "-W", "error", str(HERE / "tee.py"), str(folder / "wire")]
-        seen = run_client(client, ["stdio", *tee, sys.executable, "-W", "error", *server], log)
+        tee = warm.command(str(HERE / "tee.py"), str(folder / "wire"))
+        seen = run_client(client, ["stdio", *tee, *warm.command(*server)], log)
         wire = recording.read_tee(folder / "wire")
     else:
         with http_server(server, log) as port, recording.proxy(port) as between:
@@ -83,7 +82,7 @@ def http_server(words: list[str], log: Path) -> Iterator[int]:
     """The port of a running server, which is interrupted in the end."""
     port = free_port()
     with log.open("ab") as stderr:
-        process = python(*words, str(port), stderr=stderr)
+        process = warm.python(*words, str(port), stderr=stderr)
     try:
         running.await_listening(process, port, log)
         yield port

@@ -100,6 +100,8 @@ async function connected(client, use) {
     await client.connect(wire, options);
     const version = client.getNegotiatedProtocolVersion();
     const seen = await use(client);
+    // A stream that is still being opened is given up by the client itself.
+    client.onerror = error => error.name === 'AbortError' || stray.push(String(error));
     await client.close();
     return [seen, version];
 }
