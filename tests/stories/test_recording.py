@@ -19,6 +19,7 @@ from ekiden.stories.recorder import Recorder
 from ekiden.stories.store import CallQuery, Told
 from ekiden.stories.telling import current_story
 from ekiden.testing import ScriptedClient
+from tests.simulation.virtual_time import clock
 from tests.stories.telling import events_of, kinds, stories_of, told, with_another_step_in_a_replay
 
 
@@ -145,7 +146,7 @@ async def test_a_step_that_is_tried_again_tells_of_each_failure() -> None:
 
 
 async def test_a_task_tells_of_every_leg() -> None:
-    server = Server("shop", keys=[bytes(32)], record=True, store="memory:")
+    server = Server("shop", keys=[bytes(32)], record=True, store="memory:", clock=clock)
 
     @server.tool(task="required")
     async def pay(amount: int, ctx: Context) -> str:
