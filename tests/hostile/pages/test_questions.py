@@ -1,6 +1,5 @@
 """Calls that wait for people: a client cannot fill the store with them, nor ask people without an end."""
 
-import time
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ from ekiden.pages.web.filling import Form
 from ekiden.stores.memory import MemoryStore
 from tests.pages.people.calling import Caller, text
 from tests.pages.people.shop import Post, fill, link_in, pages_of, shop
+from tests.processor import measured
 
 _ROOM = 200_000
 
@@ -76,7 +76,7 @@ async def test_one_principal_takes_nothing_of_the_room_of_another() -> None:
 def test_a_thousand_choices_among_five_hundred_are_read_in_no_time() -> None:
     offered = [f"v{number}" for number in range(500)]
     form = Form({"type": "object", "properties": {"a": {"type": "array", "items": {"enum": offered}}}})
-    before = time.process_time()
-    filled = form.read({"/a": ['"v499"'] * 990})
-    assert time.process_time() - before < 0.1
+    with measured() as took:
+        filled = form.read({"/a": ['"v499"'] * 990})
+    assert took.moments < 10
     assert filled.values == {"a": ["v499"] * 990}
