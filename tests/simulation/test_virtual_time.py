@@ -97,3 +97,27 @@ def test_a_scope_that_asks_in_every_pass_does_not_stop_the_clock() -> None:
             await asyncio.sleep(0.2)
 
     run(main)
+
+
+def test_a_thread_that_ends_while_it_is_looked_for_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        loop, ended, may_end = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+
+        def speaks() -> None:
+            may_end.wait(30)
+            loop.call_soon_threadsafe(ended.set)
+
+        thread = threading.Thread(target=speaks)
+        everybody = threading.enumerate
+
+        def looked_for() -> list[threading.Thread]:
+            may_end.set()
+            thread.join(30)
+            return everybody()
+
+        thread.start()
+        monkeypatch.setattr(threading, "enumerate", looked_for)
+        async with asyncio.timeout(300):
+            await ended.wait()
+
+    run(main)

@@ -47,18 +47,19 @@ class _Selector(selectors.DefaultSelector):
         self._threads = set(threading.enumerate())
 
     def select(self, timeout: float | None = None) -> list[Any]:
-        # First who is at work, then what has come: whoever ends between the two has been heard.
+        # First who could say something, then what has come: whoever ends between the two has been heard.
         works = _at_work.names()
-        heard = super().select(0)
         if timeout is not None and timeout <= 0:
+            heard = super().select(0)
             self._spin(works)
             return heard
         self._spins = 0
-        if heard:
+        outside = self._has_outside(works)
+        if heard := super().select(0):
             return heard
         if any(name.startswith(_STORES) for name in works):
             return super().select(_PATIENCE)
-        if timeout is not None and not self._has_outside(works):
+        if timeout is not None and not outside:
             self.now += timeout
             return []
         began = time.monotonic()
