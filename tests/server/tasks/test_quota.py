@@ -132,6 +132,30 @@ async def test_a_task_that_is_stored_while_the_store_counts_is_counted() -> None
         await quota.take(store, "a server", "alice", 1)
 
 
+async def test_a_task_that_is_stored_and_not_heard_of_yet_does_not_count_twice() -> None:
+    quota = TaskQuota(TaskLimits(per_principal=3), clock=lambda: 0.0)
+
+    class Store(MemoryTasks):
+        async def usage(self, audience: str, principal: str) -> Usage:
+            return Usage(open=stored, bytes=0)
+
+    store, stored = Store(), 0
+    await quota.take(store, "a server", "alice", 1)
+    stored += 1  # Its request has not heard of it.
+    await quota.take(store, "a server", "alice", 1)
+    stored += 1
+    third = asyncio.create_task(quota.take(store, "a server", "alice", 1))
+    await asyncio.sleep(0.1)
+    assert not third.done()
+    for _ in range(2):
+        quota.give_back("alice", 1)
+        await asyncio.sleep(0.1)
+    await third
+    stored += 1
+    with pytest.raises(InternalError, match="Too many tasks"):  # After a wait: one is still on its way.
+        await quota.take(store, "a server", "alice", 1)
+
+
 async def test_the_store_is_not_asked_for_every_task(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
     server, go = _server(store)

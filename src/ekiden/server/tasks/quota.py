@@ -19,6 +19,8 @@ _REMEMBERED: Final = 1000
 """Principals whose last look is remembered, and clients of which is known what they took."""
 _REFUSED_SECONDS: Final = 0.5
 """For how long somebody who was refused is refused again without a look at the store."""
+_STORING_SECONDS: Final = 2.0
+"""For how long somebody who would be refused waits until a task on its way is stored."""
 _LATE_SECONDS: Final = 3600.0
 """For how long it is remembered what a client without a principal took."""
 _LITTLE: Final = 32
@@ -87,6 +89,8 @@ class TaskQuota:
         self._looking = asyncio.Lock()
         self._counting: str | None = None
         """The principal whose tasks the store counts now, while none of them was stored meanwhile."""
+        self._stored: asyncio.Event | None = None
+        """Set when a task on its way is stored, for whoever waits for that."""
 
     async def take(
         self, store: TaskStore, audience: str, principal: str, size: int, client: str = ""
@@ -105,7 +109,7 @@ class TaskQuota:
                     self._refuse_again(principal, size)
                     room = self._rooms.get(principal)
                     if room is None or not room.has(size, self._clock()):
-                        used = await self._used(store, audience, principal)
+                        used = await self._used(store, audience, principal, size)
                         room = self._room_left(principal, client, used, size)
             room.tasks -= 1
             room.bytes -= size
@@ -140,20 +144,40 @@ class TaskQuota:
         """The store knows of the task, or never will."""
         if self._counting == principal:
             self._counting = None
+        if self._stored is not None:
+            self._stored.set()
         tasks, taken = self._coming.pop(principal)
         if tasks > 1:
             self._coming[principal] = (tasks - 1, taken - size)
 
-    async def _used(self, store: TaskStore, audience: str, principal: str) -> Usage:
+    async def _used(self, store: TaskStore, audience: str, principal: str, size: int) -> Usage:
         """What a principal takes, with what the store may not know of yet."""
         self._rooms.pop(principal, None)  # Whoever wants more waits, so that the loop below ends.
         while True:
             self._counting = principal
             used = await store.usage(audience, principal)
-            if self._counting == principal:
-                tasks, taken = self._coming.get(principal, (0, 0))
-                return Usage(used.open + tasks, used.bytes + taken)
-            # A task was stored while the store counted, maybe too late to be in its count: count again.
+            if self._counting != principal:
+                # A task was stored while the store counted, maybe too late to be in its count: count again.
+                continue
+            tasks, taken = self._coming.get(principal, (0, 0))
+            both = Usage(used.open + tasks, used.bytes + taken)
+            # One that is stored, and whose request has not heard of it yet, is in both counts.
+            if not tasks or _problem(both, size, *self._most(principal)) is None:
+                return both
+            if not await self._has_stored_one():
+                return both
+
+    async def _has_stored_one(self) -> bool:
+        """Wait until a task on its way is stored. False if that takes too long."""
+        self._stored = asyncio.Event()
+        try:
+            async with asyncio.timeout(_STORING_SECONDS):
+                await self._stored.wait()
+        except TimeoutError:
+            return False
+        finally:
+            self._stored = None
+        return True
 
     def _remember(self, principal: str, tasks: float, size: float) -> _Room:
         room = self._rooms[principal] = _Room(tasks, size, self._clock() + _FRESH_SECONDS)
@@ -178,12 +202,17 @@ def _half(most: int | None, used: int) -> float:
 
 
 def _check(used: Usage, size: int, most_tasks: int | None, most_bytes: int | None) -> None:
+    if (problem := _problem(used, size, most_tasks, most_bytes)) is not None:
+        raise InternalError(problem)
+
+
+def _problem(used: Usage, size: int, most_tasks: int | None, most_bytes: int | None) -> str | None:
+    """Why there is no room for one more; None if there is."""
     if most_tasks is not None and used.open >= most_tasks:
-        raise InternalError(
-            f"Too many tasks: {used.open} of yours have not ended. Wait for one to end, or cancel one"
-        )
+        return f"Too many tasks: {used.open} of yours have not ended. Wait for one to end, or cancel one"
     if most_bytes is not None and used.bytes + size > most_bytes:
-        raise InternalError(
+        return (
             f"Too much is kept for your tasks: {used.bytes} bytes of {most_bytes}. "
             "Tasks are forgotten when their time to live is over"
         )
+    return None
