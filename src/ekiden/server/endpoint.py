@@ -279,6 +279,7 @@ class ServerEndpoint:
             self._started = self._owned = self._is_plain = False
             self._lifespan.forget()
             self._registry.hub.forget()
+            self._rounds.once.forget()
             if self._rounds.tasks is not None:
                 self._rounds.tasks.forget()
             self.sessions.forget_loop()

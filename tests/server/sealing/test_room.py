@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel
 
 from ekiden import Context, RoundLimits, Server
-from ekiden.errors import InternalError
+from ekiden.errors import InternalError, UsageError
 from ekiden.server.sealing.room import Room
 from tests.serving import call, post, served
 
@@ -69,3 +69,10 @@ async def test_large_states_of_one_address_leave_room_for_those_of_others(tmp_pa
         assert (greedy[0], greedy[-1]) == (True, False)
         assert await is_kept("192.0.2.2")
         assert not await is_kept("192.0.2.1")
+
+
+@pytest.mark.parametrize("name", ["answer_seconds", "flow_seconds", "lease_seconds"])
+@pytest.mark.parametrize("seconds", [float("inf"), float("nan")])
+def test_a_time_without_end_is_refused(name: str, seconds: float) -> None:
+    with pytest.raises(UsageError, match=name):
+        RoundLimits(**{name: seconds})

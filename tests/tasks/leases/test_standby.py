@@ -347,3 +347,45 @@ async def test_what_takes_too_long_goes_on_with_the_same_connections(
     await until_renewed(*holders)
     assert len(opened) == 1
     await watching.stop()
+
+
+async def test_one_that_cannot_be_renewed_does_not_break_the_others_off() -> None:
+    class Failing(Holder):
+        async def renew_by(self, store: Any) -> None:
+            raise RuntimeError("not this one")
+
+    opened: list[OneAtATime] = []
+
+    def another() -> Any:
+        opened.append(OneAtATime())
+        return opened[-1]
+
+    watching, good = Standby(another, 0.08), Holder(seconds=0.005)
+    watching.add(Failing())
+    watching.add(good)
+    await until_renewed(good)
+    await watching.stop()
+
+
+async def test_a_store_that_does_not_close_does_not_hold_the_thread_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(asyncio.events, "new_event_loop", VirtualTimeLoop)  # The thread's.
+
+    class Stuck(OneAtATime):
+        async def close(self) -> None:
+            await asyncio.sleep(3600)
+
+    class FailingOnce(Holder):
+        async def renew_by(self, store: Any) -> None:
+            if not tries:
+                tries.append(1)
+                raise RuntimeError("once")
+            await super().renew_by(store)
+
+    tries: list[int] = []
+    watching, holder = Standby(Stuck, 0.08), FailingOnce()  # type: ignore[arg-type]
+    watching.add(holder)
+    await until_renewed(holder)
+    await watching.stop()
+    assert not watching._watching

@@ -4,6 +4,7 @@ Every token that fails a check gets the same error, which tells the client to re
 goes to the log and to a metric, where no attacker reads it.
 """
 
+import math
 import os
 import secrets
 from collections.abc import Callable, Mapping
@@ -61,6 +62,12 @@ class RoundLimits(msgspec.Struct, frozen=True, kw_only=True):
     """If repeating what earlier rounds did takes longer than this, a warning says so."""
     parked_calls: int = 100
     """Parked handlers that may wait in one process. Each keeps all that it has acquired."""
+
+    def __post_init__(self) -> None:
+        """Times are written into rows and tokens, which have no word for infinity."""
+        for name in ("answer_seconds", "flow_seconds", "lease_seconds"):
+            if not math.isfinite(getattr(self, name)):
+                raise UsageError(f"RoundLimits({name}=...) must be a finite number of seconds")
 
     def room(self) -> Room:
         """A new count of the bytes that principals take of the store."""

@@ -115,8 +115,11 @@ class Leases:
                 failures += 1
                 if failures & (failures - 1) == 0:  # The first, the second, the fourth, ...
                     _log.warning("Leases cannot be renewed: %s", problem)
-            except Exception:
-                failures += 1
+            except (Exception, asyncio.CancelledError) as problem:
+                task = asyncio.current_task()
+                if isinstance(problem, asyncio.CancelledError) and (task is None or task.cancelling()):
+                    raise
+                failures += 1  # Also if the store has cancelled something of its own.
                 if failures & (failures - 1) == 0:
                     _log.exception("Leases cannot be renewed")
 

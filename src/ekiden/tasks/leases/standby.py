@@ -78,7 +78,11 @@ class Standby:
             watching = self._watching.get(loop)
             if watching is None:
                 self._forget_closed_loops()
-                watching = self._watching[loop] = _Watching(loop, self._watch)
+                try:
+                    watching = self._watching[loop] = _Watching(loop, self._watch)
+                except RuntimeError as problem:  # The event loop renews, and the next lease tries again.
+                    _log.warning("No thread stands by for a blocked event loop: %s", problem)
+                    return
             watching.holders.add(holder)
 
     def discard(self, holder: Leaseholder) -> None:
@@ -198,7 +202,12 @@ class _Renewing:
         if self._store is None:
             self._store = self._another()
         async with asyncio.timeout(self._most_seconds):
-            await asyncio.gather(*(holder.renew_by(self._store) for holder in late))
+            ended = await asyncio.gather(
+                *(holder.renew_by(self._store) for holder in late), return_exceptions=True
+            )
+        for problem in ended:  # Now: the failure of one must not break the others off.
+            if isinstance(problem, BaseException):
+                raise problem
 
     def close(self) -> None:
         """Close the store and the event loop."""
@@ -207,4 +216,4 @@ class _Renewing:
         if runner is not None:
             with contextlib.suppress(Exception, asyncio.CancelledError), runner:
                 if store is not None:
-                    runner.run(store.close())
+                    runner.run(asyncio.wait_for(store.close(), self._most_seconds / 4))

@@ -59,7 +59,9 @@ async def said_yes(client: Client, first: Round) -> str:
 
 def held_by(once: Any) -> int:
     """How much of rounds it holds on to."""
-    return sum(len(value) for value in vars(once).values() if hasattr(value, "__len__"))
+    others = {name: value for name, value in vars(once).items() if name != "_leases"}
+    held = sum(len(leases._held) for leases in once._leases.values())
+    return held + sum(len(value) for value in others.values() if hasattr(value, "__len__"))
 
 
 def leased(path: Path) -> int:

@@ -47,6 +47,7 @@ _POLL_SECONDS: Final = 0.1
 """How often a waiting repeat asks the store. Needed only if the owner is in another process."""
 _ROW_BYTES: Final = 256
 """About what a round, and each of its steps, takes of a store beside its value."""
+_MOST_LATE_REPLIES: Final = 3
 _LOST: Final = "The round was taken over by another worker; repeat it"
 
 
@@ -120,12 +121,22 @@ class RoundClaim(PrivateStruct):
             async with self._single:
                 if self.claimed is None:
                     await self._pursue()
-        elif self._lease is not None and self._lease.may_have_run_out:
-            # The claim may be lost: nothing may begin before that is known.
-            await insist(self._lease.renew, self._may_wait, self._round_id)
+        elif self._lease is not None:
+            await self._make_sure(self._lease)
         if self.claimed is None or self.lost:
             raise _taken_over()
         return self.claimed
+
+    async def _make_sure(self, lease: Lease) -> None:
+        """If the claim may be lost, find out: nothing may begin before that is known.
+
+        A reply that comes late says little, so the store is asked again. In an event loop that is always late
+        that would never end, so it is done only a few times.
+        """
+        for _ in range(_MOST_LATE_REPLIES):
+            if self.lost or not lease.may_have_run_out:
+                return
+            await insist(lease.renew, self._may_wait, self._round_id)
 
     async def _pursue(self) -> None:
         """Claim the round, or raise `Ended` with its outcome."""
@@ -150,7 +161,7 @@ class RoundClaim(PrivateStruct):
             raise
         finally:
             if self.claimed is None:
-                contenders.leave(key)
+                contenders.leave(key, contest)
 
     async def _ask(self, contest: Contest) -> Claimed | Recorded | Refused:
         """Ask the store until the round is claimed or has ended."""
@@ -333,8 +344,9 @@ class RoundClaim(PrivateStruct):
         assert contest is not None
         self._lease.end()
         contest.ended = ended
-        contest.lock.release()
-        self._once.contenders.leave((self._round_id, self.history))
+        if not self._lease.is_of_a_closed_loop:  # Else nobody waits any more, and nobody can be woken.
+            contest.lock.release()
+        self._once.contenders.leave((self._round_id, self.history), contest)
 
     # When the store fails
 

@@ -100,12 +100,15 @@ class Contenders:
         contest.members += 1
         return contest
 
-    def leave(self, key: tuple[str, str]) -> None:
+    def leave(self, key: tuple[str, str], contest: Contest) -> None:
         """Count one request fewer for a round."""
-        contest = self._contests[key]
         contest.members -= 1
-        if contest.members == 0:
+        if contest.members == 0 and self._contests.get(key) is contest:  # It may have been forgotten.
             del self._contests[key]
+
+    def forget(self) -> None:
+        """Forget all requests: their event loop is closed."""
+        self._contests.clear()
 
 
 class Lookout:
@@ -140,11 +143,11 @@ class Lookout:
             return
         self._contenders.join(key)
         task = self._watching[key] = asyncio.get_running_loop().create_task(self._watch(*key, contest))
-        task.add_done_callback(functools.partial(self._left, key))
+        task.add_done_callback(functools.partial(self._left, key, contest))
 
-    def _left(self, key: tuple[str, str], _: "asyncio.Task[None]") -> None:
+    def _left(self, key: tuple[str, str], contest: Contest, _: "asyncio.Task[None]") -> None:
         del self._watching[key]
-        self._contenders.leave(key)
+        self._contenders.leave(key, contest)
 
     async def _watch(self, round_id: str, history: str, contest: Contest) -> None:
         time = asyncio.get_running_loop().time
@@ -175,6 +178,10 @@ class Lookout:
         if isinstance(claim, Claimed):
             await self._ledger.release(round_id, claim.fence)
         return claim
+
+    def forget(self) -> None:
+        """Forget whom it watches: the event loop is closed."""
+        self._watching.clear()
 
     async def stop(self) -> None:
         """Watch nothing any more."""

@@ -6,6 +6,7 @@ turn.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
@@ -42,6 +43,11 @@ class Lease:
     def may_have_run_out(self) -> bool:
         """Whether it was not renewed in time: this process was stopped, or the store was unavailable."""
         return not self._leases.is_sure(self.asked)
+
+    @property
+    def is_of_a_closed_loop(self) -> bool:
+        """Whether the event loop is closed in which the round was claimed."""
+        return self._leases.loop.is_closed()
 
     async def renew(self) -> None:
         """Renew it, or find out that it is lost; `StoreUnavailable` if neither can be done now.
@@ -86,6 +92,8 @@ class RoundLeases:
         """By the ids of their rounds."""
         self._timer: asyncio.TimerHandle | None = None
         self._renewal: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
+        """Set if a lease was added that cannot wait for the next renewal."""
 
     def is_sure(self, asked: Asked) -> bool:
         """Whether a lease that was asked for then has certainly not run out. Any thread may ask."""
@@ -94,12 +102,15 @@ class RoundLeases:
     def add(self, round_id: str, fence: int, *, keep: float, asked: Asked) -> Lease:
         """Renew the lease of a new claim. `asked` says when the claim was requested."""
         lease = Lease(self, round_id, fence, keep, asked)
+        since = self.loop.time() - asked.loop  # The store's reply may have taken long.
         if not self._held:
             # Most rounds end before this, and need no task for the renewal.
-            self._timer = self.loop.call_later(self._seconds / 3, self._start_renewal)
-            if self._standby is not None:
-                self._standby.add(self)
+            self._timer = self.loop.call_later(max(self._seconds / 3 - since, 0), self._start_renewal)
+        elif since > self._seconds / 3:
+            self._hurry.set()
         self._held[round_id] = lease
+        if self._standby is not None:
+            self._standby.add(self)  # Each time: it forgets all when the server stops.
         return lease
 
     def discard(self, lease: Lease) -> None:
@@ -110,10 +121,11 @@ class RoundLeases:
         if not self._held:
             if self._standby is not None:
                 self._standby.discard(self)
-            for work in (self._timer, self._renewal):
-                if work is not None:
-                    work.cancel()
-            self._timer = self._renewal = None
+            work, self._timer, self._renewal = (self._timer, self._renewal), None, None
+            if not self.loop.is_closed():  # What was left of one that is closed runs no more.
+                for each in work:
+                    if each is not None:
+                        each.cancel()
 
     # In the event loop
 
@@ -130,9 +142,17 @@ class RoundLeases:
                 failures = 0
             except Exception as error:
                 failures += 1
-                level = logging.WARNING if failures == 1 else logging.DEBUG
+                away = isinstance(error, StoreUnavailable | TimeoutError)
+                level = logging.DEBUG if failures > 1 else logging.WARNING if away else logging.ERROR
                 _log.log(level, "The leases of %d rounds are not renewed yet: %r", len(self._held), error)
-            await asyncio.sleep(self._seconds / 3 if are_all_certain else self._soon)
+            await self._pause(self._seconds / 3 if are_all_certain else self._soon)
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait until the next renewal, or until a lease cannot wait for it."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._hurry.wait()
+        self._hurry.clear()
 
     async def _renew_all(self) -> bool:
         """Renew all, or find out which are lost. False if that is not certain of all: try again soon.
@@ -147,6 +167,8 @@ class RoundLeases:
             done, _ = await asyncio.wait({attempt}, timeout=seconds)
             if not done:
                 raise TimeoutError(f"the store does not answer within {seconds:g} seconds")
+            if attempt.cancelled():  # By the store: our own cancellation is raised above.
+                raise StoreUnavailable("the store has given the renewal up")
             # What came late is worth little: the store may have written an end that is over already.
             return len(attempt.result()) == len(leases) and not self.is_late()
         finally:

@@ -1,11 +1,12 @@
 """What rounds of a process share that run once: the ledger, repeats that wait, how long a lease is."""
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Callable
 from typing import Final
 
-from ekiden.errors import StoreUnavailable
+from ekiden.errors import StoreUnavailable, UsageError
 from ekiden.rounds.ledger import Ledger
 from ekiden.server.rounds.owning.contenders import Contenders, Lookout
 from ekiden.server.rounds.owning.lease import Lease, RoundLeases
@@ -19,6 +20,7 @@ __all__ = ["Once"]
 _log = logging.getLogger(__name__)
 
 _PURGE_SECONDS: Final = 300.0
+_RENEW: Final = "`renew` of the store must take many claims at once, as in `ekiden.rounds.ledger.Ledger`"
 
 
 class Once:
@@ -51,22 +53,40 @@ class Once:
         self.is_stopping = False
         """Set when the server stops: from then on no round waits for an unavailable store."""
         self._purged_at = clock()
-        self._leases: RoundLeases | None = None
+        self._leases: dict[asyncio.AbstractEventLoop, RoundLeases] = {}
+        """Mostly of one event loop."""
 
     def new_lease(self, round_id: str, fence: int, asked: Asked, keep: float) -> Lease:
         """The lease of a new claim. `asked` says when the claim was requested."""
-        if self._leases is None or self._leases.loop is not asyncio.get_running_loop():
-            self._leases = RoundLeases(
+        loop = asyncio.get_running_loop()
+        leases = self._leases.get(loop)
+        if leases is None:
+            self._leases = {loop: held for loop, held in self._leases.items() if not loop.is_closed()}
+            leases = self._leases[loop] = RoundLeases(
                 self.ledger, clock=self.clock, seconds=self.lease, standby=self.standby
             )
-        return self._leases.add(round_id, fence, keep=keep, asked=asked)
+        return leases.add(round_id, fence, keep=keep, asked=asked)
+
+    def forget(self) -> None:
+        """Forget what belonged to an event loop that is closed: nobody is left there to end it."""
+        self.contenders.forget()
+        self.lookout.forget()
+        self._leases.clear()
 
     async def check(self) -> None:
         """Raise `UsageError` if the ledger cannot be used as it is. One that is away now is not an error."""
+        self._check_renew()
         try:
             await self.ledger.look("", "", now=self.clock())
         except StoreUnavailable as problem:
             _log.warning("Rounds that are remembered wait for their store: %s", problem)
+
+    def _check_renew(self) -> None:
+        """Refuse a store that renews one round at a time, as stores once did: its leases would run out."""
+        try:
+            inspect.signature(self.ledger.renew).bind({}, until=0.0)
+        except TypeError as error:
+            raise UsageError(f"{_RENEW}: {error}") from error
 
     async def tidy(self) -> None:
         """Remove expired rounds from the ledger, at most every five minutes."""
