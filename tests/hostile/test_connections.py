@@ -230,7 +230,16 @@ async def test_a_body_that_says_it_is_packed_is_not_read_as_if_it_were_not(
         assert (await post(base, message, content_encoding="Identity")).status_code == 200
 
 
-@pytest.mark.parametrize("coding", ["gzip, chunked", "identity, chunked", "chunked\t,chunked"])
+@pytest.mark.parametrize(
+    "coding",
+    [
+        "gzip, chunked",
+        "identity, chunked",
+        "chunked\t,chunked",
+        "gzip\r\nTransfer-Encoding: chunked",
+        "chunked\r\ntransfer-encoding: chunked",
+    ],
+)
 async def test_a_transfer_coding_that_is_not_undone_is_refused(coding: str) -> None:
     message = call("greet", {"name": "Ada"})
     body = json.dumps(message).encode()

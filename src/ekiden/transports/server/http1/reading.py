@@ -143,8 +143,11 @@ class RequestReader(abc.ABC):
         return body
 
     def _check_head(self, headers: dict[bytes, bytes]) -> list[tuple[bytes, bytes]] | None:
-        """Stop at a head that is too long. Else all headers as they were sent, if one was sent twice."""
+        """Stop at a head that is too long, or that names transfer codings twice. Else all headers as they were
+        sent, if one was sent twice."""
         repeated = self._repeated
+        if any(name == b"transfer-encoding" for name, _ in repeated):  # Together they are one list.
+            raise self._stop(501, "Not implemented: the only transfer coding is chunked")
         if repeated or self._fed + _PER_HEADER * len(headers) > _HEAD_BYTES:
             sent = [*repeated, *headers.items()]
             if sum(len(name) + len(value) + _PER_HEADER for name, value in sent) > _HEAD_BYTES:
