@@ -1,8 +1,11 @@
-"""What a large request body takes in memory."""
+"""What a request takes in memory: its head, and a large body."""
 
 from typing import Final
 
-__all__ = ["weight_of"]
+__all__ = ["PER_HEADER", "weight_of"]
+
+PER_HEADER: Final = 128
+"""What a header takes beside its own bytes: two objects, and a place in a dict or a list."""
 
 _HALVES: Final = tuple(f"\\u{digits}".encode() for digits in ("d8", "d9", "da", "db", "D8", "D9", "DA", "DB"))
 """How the escapes of characters begin that take four bytes."""

@@ -8,6 +8,7 @@ from typing import Any, Final
 import httptools
 
 from ekiden.signals import HttpRequestRefused
+from ekiden.transports.server.budget import PER_HEADER
 from ekiden.transports.server.http1.heads import without_upgrade
 from ekiden.transports.server.shares import Shares
 from ekiden.wire.incoming import Refusal
@@ -18,10 +19,8 @@ _log = logging.getLogger(__name__)
 
 _HEAD_BYTES: Final = 64 * 1024
 """Headers and trailers. A token of 64 KiB travels in the body, so nothing of ours comes near this."""
-_PER_HEADER: Final = 32
-"""Added to the bytes of every header, as HTTP/2 counts them: thousands of empty ones are not free."""
-SHORT_HEAD: Final = _HEAD_BYTES // 9
-"""A head in so few bytes cannot be too long: a header has at least four, for which 36 are counted."""
+SHORT_HEAD: Final = _HEAD_BYTES // (1 + PER_HEADER // 4)
+"""A head in so few bytes cannot be too long: a header has at least four of them."""
 
 UNCOUNTED: Final = 64 * 1024
 """Bytes of a body that take nothing of the budget: most requests have less."""
@@ -75,7 +74,7 @@ class RequestReader(abc.ABC):
         """Refuse a head that does not end."""
         self._unread += size
         count = len(self._headers) + len(self._repeated)
-        if self._unread + _PER_HEADER * count > _HEAD_BYTES:
+        if self._unread + PER_HEADER * count > _HEAD_BYTES:
             self._refuse(431, "The request's headers are too long")
 
     def stop_reading(self) -> None:
@@ -143,14 +142,14 @@ class RequestReader(abc.ABC):
         return body
 
     def _check_head(self, headers: dict[bytes, bytes]) -> list[tuple[bytes, bytes]] | None:
-        """Stop at a head that is too long, or that names transfer codings twice. Else all headers as they were
-        sent, if one was sent twice."""
+        """Stop at a head that is too long, or that names transfer codings twice. Else all headers as they
+        were sent, if one was sent twice."""
         repeated = self._repeated
         if any(name == b"transfer-encoding" for name, _ in repeated):  # Together they are one list.
             raise self._stop(501, "Not implemented: the only transfer coding is chunked")
-        if repeated or self._fed + _PER_HEADER * len(headers) > _HEAD_BYTES:
+        if repeated or self._fed + PER_HEADER * len(headers) > _HEAD_BYTES:
             sent = [*repeated, *headers.items()]
-            if sum(len(name) + len(value) + _PER_HEADER for name, value in sent) > _HEAD_BYTES:
+            if sum(len(name) + len(value) + PER_HEADER for name, value in sent) > _HEAD_BYTES:
                 raise self._stop(431, "The request's headers are too long")
             return sent if repeated else None
         return None
