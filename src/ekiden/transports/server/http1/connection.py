@@ -23,6 +23,7 @@ from ekiden.transports.server.http1.sweeper import Sweeper
 from ekiden.transports.server.http1.unread import Unread
 from ekiden.transports.server.http1.writing import ResponseWriter
 from ekiden.transports.server.proxies import network_of
+from ekiden.transports.server.shares import client_of
 from ekiden.wire import jsonrpc
 from ekiden.wire.incoming import ROUTED, Incoming, Refusal
 
@@ -43,7 +44,6 @@ _LINGER_SECONDS: Final = 1.0
 _HALF_CLOSED_SECONDS: Final = 1.0
 """How long answers may take when the client sends no more. It waits for them, or it is gone."""
 
-_VERSIONS: Final = ("1.1", "1.0")
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -104,7 +104,8 @@ class Connection(RequestReader, ResponseWriter, asyncio.Protocol):
         self.stop_reading()
         self._unsliced = b""
         self._next = None
-        self._give_back(sum(exchange.held for exchange in self._waiting))
+        for exchange in self._waiting:
+            self._budget.give_back(exchange.holder, exchange.held)
         self._waiting.clear()
         self.resume_writing()
         if self._exchange is not None:
@@ -248,17 +249,6 @@ class Connection(RequestReader, ResponseWriter, asyncio.Protocol):
         if b"expect" in headers and (refusal is None or refusal is ROUTED):
             self._welcome_body(incoming)
 
-    def _keeps_alive(self, headers: dict[bytes, bytes]) -> bool:
-        """Whether the connection stays open after the response. Stops at versions that are not served."""
-        keep_alive: bool = self._parser.should_keep_alive()
-        if keep_alive and b"connection" not in headers:
-            return True  # Only HTTP/1.1 does so without a header.
-        version = self._parser.get_http_version()
-        if version not in _VERSIONS:
-            raise self._stop(505, "Only HTTP/1.1 and HTTP/1.0 are served here")
-        # HTTP/1.0 keeps a connection only by a header, which our responses do not have.
-        return keep_alive and version == "1.1"
-
     def _welcome_body(self, incoming: Incoming) -> None:
         """Tell a client that waits for it to send the body."""
         if incoming.headers.get(b"expect", b"").lower() == b"100-continue":
@@ -301,13 +291,17 @@ class Connection(RequestReader, ResponseWriter, asyncio.Protocol):
         exchange.incoming.body = self._body if self._pieces is None else self._take_body()
         self._body = b""
         if self._held:
-            exchange.held, self._held = self._held, 0
+            exchange.held, exchange.holder, self._held = self._held, self._holder, 0
         if self._exchange is None and self.writable is None and not self._waiting:
             self._begin(exchange)
             return
         self._waiting.append(exchange)
         if self._is_full():
             self.set_reading()
+
+    def _sender(self) -> str:
+        assert self._next is not None
+        return client_of(self._next.incoming)
 
     def _is_full(self) -> bool:
         """Whether so much waits to be answered that nothing more is read."""
@@ -321,7 +315,7 @@ class Connection(RequestReader, ResponseWriter, asyncio.Protocol):
         self._exchange = exchange
         answer = self._application.exchange
         if exchange.held:
-            self._give_back(exchange.held)
+            self._budget.give_back(exchange.holder, exchange.held)
         if len(exchange.incoming.body) > UNCOUNTED:  # Also one that came in one piece, which took nothing.
             answer = self._application.exchange_large
         state = self.state

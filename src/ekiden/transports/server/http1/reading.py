@@ -25,6 +25,7 @@ SHORT_HEAD: Final = _HEAD_BYTES // (1 + PER_HEADER // 4)
 UNCOUNTED: Final = 64 * 1024
 """Bytes of a body that take nothing of the budget: most requests have less."""
 _LATER: Final = ((b"retry-after", b"5"),)
+_VERSIONS: Final = ("1.1", "1.0")
 STOPS: Final = (httptools.HttpParserUpgrade, httptools.HttpParserError)
 """What the parser raises when it reads no further."""
 
@@ -38,7 +39,9 @@ class RequestReader(abc.ABC):
         self.network: str | None = None
         """Whose connection it is, by address."""
         self._held = 0
-        """Bytes that the body has taken of the budget."""
+        """Bytes that the request has taken of the budget."""
+        self._holder = ""
+        """In whose name it has. Remembered, because a sender may be known only later."""
         self.loop = loop
         self._since = loop.time()
         """When the connection fell silent, or a request began that is not whole yet."""
@@ -63,6 +66,10 @@ class RequestReader(abc.ABC):
     @abc.abstractmethod
     def _refuse(self, status: int, reason: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
         """Read nothing more, and say why."""
+
+    @abc.abstractmethod
+    def _sender(self) -> str:
+        """Whose request is being read: a principal if that is known, else an address."""
 
     def _read_on(self, data: bytes | memoryview, error: Exception) -> None:
         """The parser has stopped in the midst of `data`: refuse it, or read the rest."""
@@ -129,11 +136,16 @@ class RequestReader(abc.ABC):
     def _drop_body(self) -> None:
         """The body is not wanted any more."""
         self._take_body()
-        self._give_back(self._held)
+        self._budget.give_back(self._holder, self._held)
         self._held = 0
 
-    def _give_back(self, held: int) -> None:
-        self._budget.give_back(self.network or "", held)
+    def _take(self, size: int) -> None:
+        """Take of the budget for the request that is being read. Stops if there is not so much left."""
+        if not self._held:
+            self._holder = self._sender()
+        if not self._budget.take(self._holder, size):
+            raise self._stop(503, "Too many large bodies are on their way", _LATER)
+        self._held += size
 
     def _take_body(self) -> bytes:
         """The body, which is then forgotten here."""
@@ -153,6 +165,17 @@ class RequestReader(abc.ABC):
                 raise self._stop(431, "The request's headers are too long")
             return sent if repeated else None
         return None
+
+    def _keeps_alive(self, headers: dict[bytes, bytes]) -> bool:
+        """Whether the connection stays open after the response. Stops at versions that are not served."""
+        keep_alive: bool = self._parser.should_keep_alive()
+        if keep_alive and b"connection" not in headers:
+            return True  # Only HTTP/1.1 does so without a header.
+        version = self._parser.get_http_version()
+        if version not in _VERSIONS:
+            raise self._stop(505, "Only HTTP/1.1 and HTTP/1.0 are served here")
+        # HTTP/1.0 keeps a connection only by a header, which our responses do not have.
+        return keep_alive and version == "1.1"
 
     # What the parser calls
 
@@ -192,6 +215,4 @@ class RequestReader(abc.ABC):
             self._pieces += body  # Not a list of them: a piece of two bytes would take as much as fifty.
             grown = len(self._pieces) - self._held
             if grown > UNCOUNTED:
-                if not self._budget.take(self.network or "", grown):
-                    raise self._stop(503, "Too many large bodies are on their way", _LATER)
-                self._held += grown
+                self._take(grown)
