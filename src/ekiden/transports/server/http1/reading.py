@@ -8,10 +8,10 @@ from typing import Any, Final
 import httptools
 
 from ekiden.signals import HttpRequestRefused
-from ekiden.transports.server.budget import PER_HEADER
+from ekiden.transports.server.budget import PER_HEADER, head_weight
 from ekiden.transports.server.http1.heads import without_upgrade
 from ekiden.transports.server.shares import Shares
-from ekiden.wire.incoming import Refusal
+from ekiden.wire.incoming import Incoming, Refusal
 
 __all__ = ["SHORT_HEAD", "STOPS", "UNCOUNTED", "RequestReader"]
 
@@ -24,7 +24,9 @@ SHORT_HEAD: Final = _HEAD_BYTES // (1 + PER_HEADER // 4)
 
 UNCOUNTED: Final = 64 * 1024
 """Bytes of a body that take nothing of the budget: most requests have less."""
-_LATER: Final = ((b"retry-after", b"5"),)
+_TINY: Final = 4 * 1024
+"""Bytes of a request that take nothing of it while it waits for its turn."""
+_TOO_MUCH: Final = Refusal(503, "Too many large bodies are on their way", ((b"retry-after", b"5"),))
 _VERSIONS: Final = ("1.1", "1.0")
 STOPS: Final = (httptools.HttpParserUpgrade, httptools.HttpParserError)
 """What the parser raises when it reads no further."""
@@ -59,6 +61,10 @@ class RequestReader(abc.ABC):
         """The headers after which another one of the same name has come."""
         self._body = b""
         self._pieces: bytearray | None = None
+        self._unsliced = b""
+        """What has come in and is read when fewer requests wait for their turn."""
+        self._keeper = ""
+        """In whose name that is counted."""
         self._size = self._unread = self._fed = 0
         """Bytes of the body; bytes that have neither ended the head nor brought any body; and bytes that have
         come since no request was being read, so at least all of this one."""
@@ -69,7 +75,7 @@ class RequestReader(abc.ABC):
 
     @abc.abstractmethod
     def _sender(self) -> str:
-        """Whose request is being read: a principal if that is known, else an address."""
+        """Whose request is being read, or else answered: a principal if that is known, else an address."""
 
     def _read_on(self, data: bytes | memoryview, error: Exception) -> None:
         """The parser has stopped in the midst of `data`: refuse it, or read the rest."""
@@ -88,6 +94,7 @@ class RequestReader(abc.ABC):
         """Let go of all that was read: a collector may come much later for a connection that is closed."""
         self._parser = None
         self._drop_body()
+        self._take_kept()
 
     def _feed(self, data: bytes | memoryview) -> memoryview | None:
         """Have the parser read; the rest if it stopped at an offer to upgrade the connection."""
@@ -144,8 +151,29 @@ class RequestReader(abc.ABC):
         if not self._held:
             self._holder = self._sender()
         if not self._budget.take(self._holder, size):
-            raise self._stop(503, "Too many large bodies are on their way", _LATER)
+            raise self._stop(*_TOO_MUCH)
         self._held += size
+
+    def _count_waiting(self, incoming: Incoming) -> None:
+        """Count a request that waits for its turn, which may be long, with its head. Tiny ones are free."""
+        weight = head_weight(incoming) + len(incoming.body)
+        if weight > _TINY and weight > self._held:
+            self._take(weight - self._held)
+
+    def _keep(self, data: bytes) -> None:
+        """Keep what came in for later. It counts, because a transport may deliver 256 KB at once."""
+        if not self._unsliced:
+            self._keeper = self._sender()
+        if self._budget.take(self._keeper, len(data)):
+            self._unsliced += data
+        else:
+            self._refuse(*_TOO_MUCH)
+
+    def _take_kept(self) -> bytes:
+        """What was kept, which is then forgotten here."""
+        data, self._unsliced = self._unsliced, b""
+        self._budget.give_back(self._keeper, len(data))
+        return data
 
     def _take_body(self) -> bytes:
         """The body, which is then forgotten here."""
