@@ -120,6 +120,14 @@ async def test_many_headers_are_refused_although_they_are_short() -> None:
         assert await _said(base, many) == [431]
 
 
+async def test_a_head_counts_as_what_it_takes_in_memory() -> None:
+    message = call("greet", {"name": "Ada"})
+    async with served(_server()) as base:
+        for count, status in ((450, 200), (550, 431)):  # A name alone takes more than ten times its bytes.
+            sent = _post(message, "Connection: close", *(f"{number:x}:" for number in range(count)))
+            assert await _said(base, sent) == [status]
+
+
 async def test_many_trailers_are_refused_although_they_are_short() -> None:
     head = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n"
     head += "".join(f"{name}: {value}\r\n" for name, value in headers_for(request("tools/list")).items())
@@ -230,7 +238,16 @@ async def test_a_body_that_says_it_is_packed_is_not_read_as_if_it_were_not(
         assert (await post(base, message, content_encoding="Identity")).status_code == 200
 
 
-@pytest.mark.parametrize("coding", ["gzip, chunked", "identity, chunked", "chunked\t,chunked"])
+@pytest.mark.parametrize(
+    "coding",
+    [
+        "gzip, chunked",
+        "identity, chunked",
+        "chunked\t,chunked",
+        "gzip\r\nTransfer-Encoding: chunked",
+        "chunked\r\ntransfer-encoding: chunked",
+    ],
+)
 async def test_a_transfer_coding_that_is_not_undone_is_refused(coding: str) -> None:
     message = call("greet", {"name": "Ada"})
     body = json.dumps(message).encode()

@@ -306,7 +306,10 @@ async def test_bodies_that_wait_behind_a_stream_are_bounded() -> None:
         assert _megabytes(process) - before < 15  # 30 bodies are 30 MB; 16 of them waited, before.
 
 
-async def test_large_calls_of_2025_that_are_left_alone_share_the_same_room() -> None:
+@pytest.mark.parametrize(("letters", "heading"), [(30_000, 0), (0, 30_000)], ids=["bodies", "heads"])
+async def test_large_calls_of_2025_that_are_left_alone_share_the_same_room(
+    letters: int, heading: int
+) -> None:
     server, go = Server("s", version="1"), asyncio.Event()
     begun: asyncio.Queue[None] = asyncio.Queue()
 
@@ -322,27 +325,28 @@ async def test_large_calls_of_2025_that_are_left_alone_share_the_same_room() -> 
     async with served(server, limits=HttpLimits(bodies=100_000)) as base:
         opened = await post_raw(base, json.dumps(hello).encode(), old)
         old["mcp-session-id"] = opened.headers["mcp-session-id"]
+        laden = old | {"x-long": "y" * heading}
 
         def large(number: int) -> bytes:
-            params = {"name": "wait", "arguments": {"text": "x" * 30_000}}
+            params = {"name": "wait", "arguments": {"text": "x" * letters}}
             return json.dumps(
                 {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
             ).encode()
 
         for number in range(3):
             async with raw_client(base) as client:
-                head = old | {"content-length": str(len(large(number)))}
+                head = laden | {"content-length": str(len(large(number)))}
                 await client.send_head(head)
                 client.writer.write(large(number))
                 await client.writer.drain()
                 await soon(begun.get())
-        refused = await post_raw(base, large(3), old)
+        refused = await post_raw(base, large(3), laden)
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "10")
         ping = json.dumps({"jsonrpc": "2.0", "id": 9, "method": "ping"}).encode()
         assert (await post_raw(base, ping, old)).status_code == 200
         go.set()
         async with asyncio.timeout(10):
-            while (await post_raw(base, large(4), old)).status_code != 200:
+            while (await post_raw(base, large(4), laden)).status_code != 200:
                 await asyncio.sleep(0.01)
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import httpx2
@@ -13,7 +13,7 @@ from ekiden import Auth, Context, HttpLimits, Principal, RoundLimits, Server, Se
 from ekiden.server import subscription_room
 from ekiden.server.rounds.parked import ParkingLot
 from ekiden.transports.server.shares import Shares
-from tests.serving import call, headers_for, post, post_raw, raw_client, request, served, soon
+from tests.serving import PATIENCE, call, headers_for, post, post_raw, raw_client, request, served, soon
 
 TOKENS = {name: Principal(name) for name in ("eve", "bob")}
 OLD = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
@@ -159,6 +159,26 @@ async def test_large_bodies_of_one_client_leave_room_for_those_of_others(era: st
         else:
             large = call("echo", {"text": "x" * 100_000})
             answers = [await post(eve.base, large, authorization=f"Bearer {who}") for who in ("eve", "bob")]
+        assert [answer.status_code for answer in answers] == [503, 200]
+
+
+@pytest.mark.parametrize("mounted", [False, True])
+async def test_uploads_of_one_principal_leave_room_for_those_of_another_at_the_same_address(
+    mounted: bool,
+) -> None:
+    large = call("echo", {"text": "x" * 400_000})
+    application = Guarded().server.asgi(limits=HttpLimits(bodies=16_000_000))
+    async with served(application, mounted=mounted) as base, AsyncExitStack() as stack:
+        about = {**headers_for(large), "authorization": "Bearer eve", "content-length": "4000000"}
+        for _ in range(4):
+            upload = await stack.enter_async_context(raw_client(base))
+            await upload.send_head(about)
+            upload.writer.write(b" " * 3_950_000)
+            await soon(upload.writer.drain())
+        async with asyncio.timeout(PATIENCE):
+            while application.bodies._total < 15_500_000:  # pyright: ignore[reportPrivateUsage]
+                await asyncio.sleep(0.01)
+        answers = [await post(base, large, authorization=f"Bearer {who}") for who in ("eve", "bob")]
         assert [answer.status_code for answer in answers] == [503, 200]
 
 

@@ -62,13 +62,15 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     bodies: int = 256 * 1024 * 1024
     """Bytes of bodies that are on their way, wait for their turn, or are being answered, on all connections
     of one process. One more large body is 503 with `Retry-After`; requests of less than 64 KiB are not
-    counted, of clients of 2025 those of less than 4 KiB. While it is answered, a body with letters beyond
+    counted. Those that wait behind another one of their connection, and those of clients of 2025, count with
+    their heads, from 4 KiB on. While it is answered, a body with letters beyond
     ASCII counts three times, and one with an emoji five times: so much the texts in it may take. A quarter
     more is there for clients that hold almost none of it, so that one client keeps nobody else out."""
     running_2025: int = 10_000
     """Requests of clients of 2025 that run at once in one process; one more is 503 with `Retry-After`. They
-    go on when their client leaves, each with some 20 KB, so that one client could begin any number. A quarter
-    more may run of clients that have almost none, so that one client keeps nobody else out."""
+    go on when their client leaves, each with some 20 KB beside what counts among `bodies`, so that one client
+    could begin any number. A quarter more may run of clients that have almost none, so that one client keeps
+    nobody else out."""
     values: int = MAX_VALUES
     """Values in a request body: numbers, texts, lists, objects. By the time its tool is called, each has cost
     about a microsecond of the event loop and a hundred bytes, so others never wait long for one body. Numbers

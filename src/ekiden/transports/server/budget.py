@@ -1,11 +1,24 @@
-"""What a large request body takes in memory."""
+"""What a request takes in memory: its head, and a large body."""
 
 from typing import Final
 
-__all__ = ["weight_of"]
+from ekiden.wire.incoming import Incoming
+
+__all__ = ["PER_HEADER", "head_weight", "weight_of"]
+
+PER_HEADER: Final = 128
+"""What a header takes beside its own bytes: two objects, and a place in a dict or a list."""
 
 _HALVES: Final = tuple(f"\\u{digits}".encode() for digits in ("d8", "d9", "da", "db", "D8", "D9", "DA", "DB"))
 """How the escapes of characters begin that take four bytes."""
+
+
+def head_weight(incoming: Incoming) -> int:
+    """The bytes that the headers of a request take in memory."""
+    headers, repeating = incoming.headers, incoming.repeating
+    if repeating is not None:
+        return sum([len(name) + len(value) + PER_HEADER for name, value in repeating])
+    return sum(map(len, headers)) + sum(map(len, headers.values())) + PER_HEADER * len(headers)
 
 
 def weight_of(body: bytes) -> int:

@@ -168,6 +168,89 @@ async def test_reading_goes_on_when_fewer_requests_wait_for_their_turn() -> None
             assert _text((await line.response())[2]) == f"Hello, {number}!"
 
 
+class _Streaming:
+    """A server with a tool that streams until it is let go, and what its requests take of the budget."""
+
+    def __init__(self, **limits: Any) -> None:
+        server, self.free = _server(), asyncio.Event()
+
+        @server.tool
+        async def stream(ctx: Context) -> str:
+            """Say something, and wait."""
+            await ctx.log("info", "on my way")
+            await self.free.wait()
+            return "free"
+
+        self.application = server.asgi(limits=HttpLimits(**limits))
+
+    @property
+    def held(self) -> int:
+        return self.application.bodies.of("127.0.0.1")
+
+    @asynccontextmanager
+    async def behind(self, data: bytes) -> AsyncGenerator[tuple[_Line, Any], None]:
+        """A connection on which this was sent behind a stream, when no more of it is read."""
+        async with served(self.application) as base, _line_to(base) as line:
+            line.send(_post(call("stream", **{"io.modelcontextprotocol/logLevel": "info"})))
+            assert (await line.head())[1]["content-type"] == "text/event-stream"
+            line.send(data)
+            connection = await soon(_only_connection())
+            async with asyncio.timeout(PATIENCE):
+                while connection.transport.is_reading():
+                    await asyncio.sleep(0.01)
+            yield line, connection
+
+
+_MANY = [f"{number:x}:" for number in range(400)]
+
+
+@pytest.mark.parametrize(
+    "one",
+    [_post(call("greet", {"name": "a" * 60_000})), _post(call("greet", {"name": "Ada"}), *_MANY)],
+    ids=["bodies", "heads"],
+)
+async def test_behind_a_stream_little_waits_and_all_is_answered(one: bytes) -> None:
+    streaming = _Streaming()
+    async with streaming.behind(one * 40) as (line, connection):
+        waiting, kept = connection._waiting, len(connection._unsliced)
+        assert len(waiting) <= 1 + 8 * 1024 // len(one) + 1
+        assert streaming.held >= len(waiting) * 50_000 + kept
+        streaming.free.set()
+        assert b"free" in await line._chunks()
+        for _ in range(40):
+            status, _, body = await line.response()
+            assert (status, _text(body)[:7]) == (200, "Hello, ")
+        assert streaming.held == 0
+
+
+async def test_what_waits_behind_a_stream_is_given_back_when_its_client_leaves() -> None:
+    streaming = _Streaming()
+    async with streaming.behind(_post(call("greet", {"name": "a" * 60_000})) * 40) as (line, _):
+        assert streaming.held > 60_000
+        line._writer.transport.abort()
+        streaming.free.set()
+        async with asyncio.timeout(PATIENCE):
+            while streaming.held:
+                await asyncio.sleep(0.01)
+
+
+async def test_what_is_too_much_to_wait_is_refused_after_the_stream() -> None:
+    streaming = _Streaming(bodies=50_000)
+    async with served(streaming.application) as base, _line_to(base) as line:
+        line.send(_post(call("stream", **{"io.modelcontextprotocol/logLevel": "info"})))
+        await line.head()
+        line.send(_post(call("greet", {"name": "a" * 60_000})))
+        connection = await soon(_only_connection())
+        async with asyncio.timeout(PATIENCE):
+            while connection._refused is None:
+                await asyncio.sleep(0.01)
+        streaming.free.set()
+        assert b"free" in await line._chunks()
+        status, headers, _ = await line.response()
+        assert (status, headers["retry-after"], await line.rest()) == (503, "5", b"")
+        assert streaming.held == 0
+
+
 @pytest.mark.parametrize("together", [False, True])
 async def test_of_thousands_of_tiny_requests_that_come_at_once_only_some_wait_in_memory(
     together: bool,

@@ -23,6 +23,7 @@ from ekiden.transports.server.http1.sweeper import Sweeper
 from ekiden.transports.server.http1.unread import Unread
 from ekiden.transports.server.http1.writing import ResponseWriter
 from ekiden.transports.server.proxies import network_of
+from ekiden.transports.server.shares import client_of
 from ekiden.wire import jsonrpc
 from ekiden.wire.incoming import ROUTED, Incoming, Refusal
 
@@ -34,7 +35,8 @@ __all__ = ["Connection"]
 _log = logging.getLogger(__name__)
 
 _QUEUED: Final = 16
-"""Requests that may wait for their turn; then nothing more is read until one of them is answered."""
+"""Requests that may wait for their turn; then nothing more is read until one of them is answered. Behind a
+stream it is one."""
 _SLICE: Final = 8 * 1024
 """Bytes that are read at once where a request begins. One of 30 bytes takes two KB until it is answered, so
 thousands of them must not be read out of one piece."""
@@ -43,7 +45,6 @@ _LINGER_SECONDS: Final = 1.0
 _HALF_CLOSED_SECONDS: Final = 1.0
 """How long answers may take when the client sends no more. It waits for them, or it is gone."""
 
-_VERSIONS: Final = ("1.1", "1.0")
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -70,8 +71,8 @@ class Connection(RequestReader, ResponseWriter, asyncio.Protocol):
         self._keep_alive_seconds = keep_alive_seconds
         self._exchange: Exchange | None = None
         self._waiting: deque[Exchange] = deque()
-        self._unsliced = b""
-        """What has come in and is read when fewer requests wait for their turn."""
+        self._full = False
+        """Whether reading has stopped because so much waits."""
         self._half_closed = False
         self._closing = False
         self._lingering = False
@@ -102,9 +103,9 @@ class Connection(RequestReader, ResponseWriter, asyncio.Protocol):
         self._sweeper.discard(self)
         self._closing = True
         self.stop_reading()
-        self._unsliced = b""
         self._next = None
-        self._give_back(sum(exchange.held for exchange in self._waiting))
+        for exchange in self._waiting:
+            self._budget.give_back(exchange.holder, exchange.held)
         self._waiting.clear()
         self.resume_writing()
         if self._exchange is not None:
@@ -144,7 +145,7 @@ class Connection(RequestReader, ResponseWriter, asyncio.Protocol):
         elif self._lingering:
             if now - self._since > _LINGER_SECONDS:
                 self.transport.close()
-        elif self._reading and not self._is_full():
+        elif self._reading and not self._full:
             if now - self._since > self._limits.body_seconds:
                 self._refuse(408, "The request took too long to arrive")
         elif self._unsent or self._waiting or self._exchange is not None:
@@ -169,7 +170,7 @@ class Connection(RequestReader, ResponseWriter, asyncio.Protocol):
         if self._refused or (self._closing and self._exchange is None):
             return
         if self._unsliced:
-            self._unsliced += data  # Some transports deliver once more after they were paused.
+            self._keep(data)  # Some transports deliver once more after they were paused.
         elif len(data) <= _SLICE or self._reading:
             self._read(data)
         else:
@@ -192,7 +193,8 @@ class Connection(RequestReader, ResponseWriter, asyncio.Protocol):
         """Read until so much waits that the rest is kept for later."""
         for start in range(0, len(data), _SLICE):
             if self._must_wait():
-                self._unsliced = data[start:]
+                self._keep(data[start:])
+                self.set_reading()
                 return
             if self._lacks(len(data) - start):
                 self._read(data[start:])
@@ -210,7 +212,7 @@ class Connection(RequestReader, ResponseWriter, asyncio.Protocol):
 
     def _read_kept(self) -> None:
         """Read what was kept for later."""
-        data, self._unsliced = self._unsliced, b""
+        data = self._take_kept()
         if self._parser is None or self._closing:
             return
         if not self._refused:
@@ -248,17 +250,6 @@ class Connection(RequestReader, ResponseWriter, asyncio.Protocol):
         if b"expect" in headers and (refusal is None or refusal is ROUTED):
             self._welcome_body(incoming)
 
-    def _keeps_alive(self, headers: dict[bytes, bytes]) -> bool:
-        """Whether the connection stays open after the response. Stops at versions that are not served."""
-        keep_alive: bool = self._parser.should_keep_alive()
-        if keep_alive and b"connection" not in headers:
-            return True  # Only HTTP/1.1 does so without a header.
-        version = self._parser.get_http_version()
-        if version not in _VERSIONS:
-            raise self._stop(505, "Only HTTP/1.1 and HTTP/1.0 are served here")
-        # HTTP/1.0 keeps a connection only by a header, which our responses do not have.
-        return keep_alive and version == "1.1"
-
     def _welcome_body(self, incoming: Incoming) -> None:
         """Tell a client that waits for it to send the body."""
         if incoming.headers.get(b"expect", b"").lower() == b"100-continue":
@@ -278,6 +269,7 @@ class Connection(RequestReader, ResponseWriter, asyncio.Protocol):
 
     def set_reading(self) -> None:
         """Read on, unless so much waits for its turn, or for the gate, that nothing more is read."""
+        self._full = self._is_full()
         if self._must_wait():
             self.transport.pause_reading()
         elif self._unsliced:
@@ -296,22 +288,34 @@ class Connection(RequestReader, ResponseWriter, asyncio.Protocol):
         self._reading = self._expecting = False
         if self._closing:
             return
-        exchange, self._next = self._next, None
+        exchange = self._next
         assert exchange is not None
         exchange.incoming.body = self._body if self._pieces is None else self._take_body()
         self._body = b""
+        is_next = self._exchange is None and self.writable is None and not self._waiting
+        if not is_next:
+            self._count_waiting(exchange.incoming)
+        self._next = None
         if self._held:
-            exchange.held, self._held = self._held, 0
-        if self._exchange is None and self.writable is None and not self._waiting:
+            exchange.held, exchange.holder, self._held = self._held, self._holder, 0
+        if is_next:
             self._begin(exchange)
             return
         self._waiting.append(exchange)
         if self._is_full():
             self.set_reading()
 
+    def _sender(self) -> str:
+        exchange = self._next or self._exchange
+        return client_of(exchange.incoming) if exchange is not None else self.network or ""
+
     def _is_full(self) -> bool:
         """Whether so much waits to be answered that nothing more is read."""
         waiting = self._waiting
+        if not waiting:
+            return False
+        if self._exchange is not None and self._exchange.is_streaming:
+            return True  # A stream may last for ever.
         return len(waiting) >= _QUEUED or sum(exchange.held for exchange in waiting) > self._body_limit
 
     # Answering
@@ -321,7 +325,7 @@ class Connection(RequestReader, ResponseWriter, asyncio.Protocol):
         self._exchange = exchange
         answer = self._application.exchange
         if exchange.held:
-            self._give_back(exchange.held)
+            self._budget.give_back(exchange.holder, exchange.held)
         if len(exchange.incoming.body) > UNCOUNTED:  # Also one that came in one piece, which took nothing.
             answer = self._application.exchange_large
         state = self.state
@@ -352,7 +356,7 @@ class Connection(RequestReader, ResponseWriter, asyncio.Protocol):
         """Answer what waits for its turn, as long as the client takes the answers."""
         while self._exchange is None and self.writable is None and not self._closing:
             if self._waiting:
-                if self._is_full():
+                if self._full:
                     self._since = self.loop.time()
                     exchange = self._waiting.popleft()
                     self.set_reading()

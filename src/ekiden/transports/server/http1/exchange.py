@@ -48,7 +48,9 @@ class Exchange(PrivateStruct):
     _streaming: bool = False
     _complete: bool = False
     held: int = 0
-    """Bytes that its body takes of the budget while it waits for its turn."""
+    """Bytes that it takes of the budget while it waits for its turn."""
+    holder: str = ""
+    """In whose name it does."""
 
     @property
     def is_streaming(self) -> bool:

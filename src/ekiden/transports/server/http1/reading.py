@@ -8,9 +8,10 @@ from typing import Any, Final
 import httptools
 
 from ekiden.signals import HttpRequestRefused
+from ekiden.transports.server.budget import PER_HEADER, head_weight
 from ekiden.transports.server.http1.heads import without_upgrade
 from ekiden.transports.server.shares import Shares
-from ekiden.wire.incoming import Refusal
+from ekiden.wire.incoming import Incoming, Refusal
 
 __all__ = ["SHORT_HEAD", "STOPS", "UNCOUNTED", "RequestReader"]
 
@@ -18,14 +19,15 @@ _log = logging.getLogger(__name__)
 
 _HEAD_BYTES: Final = 64 * 1024
 """Headers and trailers. A token of 64 KiB travels in the body, so nothing of ours comes near this."""
-_PER_HEADER: Final = 32
-"""Added to the bytes of every header, as HTTP/2 counts them: thousands of empty ones are not free."""
-SHORT_HEAD: Final = _HEAD_BYTES // 9
-"""A head in so few bytes cannot be too long: a header has at least four, for which 36 are counted."""
+SHORT_HEAD: Final = _HEAD_BYTES // (1 + PER_HEADER // 4)
+"""A head in so few bytes cannot be too long: a header has at least four of them."""
 
 UNCOUNTED: Final = 64 * 1024
 """Bytes of a body that take nothing of the budget: most requests have less."""
-_LATER: Final = ((b"retry-after", b"5"),)
+_TINY: Final = 4 * 1024
+"""Bytes of a request that take nothing of it while it waits for its turn."""
+_TOO_MUCH: Final = Refusal(503, "Too many large bodies are on their way", ((b"retry-after", b"5"),))
+_VERSIONS: Final = ("1.1", "1.0")
 STOPS: Final = (httptools.HttpParserUpgrade, httptools.HttpParserError)
 """What the parser raises when it reads no further."""
 
@@ -39,7 +41,9 @@ class RequestReader(abc.ABC):
         self.network: str | None = None
         """Whose connection it is, by address."""
         self._held = 0
-        """Bytes that the body has taken of the budget."""
+        """Bytes that the request has taken of the budget."""
+        self._holder = ""
+        """In whose name it has. Remembered, because a sender may be known only later."""
         self.loop = loop
         self._since = loop.time()
         """When the connection fell silent, or a request began that is not whole yet."""
@@ -57,6 +61,10 @@ class RequestReader(abc.ABC):
         """The headers after which another one of the same name has come."""
         self._body = b""
         self._pieces: bytearray | None = None
+        self._unsliced = b""
+        """What has come in and is read when fewer requests wait for their turn."""
+        self._keeper = ""
+        """In whose name that is counted."""
         self._size = self._unread = self._fed = 0
         """Bytes of the body; bytes that have neither ended the head nor brought any body; and bytes that have
         come since no request was being read, so at least all of this one."""
@@ -64,6 +72,10 @@ class RequestReader(abc.ABC):
     @abc.abstractmethod
     def _refuse(self, status: int, reason: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
         """Read nothing more, and say why."""
+
+    @abc.abstractmethod
+    def _sender(self) -> str:
+        """Whose request is being read, or else answered: a principal if that is known, else an address."""
 
     def _read_on(self, data: bytes | memoryview, error: Exception) -> None:
         """The parser has stopped in the midst of `data`: refuse it, or read the rest."""
@@ -75,13 +87,14 @@ class RequestReader(abc.ABC):
         """Refuse a head that does not end."""
         self._unread += size
         count = len(self._headers) + len(self._repeated)
-        if self._unread + _PER_HEADER * count > _HEAD_BYTES:
+        if self._unread + PER_HEADER * count > _HEAD_BYTES:
             self._refuse(431, "The request's headers are too long")
 
     def stop_reading(self) -> None:
         """Let go of all that was read: a collector may come much later for a connection that is closed."""
         self._parser = None
         self._drop_body()
+        self._take_kept()
 
     def _feed(self, data: bytes | memoryview) -> memoryview | None:
         """Have the parser read; the rest if it stopped at an offer to upgrade the connection."""
@@ -130,11 +143,37 @@ class RequestReader(abc.ABC):
     def _drop_body(self) -> None:
         """The body is not wanted any more."""
         self._take_body()
-        self._give_back(self._held)
+        self._budget.give_back(self._holder, self._held)
         self._held = 0
 
-    def _give_back(self, held: int) -> None:
-        self._budget.give_back(self.network or "", held)
+    def _take(self, size: int) -> None:
+        """Take of the budget for the request that is being read. Stops if there is not so much left."""
+        if not self._held:
+            self._holder = self._sender()
+        if not self._budget.take(self._holder, size):
+            raise self._stop(*_TOO_MUCH)
+        self._held += size
+
+    def _count_waiting(self, incoming: Incoming) -> None:
+        """Count a request that waits for its turn, which may be long, with its head. Tiny ones are free."""
+        weight = head_weight(incoming) + len(incoming.body)
+        if weight > _TINY and weight > self._held:
+            self._take(weight - self._held)
+
+    def _keep(self, data: bytes) -> None:
+        """Keep what came in for later. It counts, because a transport may deliver 256 KB at once."""
+        if not self._unsliced:
+            self._keeper = self._sender()
+        if self._budget.take(self._keeper, len(data)):
+            self._unsliced += data
+        else:
+            self._refuse(*_TOO_MUCH)
+
+    def _take_kept(self) -> bytes:
+        """What was kept, which is then forgotten here."""
+        data, self._unsliced = self._unsliced, b""
+        self._budget.give_back(self._keeper, len(data))
+        return data
 
     def _take_body(self) -> bytes:
         """The body, which is then forgotten here."""
@@ -143,14 +182,28 @@ class RequestReader(abc.ABC):
         return body
 
     def _check_head(self, headers: dict[bytes, bytes]) -> list[tuple[bytes, bytes]] | None:
-        """Stop at a head that is too long. Else all headers as they were sent, if one was sent twice."""
+        """Stop at a head that is too long, or that names transfer codings twice. Else all headers as they
+        were sent, if one was sent twice."""
         repeated = self._repeated
-        if repeated or self._fed + _PER_HEADER * len(headers) > _HEAD_BYTES:
+        if any(name == b"transfer-encoding" for name, _ in repeated):  # Together they are one list.
+            raise self._stop(501, "Not implemented: the only transfer coding is chunked")
+        if repeated or self._fed + PER_HEADER * len(headers) > _HEAD_BYTES:
             sent = [*repeated, *headers.items()]
-            if sum(len(name) + len(value) + _PER_HEADER for name, value in sent) > _HEAD_BYTES:
+            if sum(len(name) + len(value) + PER_HEADER for name, value in sent) > _HEAD_BYTES:
                 raise self._stop(431, "The request's headers are too long")
             return sent if repeated else None
         return None
+
+    def _keeps_alive(self, headers: dict[bytes, bytes]) -> bool:
+        """Whether the connection stays open after the response. Stops at versions that are not served."""
+        keep_alive: bool = self._parser.should_keep_alive()
+        if keep_alive and b"connection" not in headers:
+            return True  # Only HTTP/1.1 does so without a header.
+        version = self._parser.get_http_version()
+        if version not in _VERSIONS:
+            raise self._stop(505, "Only HTTP/1.1 and HTTP/1.0 are served here")
+        # HTTP/1.0 keeps a connection only by a header, which our responses do not have.
+        return keep_alive and version == "1.1"
 
     # What the parser calls
 
@@ -190,6 +243,4 @@ class RequestReader(abc.ABC):
             self._pieces += body  # Not a list of them: a piece of two bytes would take as much as fifty.
             grown = len(self._pieces) - self._held
             if grown > UNCOUNTED:
-                if not self._budget.take(self.network or "", grown):
-                    raise self._stop(503, "Too many large bodies are on their way", _LATER)
-                self._held += grown
+                self._take(grown)

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from ekiden.errors import EnvelopeError, ProtocolError, StatusError, StoreUnavailable
 from ekiden.signals import SessionsFull
-from ekiden.transports.server.budget import weight_of
+from ekiden.transports.server.budget import head_weight, weight_of
 from ekiden.transports.server.legacy.carrying import Carrier, refuse
 from ekiden.transports.server.legacy.events import EventStream
 from ekiden.transports.server.legacy.port import ClientSession, SessionKeeper
@@ -36,7 +36,8 @@ _log = logging.getLogger(__name__)
 _SESSION: Final = b"mcp-session-id"
 _META: Final = PROTOCOL_VERSION.encode()
 _SMALL: Final = 4 * 1024
-"""A request of more bytes takes of the budget until it is answered: its client need not stay for that."""
+"""A request of more bytes, with its head, takes of the budget until it is answered: its client need not stay
+for that."""
 _RETRY_AFTER: Final = (b"retry-after", b"10")
 
 
@@ -206,7 +207,7 @@ class SessionHTTP:
         except ProtocolError as error:
             await respond(send, 400, jsonrpc.error_response(None, error), JSON)
             return
-        held = weight_of(incoming.body) if len(incoming.body) > _SMALL else 0
+        held = _weight(incoming)
         client = client_of(incoming)
         if not self._has_room(client, messages) or not self._bodies.take(client, held):
             await refuse(send, 503, "Too many requests, or too large ones, are under way", _RETRY_AFTER)
@@ -310,6 +311,12 @@ class SessionHTTP:
 
 
 _GONE: Final = "Session not found: begin anew with `initialize`"
+
+
+def _weight(incoming: Incoming) -> int:
+    """What a request takes of the budget. Its head is held as long as it runs, as its values are."""
+    head, body = head_weight(incoming), incoming.body
+    return head + weight_of(body) if head + len(body) > _SMALL else 0
 
 
 def _until(when: float, receive: Receive) -> Receive:
