@@ -15,7 +15,7 @@ from ekiden.transports.client.link import Listener, Outgoing
 from ekiden.transports.client.streamable import StreamableLink
 from ekiden.transports.server import conversation
 from ekiden.transports.server.reply import Reply
-from ekiden.wire.json import decode
+from ekiden.wire.json import copied, decode
 from ekiden.wire.modern import Request
 
 from .types import MODERN, problem_of_request, problem_of_response
@@ -89,7 +89,7 @@ def _watched_answer(answer: Callable[..., Awaitable[bytes]]) -> Callable[..., Aw
 def _watched_notify(notify: Callable[..., Any], version: Callable[[Any], str]) -> Callable[..., Any]:
     @functools.wraps(notify)
     async def watched(self: Any, method: str, params: dict[str, Any], *rest: Any) -> Any:
-        message = {"jsonrpc": "2.0", "method": method, "params": params}
+        message = copied({"jsonrpc": "2.0", "method": method, "params": params})  # Parts may be bytes.
         _note(f"a server's {method}", problem_of_request("server", version(self), message), message)
         return await notify(self, method, params, *rest)
 

@@ -9,6 +9,7 @@ from ekiden.server.legacy.session import AskingStream
 from ekiden.signals import Unsayable
 from ekiden.transports.server.port import Stream
 from ekiden.wire import versions
+from ekiden.wire.json import Raw, copied
 from ekiden.wire.legacy import Legacy
 from ekiden.wire.modern import Request
 
@@ -49,6 +50,8 @@ class HostStream:
     async def notify(self, method: str, params: dict[str, Any]) -> None:
         """Send a notification that belongs to the request."""
         if self.open and self._notify is not None:
+            if any(isinstance(value, Raw) for value in params.values()):
+                params = copied(params)  # The state of a task, which others are sent, too.
             await self._notify(method, params)
         else:
             await asyncio.sleep(0)  # Without a wait a handler that only notifies could not be cancelled.

@@ -15,6 +15,7 @@ from ekiden.gateway.outgoing import request_of
 from ekiden.gateway.task_ids import TaskIds
 from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.server.subscriptions import Change
+from ekiden.server.tasks.news import TaskNews
 from ekiden.server.tasks.sources import TaskFeed
 from ekiden.server.tasks.tasks import Listener
 from ekiden.transports.server.port import Stream
@@ -39,7 +40,7 @@ class SealedTasks:
         self._connector = connector
         self._forwarder = forwarder
         self._open = ids.open
-        self._seen: dict[str, JsonObject] = {}
+        self._seen: dict[str, TaskNews] = {}
         """The newest notification of each task that is watched."""
         self._watching: set[asyncio.Task[None]] = set()
 
@@ -68,7 +69,7 @@ class SealedTasks:
             params = message.get("params")
             if message.get("method") == NOTIFICATION and is_object(params) and params.get("taskId") == inner:
                 told = {name: value for name, value in params.items() if name != "_meta"}
-                self._seen[task_id] = {**told, "taskId": task_id}
+                self._seen[task_id] = TaskNews({**told, "taskId": task_id})
                 listener.offer(Change(NOTIFICATION, task_id))
 
         if len(self._watching) >= _MOST_WATCHED:
@@ -98,7 +99,7 @@ class SealedTasks:
                 _log.debug("The subscription to a task was lost: %s", error)
             await asyncio.sleep(_AGAIN_SECONDS)
 
-    async def news(self, task_id: str) -> JsonObject | None:
+    async def news(self, task_id: str) -> TaskNews | None:
         """What the upstream notified of last; None before that."""
         return self._seen.get(task_id)
 

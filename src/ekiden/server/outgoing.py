@@ -17,7 +17,7 @@ from ekiden.server.cancellation import ends_more_than_a_call
 from ekiden.server.questions.gate import check_question, through_the_gate
 from ekiden.transports.server.legacy.port import Line
 from ekiden.transports.server.port import Stream
-from ekiden.wire.json import ENCODE_ERRORS, JsonObject, copied, decode, encode, is_object
+from ekiden.wire.json import ENCODE_ERRORS, JsonObject, Raw, copied, decode, encode, is_object
 from ekiden.wire.jsonrpc import RequestId, error_response
 from ekiden.wire.modern import Request
 
@@ -129,6 +129,8 @@ class Outlet:
         self, method: str, params: JsonObject, session: str | None, request: Request | None
     ) -> JsonObject | None:
         """A notification as it is to be sent; None if it is not."""
+        if any(isinstance(value, Raw) for value in params.values()):
+            params = copied(params)  # The state of a task, which others are sent, too.
         body: JsonObject = {"jsonrpc": "2.0", "method": method, "params": params}
         try:
             return await self.passed(Outgoing(body, session, request))

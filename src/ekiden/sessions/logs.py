@@ -249,6 +249,7 @@ class _Log:
                 continue
             if part.events:
                 self._written = part.events[-1][0]
+            self._written = max(self._written, part.first - 1)  # Those before were given up.
             self._release(self._written if is_kept else None)
             if self.is_followed:
                 self._shared.tell(Streamed(self._key, part.number))

@@ -19,6 +19,7 @@ __all__ = [
     "RESULT_TYPE",
     "TaskView",
     "as_dict",
+    "as_params",
     "legacy_task",
 ]
 
@@ -39,6 +40,9 @@ DRAFT_METHOD: Final = "tasks/input_response"
 LIST_METHOD: Final = "tasks/list"
 
 
+_read_members = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
 class TaskView(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     """`Task` and the shapes derived from it. A `ttlMs` of null means that it is never discarded."""
 
@@ -55,9 +59,14 @@ class TaskView(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True)
 
 
 def as_dict(task: TaskView) -> dict[str, Any]:
-    """A task as the parameters of a notification."""
+    """A task as a value that its receiver may change."""
     spelled: dict[str, Any] = decode(encode(task))
     return spelled
+
+
+def as_params(task: TaskView) -> dict[str, Any]:
+    """A task as the parameters of a notification. Each is `Raw`: a result may be large."""
+    return {name: Raw(bytes(value)) for name, value in _read_members(encode(task)).items()}
 
 
 def legacy_task(task: TaskView) -> dict[str, Any]:

@@ -16,9 +16,10 @@ from ekiden.server.registration.catalog import Catalog
 from ekiden.server.registration.resources import Resource
 from ekiden.server.registration.routed import RoutedPrompt, RoutedResource, RoutedTool, UnlistedResources
 from ekiden.server.subscriptions import RESOURCE_UPDATED, Change
+from ekiden.server.tasks.news import TaskNews
 from ekiden.server.tasks.sources import TaskFeed
 from ekiden.transports.server.port import Stream
-from ekiden.wire.json import JsonObject, is_object
+from ekiden.wire.json import JsonObject, copied, is_object
 from ekiden.wire.meta import SERVER_INFO
 from ekiden.wire.modern import Request
 
@@ -253,10 +254,10 @@ class _Feed:
         self.watch = feed.watch
         self._news = feed.news
 
-    async def news(self, task_id: str) -> JsonObject | None:
+    async def news(self, task_id: str) -> TaskNews | None:
         """The state of a task, with its URIs as they are spelled outside."""
         news = await self._news(task_id)
-        return None if news is None else self._mount.with_uris(news)
+        return None if news is None else TaskNews(self._mount.with_uris(copied(news.params)))
 
 
 class _Inner:

@@ -15,19 +15,19 @@ from typing import Final
 
 from ekiden.errors import (
     CannotAsk,
-    InternalError,
     InvalidParams,
     MethodNotFound,
-    ProtocolError,
     StoreUnavailable,
 )
 from ekiden.rounds.asks import ELICIT
 from ekiden.rounds.call_state import CallState
-from ekiden.rounds.outcome import Complete, Failed, Outcome
+from ekiden.rounds.outcome import Complete, Outcome
 from ekiden.server.handlers import Handler
 from ekiden.server.legacy.session import AskingStream, Session, SessionStream
 from ekiden.server.subscriptions import Change
+from ekiden.server.tasks.final import related
 from ekiden.server.tasks.tasks import Tasks, wished_ttl
+from ekiden.server.tasks.turns import Turns
 from ekiden.server.tasks.waiting import Waiting
 from ekiden.tasks.record import Question, TaskRecord
 from ekiden.tasks.store import Place
@@ -35,10 +35,10 @@ from ekiden.tasks.view import view
 from ekiden.transports.server.port import Stream
 from ekiden.wire import versions
 from ekiden.wire.draft import incomplete
-from ekiden.wire.json import JsonObject, decode
+from ekiden.wire.json import JsonObject
 from ekiden.wire.modern import Request
 from ekiden.wire.principal import grants
-from ekiden.wire.tasks import NOTIFICATION, RELATED, TaskView, legacy_task
+from ekiden.wire.tasks import NOTIFICATION, TaskView, legacy_task
 
 __all__ = ["LegacyTasks"]
 
@@ -55,6 +55,7 @@ class LegacyTasks:
         self._tasks = tasks
         self._store = tasks.store
         self._waiting = Waiting(tasks.store)
+        self._turns = Turns()
         self._asking: set[tuple[str, str]] = set()
         """Questions that a `tasks/result` of this process is asking now, so that no other asks them too."""
 
@@ -150,7 +151,7 @@ class LegacyTasks:
     async def answer(self, record: TaskRecord, responses: Mapping[str, object]) -> Outcome:
         """`tasks/input_response`, of the draft."""
         await self._tasks.answer_record(record, responses)
-        return Complete({"_meta": _related(record.id)})
+        return Complete({"_meta": related(record.id)})
 
     async def result(self, task_id: str, request: Request, stream: Stream) -> Outcome:
         """`tasks/result`: wait for the end of the task, and pass its questions on meanwhile."""
@@ -164,12 +165,14 @@ class LegacyTasks:
                         self._ask_new(record, stream, asking)
                     elif questions := record.open_questions():
                         asked = {key: question.request for key, question in questions.items()}
-                        return Complete({**incomplete(asked), "_meta": _related(record.id)})
+                        return Complete({**incomplete(asked), "_meta": related(record.id)})
                     record = await task.after(record)
+                final = task.final(record)
         finally:
             for each in asking.values():
                 each.cancel()
-        return _final(record)
+        await self._turns.take()
+        return final.outcome()
 
     # Asking
 
@@ -181,7 +184,7 @@ class LegacyTasks:
     async def _ask(self, record: TaskRecord, key: str, question: Question, stream: Stream) -> None:
         asker: AskingStream = stream  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]  sessions give no other
         request = question.request
-        params: JsonObject = {**(request.get("params") or {}), "_meta": _related(record.id)}
+        params: JsonObject = {**(request.get("params") or {}), "_meta": related(record.id)}
         self._asking.add((record.id, key))
         try:
             answer = await asker.ask(request["method"], params, secrets.token_urlsafe(16))
@@ -195,17 +198,3 @@ class LegacyTasks:
         finally:
             self._asking.discard((record.id, key))
         await self._tasks.answer_record(record, {key: answer})
-
-
-def _related(task_id: str) -> JsonObject:
-    return {RELATED: {"taskId": task_id}}
-
-
-def _final(record: TaskRecord) -> Outcome:
-    if record.result is not None:
-        result: JsonObject = decode(record.result)
-        return Complete({**result, "_meta": {**(result.get("_meta") or {}), **_related(record.id)}})
-    if record.error is not None:
-        error: JsonObject = decode(record.error)
-        return Failed(ProtocolError(error["message"], code=error["code"], data=error.get("data")))
-    return Failed(InternalError("The task was cancelled"))

@@ -10,15 +10,17 @@ from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.server.middleware import Run
 from ekiden.server.registration.registry import Registry
 from ekiden.server.tasks.legacy import LegacyTasks
+from ekiden.server.tasks.news import NewsDesk, TaskNews
 from ekiden.server.tasks.tasks import Listener, Tasks
+from ekiden.server.tasks.turns import Turns
 from ekiden.tasks.store import Glance
 from ekiden.tasks.view import view
 from ekiden.transports.server.port import Stream
 from ekiden.wire import versions
-from ekiden.wire.json import JsonObject, is_object
+from ekiden.wire.json import is_object
 from ekiden.wire.modern import Request
 from ekiden.wire.principal import grants, require
-from ekiden.wire.tasks import RELATED, as_dict
+from ekiden.wire.tasks import RELATED, as_params
 
 __all__ = ["TaskMethods"]
 
@@ -29,6 +31,7 @@ class TaskMethods:
     def __init__(self, tasks: Tasks, registry: Registry) -> None:
         self._tasks = tasks
         self._registry = registry
+        self._desk, self._turns = NewsDesk(self._look), Turns()
         self.legacy = LegacyTasks(tasks)
         """The same tasks, for clients with a handshake."""
         self._answers: dict[str, Run] = {
@@ -111,10 +114,15 @@ class TaskMethods:
         self._tasks.add_listener(task_id, listener)
         return lambda: self._tasks.remove_listener(task_id, listener)
 
-    async def news(self, task_id: str) -> JsonObject | None:
-        """The current state of a task; None if it is gone."""
+    async def news(self, task_id: str) -> TaskNews | None:
+        """The current state of a task; None if it is gone. All who ask at once share it."""
+        found = await self._desk.of(task_id)
+        await self._turns.take()
+        return found
+
+    async def _look(self, task_id: str) -> TaskNews | None:
         record = await self._tasks.store.load(task_id)
-        return None if record is None else as_dict(await self._tasks.shown(record))
+        return None if record is None else TaskNews(as_params(await self._tasks.shown(record)))
 
 
 def _task_id(request: Request) -> str:

@@ -11,16 +11,16 @@ from typing import Protocol
 import msgspec
 
 from ekiden.errors import UnknownTask
-from ekiden.rounds.journal import fingerprint
 from ekiden.rounds.outcome import Failed, Outcome
 from ekiden.server.registration.extensions import Follow, OfferedExtension
 from ekiden.server.registration.registry import Registry
 from ekiden.server.subscriptions import Change, Filter, Subscription
 from ekiden.server.tasks.methods import TaskMethods
+from ekiden.server.tasks.news import TaskNews
 from ekiden.server.tasks.tasks import Listener
 from ekiden.transports.server.port import Stream
 from ekiden.wire import versions
-from ekiden.wire.json import JsonObject, encode
+from ekiden.wire.json import JsonObject
 from ekiden.wire.modern import Request
 from ekiden.wire.tasks import (
     DRAFT_METHOD,
@@ -42,7 +42,7 @@ class TaskFeed(Protocol):
         """Offer the changes of a task that was granted, until the returned function is called."""
         ...
 
-    async def news(self, task_id: str) -> JsonObject | None:
+    async def news(self, task_id: str) -> TaskNews | None:
         """The current state of a task, as a notification has it; None if it is gone."""
         ...
 
@@ -126,18 +126,8 @@ async def _follow(
             if change.method != NOTIFICATION or change.uri is None:
                 await stream.notify(change.method, {**tag, **change.params()})
                 continue
-            params = await feeds[change.uri].news(change.uri)
-            if params is not None and _is_new(change.uri, params, sent):
-                await stream.notify(NOTIFICATION, {**tag, **params})
-
-
-def _is_new(task_id: str, params: JsonObject, sent: dict[str, str]) -> bool:
-    """Whether a state differs from what was sent last.
-
-    Of what was sent a fingerprint is kept: results may be large, and there may be a thousand of them.
-    """
-    mark = fingerprint(encode(params))
-    if mark == sent.get(task_id):
-        return False
-    sent[task_id] = mark
-    return True
+            news = await feeds[change.uri].news(change.uri)
+            # Of what was sent a mark is kept: results may be large, and there may be a thousand of them.
+            if news is not None and news.mark != sent.get(change.uri):
+                sent[change.uri] = news.mark
+                await stream.notify(NOTIFICATION, {**tag, **news.params})

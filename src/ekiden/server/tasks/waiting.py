@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from ekiden.errors import InvalidParams, StoreUnavailable
+from ekiden.server.tasks.final import FinalResult
 from ekiden.tasks.record import TaskRecord
 from ekiden.tasks.store import Signal, TaskStore
 
@@ -31,6 +32,7 @@ class Awaited:
         self._store = store
         self._id = task_id
         self._record: TaskRecord | None = None
+        self._final: FinalResult | None = None
         self._problem: InvalidParams | StoreUnavailable | None = None
         self._changed = asyncio.Event()
         """Set when there is something new, and then replaced by another."""
@@ -50,6 +52,12 @@ class Awaited:
             raise type(self._problem)(str(self._problem))
         assert self._record is not None
         return self._record
+
+    def final(self, record: TaskRecord) -> FinalResult:
+        """How it has ended: the same for all who wait for it."""
+        if self._final is None or self._final.record is not record:
+            self._final = FinalResult(record)
+        return self._final
 
     def look(self) -> None:
         """Load it now: somebody has come who may know more."""

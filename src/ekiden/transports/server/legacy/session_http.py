@@ -15,6 +15,7 @@ from ekiden.signals import SessionsFull
 from ekiden.transports.server.budget import head_weight, weight_of
 from ekiden.transports.server.legacy.carrying import Carrier, refuse
 from ekiden.transports.server.legacy.events import EventStream
+from ekiden.transports.server.legacy.kept import KeptBytes
 from ekiden.transports.server.legacy.port import ClientSession, SessionKeeper
 from ekiden.transports.server.legacy.post import Post
 from ekiden.transports.server.legacy.streams import SessionStreams
@@ -65,12 +66,14 @@ class SessionHTTP:
         bodies: Shares,
         *,
         most_running: int,
+        most_kept: int,
         silence_seconds: float,
         stall_seconds: float,
     ) -> None:
         self._keeper = keeper
         self._bodies = bodies
         self._room = Shares(most_running)
+        self._kept = KeptBytes(most_kept)
         self._silence_seconds = silence_seconds
         self._carrier = Carrier(silence_seconds=silence_seconds, stall_seconds=stall_seconds)
         self._streams: dict[str, SessionStreams] = {}
@@ -163,7 +166,7 @@ class SessionHTTP:
         session.hold()
         try:
             if incoming.method == "POST":
-                await self._post(session, self._streams_of(session), incoming, receive, send)
+                await self._post(session, self._streams_of(session, incoming), incoming, receive, send)
             elif (refused := await session.admits(incoming.method, incoming)) is not None:
                 await _refuse_message(send, refused)
             elif incoming.method == "DELETE":
@@ -178,12 +181,17 @@ class SessionHTTP:
         """Answer a GET. The connection ends with the access token: its client comes back with another."""
         if incoming.seconds_left is not None:
             receive = _until(asyncio.get_running_loop().time() + incoming.seconds_left, receive)
-        await self._carrier.get(session, self._streams_of(session), incoming.headers, receive, send)
+        await self._carrier.get(session, self._streams_of(session, incoming), incoming.headers, receive, send)
 
-    def _streams_of(self, session: ClientSession) -> SessionStreams:
+    def _streams_of(self, session: ClientSession, incoming: Incoming) -> SessionStreams:
         streams = self._streams.get(session.id)
         if streams is None:
-            streams = self._streams[session.id] = SessionStreams(session.id, session.version, session.logs)
+            streams = self._streams[session.id] = SessionStreams(
+                session.id,
+                session.version,
+                session.logs,
+                functools.partial(self._kept.hold, client_of(incoming)),
+            )
             session.on_end.append(functools.partial(self._forget, session.id))
             session.on_detach.append(streams.detach)
         return streams

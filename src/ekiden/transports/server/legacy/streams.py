@@ -5,15 +5,19 @@ share the session, each writes its streams to a log that all can read.
 """
 
 import asyncio
+import functools
 import secrets
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Final
 
 from ekiden.sessions.logs import Events, StreamLogs
 from ekiden.transports.server.legacy.events import EventStream
 
 __all__ = ["SessionStreams"]
+
+Hold = Callable[[EventStream, int], None]
+"""Counts the bytes that a stream keeps."""
 
 _KEPT: Final = 4
 """Ended streams that a session keeps."""
@@ -25,15 +29,17 @@ _WITHOUT_POLLING: Final = frozenset({"2025-06-18", "2025-03-26", "2024-11-05"})
 class SessionStreams:
     """The streams of one session, by number."""
 
-    def __init__(self, session_id: str, version: str, logs: StreamLogs | None) -> None:
+    def __init__(self, session_id: str, version: str, logs: StreamLogs | None, kept: Hold) -> None:
         self._session_id = session_id
         self._logs = logs
+        self._hold = kept
         self._polls = version not in _WITHOUT_POLLING
         self._numbers = 0 if logs is None else secrets.randbits(40)  # No two processes use the same.
         self._kept: dict[int, asyncio.TimerHandle] = {}
         begin = 1 if logs is None else time.time_ns() // 1_000_000
         self.standing = EventStream(0, primed=self._polls, begin=begin)
         """What is told outside of requests."""
+        self._count(self.standing)
         self._open: dict[int, EventStream] = {0: self.standing}
 
     def find(self, number: int) -> EventStream | None:
@@ -45,6 +51,7 @@ class SessionStreams:
         self._numbers += 1
         number = self._numbers
         stream = self._open[number] = EventStream(number, primed=self._polls)
+        self._count(stream)
         stream.on_end = lambda: self._keep(number)
         if self._logs is not None:
             self._logs.keep(self._session_id, stream)
@@ -61,6 +68,13 @@ class SessionStreams:
         if self.standing.connection is not None:
             self.standing.connection.leave()
 
+    def _count(self, stream: EventStream) -> None:
+        stream.on_size = functools.partial(self._hold, stream)
+
+    def _uncount(self, stream: EventStream) -> None:
+        stream.on_size = None
+        self._hold(stream, 0)
+
     def _keep(self, number: int) -> None:
         self._kept[number] = asyncio.get_running_loop().call_later(_KEPT_SECONDS, self._forget, number)
         while len(self._kept) > _KEPT:
@@ -68,12 +82,13 @@ class SessionStreams:
 
     def _forget(self, number: int) -> None:
         self._kept.pop(number).cancel()
-        del self._open[number]
+        self._uncount(self._open.pop(number))
 
     def close(self) -> None:
         """The session has ended, and all its streams with it."""
         for stream in self._open.values():
             stream.on_end = None
             stream.end()
+            self._uncount(stream)
         for timer in self._kept.values():
             timer.cancel()
