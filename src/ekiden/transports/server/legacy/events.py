@@ -19,7 +19,7 @@ __all__ = ["EventStream", "StreamResponse"]
 
 _MOST_EVENTS: Final = 256
 _MOST_BYTES: Final = 256 * 1024
-"""What one stream keeps for a client that may come back. The newest is kept until it is sent."""
+"""What one stream keeps for a client that may come back. The newest event is always kept."""
 _AHEAD: Final = 64
 """Events that a handler may be ahead of a connected client; then it waits."""
 _RETRY_MS: Final = 500
@@ -84,9 +84,8 @@ class EventStream:
 
     def _trim(self) -> None:
         """Keep within the limits; what a connected client has yet to read is not given up."""
-        while len(self._kept) > _MOST_EVENTS or self._bytes > _MOST_BYTES:
-            is_needed = self.connection is not None or len(self._kept) == 1
-            if is_needed and self._kept[0][0] > self._read_to:
+        while len(self._kept) > 1 and (len(self._kept) > _MOST_EVENTS or self._bytes > _MOST_BYTES):
+            if self.connection is not None and self._kept[0][0] > self._read_to:
                 break
             self._bytes -= len(self._kept.popleft()[1])
         if self.on_size is not None:

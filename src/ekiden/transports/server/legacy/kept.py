@@ -4,7 +4,6 @@ Above the limit, what is kept of a stream is given up: of the client that has mo
 last event is oldest. A stream that a client is reading is not given up.
 """
 
-from collections.abc import Callable
 from typing import Protocol
 
 __all__ = ["KeptBytes"]
@@ -13,8 +12,14 @@ __all__ = ["KeptBytes"]
 class _Kept(Protocol):
     """A stream of which something is kept."""
 
-    connection: object
-    give_up: Callable[[], None]
+    @property
+    def connection(self) -> object:
+        """Who reads it now; None if nobody does."""
+        ...
+
+    def give_up(self) -> None:
+        """Keep nothing of it."""
+        ...
 
 
 class KeptBytes:
