@@ -9,10 +9,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from ekiden import CallNext, Outcome, Request, Server, SessionLimits, StoreUnavailable
+from ekiden import CallNext, HttpLimits, Outcome, Request, Server, SessionLimits, StoreUnavailable
 from ekiden.server.legacy import sessions
 from ekiden.stores.sqlite.sessions import SQLiteSessions
-from tests.serving import served
+from tests.serving import served, soon
 
 ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 
@@ -140,3 +140,42 @@ async def test_while_the_store_is_away_a_client_is_told_to_come_back(
             refused = await initialize(base)
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "10")
         assert (await initialize(base)).status_code == 200
+
+
+def _bytes_of_events(folder: Path) -> int:
+    with contextlib.closing(sqlite3.connect(folder / "s.db")) as connection:
+        return int(connection.execute("SELECT coalesce(sum(length(data)), 0) FROM events").fetchone()[0])
+
+
+async def test_what_is_kept_of_streams_is_bounded_in_the_store_too(tmp_path: Path) -> None:
+    made = server(tmp_path)
+
+    @made.tool
+    async def large() -> str:
+        return "x" * 50_000
+
+    async def call(base: str) -> tuple[str, str]:
+        """Read a stream to its end: its session, and the id of its first event."""
+        session = (await initialize(base)).headers["mcp-session-id"]
+        headers = {**ACCEPT, "accept": "text/event-stream, application/json", "mcp-session-id": session}
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "large"}}
+        async with httpx2.AsyncClient(timeout=20, trust_env=False) as client:
+            answer = await client.post(base + "/mcp", json=message, headers=headers)
+        return session, next(line[4:] for line in answer.text.splitlines() if line.startswith("id: "))
+
+    async def resume(base: str, session: str, last: str) -> int:
+        headers = {"accept": "text/event-stream", "mcp-session-id": session, "last-event-id": last}
+        async with httpx2.AsyncClient(timeout=20, trust_env=False) as client:
+            return (await client.get(base + "/mcp", headers=headers)).status_code
+
+    async def bounded() -> None:
+        while _bytes_of_events(tmp_path) > 300_000:
+            await asyncio.sleep(0.01)
+
+    limits = HttpLimits(kept_2025=300_000)
+    async with served(made, limits=limits) as one, served(server(tmp_path), limits=limits) as other:
+        streams = [await call(one) for _ in range(12)]
+        await soon(bounded())
+        (oldest, *_, newest) = streams
+        assert [await resume(base, *oldest) for base in (one, other)] == [400, 400]
+        assert [await resume(base, *newest) for base in (one, other)] == [200, 200]

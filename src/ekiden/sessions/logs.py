@@ -117,6 +117,16 @@ class StreamLogs:
         log.changed()
         if self._renewing is None or self._renewing.done():
             self._renewing = asyncio.create_task(self._renew())
+        self._shared.purge_in_time()
+
+    def forget(self, session_id: str, number: int) -> None:
+        """Keep nothing of a stream that has ended."""
+        self._shared.soon(self._drop(key_of(session_id), number))
+
+    async def _drop(self, key: str, number: int) -> None:
+        if (log := self._logs.get((key, number))) is not None:
+            await log.settle()
+        await self._shared.store.drop(key, number)
 
     def _forget(self, place: tuple[str, int]) -> None:
         self._logs.pop(place, None)

@@ -154,6 +154,11 @@ class SharedSessions:
             raise SessionsFull("Too many sessions are open; try again later")
         for other in ended:
             self._end(other)
+        self.purge_in_time()
+
+    def purge_in_time(self) -> None:
+        """Have the store forget what has expired, once a minute while there is anything new."""
+        now = self.clock()
         if now - self._purged_at > _PURGE_SECONDS:
             self._purged_at = now
             self.soon(self.store.purge(now=now))

@@ -145,6 +145,10 @@ class SessionStore(abc.ABC):
         `seen`."""
 
     @abc.abstractmethod
+    async def drop(self, key: str, number: int) -> None:
+        """Forget a stream and its events."""
+
+    @abc.abstractmethod
     async def extend(self, owner: str, *, until: float) -> None:
         """Extend the leases of all streams of a process that have not ended."""
 

@@ -203,6 +203,17 @@ class SessionStoreContract(abc.ABC):
             kept = [number for number in range(9) if await other.read("one", number, after=0) is not None]
             assert kept == list(range(3, MOST_ENDED + 3))
 
+    async def test_a_stream_is_dropped_with_its_events(self) -> None:
+        """And no other."""
+        async with self.opened() as (one, other):
+            await one.add(_row(), _ROOM)
+            await one.append("one", _part(1, 2, expires=_LATER))
+            await one.append("one", _part(1, number=8, expires=_LATER))
+            await one.drop("one", 7)
+            await one.drop("one", 99)
+            assert await other.read("one", 7, after=0) is None
+            assert len((await _view(other, 8)).events) == 1
+
     async def test_a_lease_is_extended_for_all_streams_of_a_process(self) -> None:
         """And for no other."""
         async with self.opened() as (one, other):

@@ -99,6 +99,10 @@ class SealedSessions(SessionStore):
         place = (_EVENT, key, str(number))
         return [(event, self._seal.seal(data, *place, str(event))) for event, data in events]
 
+    async def drop(self, key: str, number: int) -> None:
+        """Forget a stream and its events."""
+        await self._inner.drop(key, number)
+
     async def extend(self, owner: str, *, until: float) -> None:
         """Extend the leases of all streams of a process."""
         await self._inner.extend(owner, until=until)

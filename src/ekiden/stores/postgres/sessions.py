@@ -217,6 +217,10 @@ class PostgresSessions(SessionStore):
             await _keep_events(connection, key, number, events)
             return True
 
+    async def drop(self, key: str, number: int) -> None:
+        """Forget a stream; its events go along."""
+        await self._execute("DELETE FROM ekiden_streams WHERE session = %s AND number = %s", key, number)
+
     async def extend(self, owner: str, *, until: float) -> None:
         """Extend the leases of all streams of a process."""
         await self._execute(

@@ -94,6 +94,10 @@ class SQLiteSessions(SessionStore):
         """End a stream whose owner is gone."""
         return await self._run(_give_up, key, number, seen, events, expires)
 
+    async def drop(self, key: str, number: int) -> None:
+        """Forget a stream and its events."""
+        await self._run(_forget_stream, key, number)
+
     async def extend(self, owner: str, *, until: float) -> None:
         """Extend the leases of all streams of a process."""
         query = "UPDATE streams SET leased_until = ? WHERE owner = ? AND expires IS NULL"

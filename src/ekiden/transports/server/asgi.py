@@ -72,8 +72,8 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     could begin any number. A quarter more may run of clients that have almost none, so that one client keeps
     nobody else out."""
     kept_2025: int = 64 * 1024 * 1024
-    """Bytes of streams that one process keeps in memory for clients of 2025 that may come back for them.
-    Above it, those of the client that has most are given up, the oldest first."""
+    """Bytes of streams that one process keeps, in memory and in the store, for clients of 2025 that may come
+    back for them. Above it, those of the client that has most are given up, the oldest first."""
     values: int = MAX_VALUES
     """Values in a request body: numbers, texts, lists, objects. By the time its tool is called, each has cost
     about a microsecond of the event loop and a hundred bytes, so others never wait long for one body. Numbers

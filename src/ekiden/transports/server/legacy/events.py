@@ -41,6 +41,8 @@ class EventStream:
         """Called when there is an event more, or it has ended."""
         self.on_size: Callable[[int], None] | None = None
         """Called with the bytes that are kept, when they are others."""
+        self.on_give_up: Callable[[], None] | None = None
+        """Called when nothing is kept any more of what was said."""
         self.written_to: int | None = None
         """Events beyond this one are not sent yet, because they are not in the log; None if there is none."""
         self.waiting: dict[RequestId, None] = {}
@@ -97,6 +99,9 @@ class EventStream:
         self._bytes = 0
         if self.on_size is not None:
             self.on_size(0)
+        self._has_changed()
+        if self.on_give_up is not None:
+            self.on_give_up()
 
     def end(self) -> None:
         """Nothing more comes."""

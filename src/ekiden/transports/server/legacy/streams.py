@@ -53,6 +53,7 @@ class SessionStreams:
         stream = self._open[number] = EventStream(number, primed=self._polls)
         self._count(stream)
         stream.on_end = lambda: self._keep(number)
+        stream.on_give_up = lambda: self._give_up(number)
         if self._logs is not None:
             self._logs.keep(self._session_id, stream)
         return stream
@@ -79,6 +80,13 @@ class SessionStreams:
         self._kept[number] = asyncio.get_running_loop().call_later(_KEPT_SECONDS, self._forget, number)
         while len(self._kept) > _KEPT:
             self._forget(next(iter(self._kept)))
+
+    def _give_up(self, number: int) -> None:
+        """Forget a stream that has ended, here and in the log: a client that comes back is told so."""
+        if number in self._kept:
+            self._forget(number)
+            if self._logs is not None:
+                self._logs.forget(self._session_id, number)
 
     def _forget(self, number: int) -> None:
         self._kept.pop(number).cancel()
