@@ -180,7 +180,7 @@ class RoundLeases:
         for lease in leases:
             if still_ours.get(lease.round_id) is False and not (lease.is_ending or lease.lost):
                 lease.lose()
-                _log.warning("Round %s was taken over by another worker", lease.round_id)
+                _log.warning("Round %s was taken over by another worker, or has ended", lease.round_id)
         return still_ours
 
     # In any thread

@@ -4,9 +4,13 @@ Above the limit, what is kept of a stream is given up: of the client that has mo
 last event is oldest. A stream that a client is reading is not given up.
 """
 
-from typing import Protocol
+import heapq
+from typing import Final, Protocol
 
 __all__ = ["KeptBytes"]
+
+_ENOUGH: Final = 15 / 16
+"""The part of the limit that is taken after some were given up."""
 
 
 class _Kept(Protocol):
@@ -39,9 +43,17 @@ class KeptBytes:
             mine[stream] = size
         elif not mine:
             del self._of[client]
-        while self._total > self._most and (given := self._next()) is not None:
-            given.give_up()
+        if size and self._total > self._most:
+            self._make_room()
 
-    def _next(self) -> _Kept | None:
-        by_size = sorted(self._of.values(), key=lambda streams: sum(streams.values()), reverse=True)
-        return next((each for streams in by_size for each in streams if each.connection is None), None)
+    def _make_room(self) -> None:
+        """Give up more than must be, so that not all clients are compared for each event."""
+        most_first = [(-sum(mine.values()), client) for client, mine in self._of.items()]
+        heapq.heapify(most_first)
+        while self._total > self._most * _ENOUGH and most_first:
+            size, client = heapq.heappop(most_first)
+            mine = self._of.get(client, {})
+            given = next((stream for stream in mine if stream.connection is None), None)
+            if given is not None:
+                heapq.heappush(most_first, (size + mine[given], client))
+                given.give_up()
