@@ -87,10 +87,10 @@ def _measure(chosen: list[str], plan: Plan, *, everything: bool) -> Figures:
     if not has_newer():
         _tell(f"There is no Python {NEWER} for the rows that are measured on it, too: they are left out")
         chosen = [part for part in chosen if not part.endswith(NEWER)]
-    found = [measure_cell(cell, plan, _tell) for cell in CELLS if cell.key in chosen]
-    sections = [measure(plan, _tell) for name, measure in _SECTIONS.items() if name in chosen]
     imports = import_seconds(plan.starts) if everything else {}
     starts = start_seconds(plan.starts) if everything else {}
+    found = [measure_cell(cell, plan, _tell) for cell in CELLS if cell.key in chosen]
+    sections = [measure(plan, _tell) for name, measure in _SECTIONS.items() if name in chosen]
     return Figures(about, packages, plan, found, imports, starts, sections)
 
 

@@ -45,11 +45,11 @@ def _time_import(name: str, statement: str) -> float:
 
 def start_seconds(times: int) -> dict[str, float]:
     """The median time from the spawn to the first answered `server/discover`, by contestant."""
-    taken: dict[str, list[float]] = {name: [] for name in CONTESTANTS}
+    taken: dict[str, list[float]] = {name: [] for name in _IMPORTS}
     with tempfile.TemporaryDirectory() as folder:
         answers = record_ceiling(CELLS[0], Path(folder) / "answers.json").answers
         for turn in range(times + 1):
-            for name in CONTESTANTS:
+            for name in taken:
                 seconds = _time_start(name, answers)
                 if turn:
                     taken[name].append(seconds)

@@ -306,6 +306,94 @@ async def test_bodies_that_wait_behind_a_stream_are_bounded() -> None:
         assert _megabytes(process) - before < 15  # 30 bodies are 30 MB; 16 of them waited, before.
 
 
+async def test_headers_that_wait_behind_a_stream_are_bounded() -> None:
+    async with spawned(_RUN) as server, contextlib.AsyncExitStack() as stack:
+        process = psutil.Process(server.process.pid)
+        clients = [await stack.enter_async_context(raw_client(server.base)) for _ in range(20)]
+        for client in clients:
+            await _open(client, *_listen(1))
+        before = _megabytes(process)
+        for client in clients:
+            client.writer.write(b"GET /mcp HTTP/1.1\r\nHost: localhost\r\n")
+            await asyncio.sleep(0.01)  # So that the rest comes while a head is being read.
+            client.writer.write(b"a:\r\n" * 65_000)
+            await soon(client.writer.drain())
+        await asyncio.sleep(0.2)
+        assert _megabytes(process) - before < 25  # Each took 3 MB, before.
+
+
+async def test_nothing_is_kept_of_trailers() -> None:
+    async with spawned(_RUN) as server, contextlib.AsyncExitStack() as stack:
+        process = psutil.Process(server.process.pid)
+        before = _megabytes(process)
+        for _ in range(40):
+            client = await stack.enter_async_context(raw_client(server.base))
+            client.writer.write(
+                b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+            )
+            await asyncio.sleep(0.01)
+            client.writer.write(b"0\r\n" + b"a:\r\n" * 15_000 + b"\r\n")
+            assert b"200 OK" in await soon(client.reader.readuntil(b"\r\n"))
+        assert _megabytes(process) - before < 25  # Each took 1.5 MB, before.
+
+
+async def test_nothing_is_kept_of_the_body_of_a_get() -> None:
+    opening = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": _hello({}, {"name": "c"})}
+    old = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+    body = b"x" * 4_000_000
+    async with spawned(_RUN) as server, contextlib.AsyncExitStack() as stack:
+        process = psutil.Process(server.process.pid)
+        before = _megabytes(process)
+        for _ in range(20):
+            opened = await post_raw(server.base, json.dumps(opening).encode(), old)
+            client = await stack.enter_async_context(raw_client(server.base))
+            client.writer.write(
+                b"GET /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n"
+                b"Mcp-Session-Id: %b\r\nContent-Length: %d\r\n\r\n"
+                % (opened.headers["mcp-session-id"].encode(), len(body))
+            )
+            client.writer.write(body)
+            assert b"200 OK" in await soon(client.reader.readuntil(b"\r\n"))
+        assert _megabytes(process) - before < 50  # They are 80 MB.
+
+
+async def test_responses_of_a_batch_that_wait_for_one_another_are_bounded() -> None:
+    server, go = Server("s", version="1"), asyncio.Event()
+
+    @server.tool
+    async def wait() -> str:
+        """Wait until it is let go."""
+        await go.wait()
+        return "done"
+
+    @server.tool
+    async def long() -> str:
+        """A long text."""
+        return "x" * 100_000
+
+    def asked(number: int) -> dict[str, Any]:
+        params = {"name": "long" if number else "wait", "arguments": {}}
+        return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+
+    params = {**_hello({}, {"name": "c"}), "protocolVersion": "2025-03-26"}
+    hello = json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}).encode()
+    old = {"content-type": "application/json", "accept": "application/json"}
+    batch = json.dumps([asked(number) for number in range(36)]).encode()
+    async with served(server, limits=HttpLimits(unread=1_000_000)) as base:
+        opened = await post_raw(base, hello, old)
+        session = old | {"mcp-session-id": opened.headers["mcp-session-id"]}
+        answering = asyncio.create_task(post_raw(base, batch, session))
+        await asyncio.sleep(0.3)
+        go.set()
+        answers = {answer["id"]: answer for answer in (await soon(answering)).json()}
+    assert answers[0]["result"]["content"][0]["text"] == "done"
+    failed = [answer["error"] for answer in answers.values() if "error" in answer]
+    assert len(answers) == 36
+    assert 20 <= len(failed) < 35
+    assert failed[0]["code"] == -32603
+    assert "send single requests" in failed[0]["message"]
+
+
 @pytest.mark.parametrize(("letters", "heading"), [(30_000, 0), (0, 30_000)], ids=["bodies", "heads"])
 async def test_large_calls_of_2025_that_are_left_alone_share_the_same_room(
     letters: int, heading: int
@@ -367,21 +455,52 @@ async def test_large_calls_of_2026_share_the_same_room_as_long_as_they_run(
 
     message = call("wait", {"text": "x" * 300_000 + filler})
     body = json.dumps(message, ensure_ascii=filler == "\xe9").encode()
-    limits = HttpLimits(bodies=1_200_000)
+    headers, limits = headers_for(message), HttpLimits(bodies=1_200_000)
     async with served(server, mounted=mounted, limits=limits) as base:
-        waiting = [asyncio.create_task(post_raw(base, body, headers_for(message))) for _ in range(few)]
+        waiting = [asyncio.create_task(post_raw(base, body, headers)) for _ in range(few)]
         for _ in waiting:
             await soon(begun.get())
-        refused = await post_raw(base, body, headers_for(message))
+        refused = await post_raw(base, body, headers)
         small = await post_raw(
             base, json.dumps(request("tools/list")).encode(), headers_for(request("tools/list"))
         )
         go.set()
         answers = [await soon(each) for each in waiting]
-        again = [await post_raw(base, body, headers_for(message)) for _ in range(few)]
+        again = [await post_raw(base, body, headers) for _ in range(few)]
     assert (refused.status_code, refused.headers.get("retry-after")) == (503, "5")
     assert small.status_code == 200
     assert [answer.status_code for answer in (*answers, *again)] == [200] * 2 * few
+
+
+async def test_a_blank_after_the_version_saves_no_room() -> None:
+    server, go = Server("s", version="1"), asyncio.Event()
+    begun: asyncio.Queue[None] = asyncio.Queue()
+
+    @server.tool
+    async def wait(text: str) -> str:
+        """Wait until it is let go."""
+        begun.put_nowait(None)
+        await go.wait()
+        return text[:1]
+
+    message = call("wait", {"text": "x" * 300_000})
+    body = json.dumps(message).encode()
+    head = headers_for(message) | {"content-length": str(len(body))}
+    head["mcp-protocol-version"] += " \t"
+    async with (
+        served(server, limits=HttpLimits(bodies=1_200_000)) as base,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        for _ in range(3):
+            client = await stack.enter_async_context(raw_client(base))
+            await client.send_head(head)
+            client.writer.write(body)
+            await soon(begun.get())
+        client = await stack.enter_async_context(raw_client(base))
+        await client.send_head(head)
+        client.writer.write(body)
+        assert b"503" in await soon(client.reader.readuntil(b"\r\n"))
+        go.set()
 
 
 def test_a_body_weighs_what_its_texts_may_take_in_memory() -> None:

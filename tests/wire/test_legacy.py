@@ -250,9 +250,9 @@ def test_what_a_request_says_of_itself_comes_on_top() -> None:
     assert (meta.log_level, meta.progress_token, meta.fields["com.example/x"]) == ("error", "t", 1)
     plain = request_meta({"_meta": None}, NOVEMBER, {"roots": {}}, {}, "info")
     assert (plain.capabilities, plain.log_level, plain.progress_token) == ({"roots": {}}, "info", None)
-    for broken in ({"_meta": [1]}, {"_meta": {"progressToken": 1.5}}, {"_meta": {"progressToken": True}}):
+    for broken in ([1], {"progressToken": 1.5}, {"progressToken": True}, {"progressToken": "x" * 1001}):
         with pytest.raises(InvalidParams):
-            request_meta(broken, NOVEMBER, {}, {}, None)
+            request_meta({"_meta": broken}, NOVEMBER, {}, {}, None)
 
 
 def test_only_the_version_in_meta_makes_a_request_modern() -> None:

@@ -93,6 +93,12 @@ def test_a_progress_token_keeps_its_type(token: int | str) -> None:
     assert type(found) is type(token)
 
 
+def test_a_progress_token_is_short() -> None:
+    assert read_meta(params(**{PROGRESS_TOKEN: "x" * 1000})).progress_token == "x" * 1000
+    with pytest.raises(InvalidParams, match="progressToken` must have at most 1,000 characters"):
+        read_meta(params(**{PROGRESS_TOKEN: "x" * 1001}))
+
+
 def test_the_log_levels_rank_as_in_syslog() -> None:
     ranked = sorted(LOG_LEVELS, key=lambda name: LOG_LEVELS[name])
     assert ranked == ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]

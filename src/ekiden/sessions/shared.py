@@ -71,7 +71,8 @@ class SharedSessions:
         self._audience = audience
         self._rules = rules
         self._listening: asyncio.Task[Callable[[], None]] | None = None
-        self._asked: dict[tuple[str, int], Callable[[bytes], object]] = {}
+        self._asked: dict[str, dict[int, Callable[[bytes], object]]] = {}
+        """Who hears of an answer, by session and question."""
         self._running: set[asyncio.Task[Any]] = set()
         self._looking: asyncio.Task[None] | None = None
         self._purged_at = float("-inf")
@@ -96,9 +97,9 @@ class SharedSessions:
         if message is not None and news is None:
             return
         if news is None:
-            for key in {key for key, _ in self._asked}:
+            for key in self._asked:
                 self.soon(self._take(key))
-        elif isinstance(news, Answered) and (news.session, news.number) in self._asked:
+        elif isinstance(news, Answered) and news.number in self._asked.get(news.session, ()):
             self.soon(self._take(news.session))
         for hearing in self.hearing:
             hearing.heard(news)
@@ -226,7 +227,7 @@ class SharedSessions:
         """Call `hear` with the answer to a question, whichever process it reaches; `withdraw` it in the
         end."""
         key = key_of(session_id)
-        self._asked[key, number] = hear
+        self._asked.setdefault(key, {})[number] = hear
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look_for_answers())
         await self.store.ask(key, number, expires=self.clock() + seconds)
@@ -234,7 +235,10 @@ class SharedSessions:
     def withdraw(self, session_id: str, number: int) -> None:
         """Expect an answer no longer."""
         key = key_of(session_id)
-        if self._asked.pop((key, number), None) is not None:
+        asked = self._asked.get(key, {})
+        if asked.pop(number, None) is not None:
+            if not asked:
+                del self._asked[key]
             self.soon(self.store.withdraw(key, number))
 
     async def answer(self, session_id: str, number: int, data: bytes) -> bool:
@@ -249,13 +253,13 @@ class SharedSessions:
         """Find the answers of which a process could not tell, because it was killed."""
         while self._asked:
             await asyncio.sleep(_LOOK_SECONDS)
-            for key in {key for key, _ in self._asked}:
+            for key in tuple(self._asked):
                 await _quietly(self._take(key))
 
     async def _take(self, key: str) -> None:
-        numbers = [number for other, number in self._asked if other == key]
+        numbers = tuple(self._asked.get(key, ()))
         for number, data in (await self.store.take(key, numbers)).items():
-            if (hear := self._asked.get((key, number))) is not None:
+            if (hear := self._asked.get(key, {}).get(number)) is not None:
                 hear(data)
 
 

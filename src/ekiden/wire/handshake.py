@@ -17,6 +17,7 @@ from ekiden.wire.meta import (
     CLIENT_CAPABILITIES,
     LOG_LEVEL,
     LOG_LEVELS,
+    LONGEST_PROGRESS_TOKEN,
     PROGRESS_TOKEN,
     PROTOCOL_VERSION,
     RequestMeta,
@@ -155,4 +156,8 @@ def request_meta(
     token = fields.get(PROGRESS_TOKEN)
     if token is not None and type(token) is not int and type(token) is not str:
         raise InvalidParams("Invalid params: `progressToken` must be a string or an integer")
+    if isinstance(token, str) and len(token) > LONGEST_PROGRESS_TOKEN:
+        raise InvalidParams(
+            f"Invalid params: `progressToken` must have at most {LONGEST_PROGRESS_TOKEN:,} characters"
+        )
     return RequestMeta(version, capabilities, client_info, log_level, token, fields)

@@ -33,6 +33,8 @@ SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
 TRACE_LINK: Final = "io.modelcontextprotocol/tracelink"
 """The `traceparent` of a call's first round, in its later rounds."""
 PROGRESS_TOKEN: Final = "progressToken"  # noqa: S105  the wire's name for it, no secret
+LONGEST_PROGRESS_TOKEN: Final = 1000
+"""Its characters. It is sent back with every notification."""
 
 LOG_LEVELS: Final = {
     name: rank
@@ -78,6 +80,8 @@ def read_meta(params: dict[str, Any]) -> RequestMeta:
         token = fields[PROGRESS_TOKEN]
         if type(token) is not int and type(token) is not str:
             raise _malformed(PROGRESS_TOKEN, "must be a string or an integer")
+        if isinstance(token, str) and len(token) > LONGEST_PROGRESS_TOKEN:
+            raise _malformed(PROGRESS_TOKEN, f"must have at most {LONGEST_PROGRESS_TOKEN:,} characters")
     return RequestMeta(version, capabilities, client_info, log_level, token, fields)
 
 

@@ -231,8 +231,10 @@ class PostgresSessions(SessionStore):
         """Forget what has expired, and streams that were abandoned, some at a time."""
         values = {"now": now, "abandoned": now - ABANDONED_SECONDS, "limit": _PURGE_AT_ONCE}
         for query in _PURGES:
-            async with self._database.in_line() as connection:
-                await connection.execute(query, values)
+            removed = _PURGE_AT_ONCE
+            while removed == _PURGE_AT_ONCE:
+                async with self._database.in_line() as connection:
+                    removed = (await connection.execute(query, values)).rowcount
 
 
 async def _make_room(

@@ -73,7 +73,8 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     nobody else out."""
     kept_2025: int = 64 * 1024 * 1024
     """Bytes of streams that one process keeps, in memory and in the store, for clients of 2025 that may come
-    back for them. Above it, those of the client that has most are given up, the oldest first."""
+    back for them. Above it, those of the client that has most are given up, the oldest first. What a client
+    is reading counts as `unread`."""
     values: int = MAX_VALUES
     """Values in a request body: numbers, texts, lists, objects. By the time its tool is called, each has cost
     about a microsecond of the event loop and a hundred bytes, so others never wait long for one body. Numbers
@@ -91,7 +92,9 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     unread: int = 256 * 1024 * 1024
     """Bytes of responses that clients have not read yet, on all connections of one process; those of less
     than 64 KiB are not counted. Above it, a connection is cut of the address that has most of them. Where the
-    server is mounted, whoever listens decides."""
+    server is mounted, whoever listens decides. As many bytes may wait in streams of clients of 2025, and in
+    batches until their last response is there, mounted or not; above it, they are given up of the client
+    that has most."""
     connections: int | None = None
     """Connections that one process has open. For one more, one that waits for its client is closed; if there
     is none, it is answered with 503 and `Retry-After`. By default almost as many as the process may have file
@@ -120,6 +123,7 @@ class StreamableHTTP:
             self.bodies,
             most_running=limits.running_2025,
             most_kept=limits.kept_2025,
+            most_unread=limits.unread,
             silence_seconds=limits.silence_seconds,
             stall_seconds=limits.stall_seconds,
         )
@@ -168,7 +172,7 @@ class StreamableHTTP:
     ) -> None:
         """Answer a request with a large body, which counts until it is answered."""
         # Those of 2025 may outlive this request: `SessionHTTP` counts them.
-        is_counted = incoming.refusal is ROUTED or incoming.headers.get(VERSION) == MODERN
+        is_counted = incoming.refusal is ROUTED or not self.legacy.takes(incoming)
         held = weight_of(incoming.body) if is_counted else 0
         client = client_of(incoming)
         if not self.bodies.take(client, held):

@@ -225,7 +225,7 @@ class Connection(RequestReader, ResponseWriter, asyncio.Protocol):
         """The head is whole. A request that is refused for its head is refused before its body is sent."""
         if self._parser.should_upgrade():
             return
-        headers, self._headers = self._headers, {}
+        headers, self._headers, self._in_head = self._headers, {}, False
         repeating = self._check_head(headers) if self._repeated or self._fed > SHORT_HEAD else None
         if b"transfer-encoding" in headers and headers[b"transfer-encoding"].strip().lower() != b"chunked":
             raise self._stop(501, "Not implemented: the only transfer coding is chunked")
@@ -374,7 +374,8 @@ class Connection(RequestReader, ResponseWriter, asyncio.Protocol):
     def _refuse(self, status: int, reason: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
         """Read nothing more. What came before is answered, then the refusal is sent, then we close."""
         self._refused = Refusal(status, reason, headers)
-        self._drop_body()
+        self._drop_request()
+        self._next = None
         self._reading = self._expecting = False
         self._go_on()
 

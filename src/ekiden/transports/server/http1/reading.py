@@ -55,8 +55,10 @@ class RequestReader(abc.ABC):
         self._stopped: Refusal | None = None
         """The same, as soon as a callback of the parser knows it."""
         self._url = b""
+        self._in_head = False
+        """Whether the headers of a request are being read."""
         self._headers: dict[bytes, bytes] = {}
-        """Those of the head that is being read; after it, trailers, which nobody looks at."""
+        """Those of the head that is being read."""
         self._repeated: list[tuple[bytes, bytes]] = []
         """The headers after which another one of the same name has come."""
         self._body = b""
@@ -93,7 +95,7 @@ class RequestReader(abc.ABC):
     def stop_reading(self) -> None:
         """Let go of all that was read: a collector may come much later for a connection that is closed."""
         self._parser = None
-        self._drop_body()
+        self._drop_request()
         self._take_kept()
 
     def _feed(self, data: bytes | memoryview) -> memoryview | None:
@@ -140,8 +142,9 @@ class RequestReader(abc.ABC):
         self._stopped = Refusal(status, reason, headers)
         return HttpRequestRefused(status, reason, headers)
 
-    def _drop_body(self) -> None:
-        """The body is not wanted any more."""
+    def _drop_request(self) -> None:
+        """What was read of a request is not wanted any more. The connection may be open for long."""
+        self._url, self._headers, self._repeated = b"", {}, []
         self._take_body()
         self._budget.give_back(self._holder, self._held)
         self._held = 0
@@ -214,7 +217,7 @@ class RequestReader(abc.ABC):
         if self._repeated:
             self._repeated = []
         self._unread = self._size = 0
-        self._reading = True
+        self._reading = self._in_head = True
         self._since = self.loop.time()
 
     def on_url(self, url: bytes) -> None:
@@ -224,7 +227,9 @@ class RequestReader(abc.ABC):
             raise self._stop(414, "The request's target is too long")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header, or a trailer, which comes after the body."""
+        """One header. Trailers, which come after the body, are not for us: nothing of them is kept."""
+        if not self._in_head:
+            return
         name, headers = name.lower(), self._headers
         if name in headers:
             self._repeated.append((name, headers[name]))

@@ -83,15 +83,20 @@ class Carrier:
         elif stream is not None:
             await self.carry(stream, after, receive, send)
         elif (events := await streams.elsewhere(number, after)) is not None:
-            await self._follow(number, after, events, receive, send)
+            with streams.followed(number) as copy:
+                await self._follow(copy, after, events, receive, send)
         else:
             await refuse(send, 400, "Unknown Last-Event-ID: this stream has ended or is not kept")
 
     async def _follow(
-        self, number: int, after: int, events: AsyncGenerator[Events, None], receive: Receive, send: Send
+        self,
+        stream: EventStream,
+        after: int,
+        events: AsyncGenerator[Events, None],
+        receive: Receive,
+        send: Send,
     ) -> None:
         """Carry a stream whose requests run in another process, or ran there."""
-        stream = EventStream(number, primed=False)
 
         async def feed() -> None:
             async with contextlib.aclosing(events):

@@ -48,6 +48,8 @@ class EventStream:
         self.waiting: dict[RequestId, None] = {}
         """The requests that have no response yet."""
         self.connection: StreamResponse | None = None
+        self.is_awaited = False
+        """Whether the first connection that reads it is about to."""
         self.can_be_resumed = primed
         self._kept: deque[tuple[int, bytes]] = deque()
         self._bytes = 0
@@ -93,12 +95,25 @@ class EventStream:
         if self.on_size is not None:
             self.on_size(self._bytes)
 
+    @property
+    def is_read(self) -> bool:
+        """Whether a client reads it, or is about to."""
+        return self.is_awaited or self.connection is not None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is kept."""
+        return not self._kept
+
     def give_up(self) -> None:
-        """Keep nothing of what was said: others need the memory."""
+        """Keep nothing of what was said, and close the connection that reads it: others need the memory."""
         self._kept.clear()
         self._bytes = 0
         if self.on_size is not None:
             self.on_size(0)
+        if self.connection is not None:
+            self.connection.leave()
+            self.attach(None, self.last)
         self._has_changed()
         if self.on_give_up is not None:
             self.on_give_up()
@@ -183,6 +198,7 @@ class EventStream:
 
     def attach(self, connection: "StreamResponse | None", read_to: int) -> None:
         """One reader at a time: a new one takes the place of the old."""
+        self.is_awaited = False
         if self.connection is not None and connection is not None:
             self.connection.leave()
         if connection is not None and self._hung_up:

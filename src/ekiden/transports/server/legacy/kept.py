@@ -1,46 +1,51 @@
-"""What is kept of streams for clients of 2025 that may come back: how many bytes all of them take together.
+"""What is held of responses for clients of 2025: how many bytes all of them take together.
 
-Above the limit, what is kept of a stream is given up: of the client that has most, the stream first whose
-last event is oldest. A stream that a client is reading is not given up.
+Above a limit, what is held is given up: always of the client that has most, so that nobody else feels what
+one client takes, and of it what has grown least lately.
 """
 
 import heapq
+from collections.abc import Callable
 from typing import Final, Protocol
 
-__all__ = ["KeptBytes"]
+__all__ = ["Held", "HeldBytes", "Hold", "Pools"]
 
 _ENOUGH: Final = 15 / 16
 """The part of the limit that is taken after some were given up."""
 
 
-class _Kept(Protocol):
-    """A stream of which something is kept."""
+class Held(Protocol):
+    """A stream, or the responses of a batch."""
 
     @property
-    def connection(self) -> object:
-        """Who reads it now; None if nobody does."""
+    def is_read(self) -> bool:
+        """Whether its client reads it, or is about to."""
         ...
 
     def give_up(self) -> None:
-        """Keep nothing of it."""
+        """Hold nothing of it, and close the connection over which it is read."""
         ...
 
 
-class KeptBytes:
-    """Counts the bytes that are kept for each client."""
+Hold = Callable[[Held, int], None]
+"""Counts the bytes that are held of something."""
+
+
+class HeldBytes:
+    """Counts the bytes that are held for each client."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._total = 0
-        self._of: dict[str, dict[_Kept, int]] = {}
-        """The bytes of each stream by client, those first whose last event is oldest."""
+        self._of: dict[str, dict[Held, int]] = {}
+        """The bytes by client, those first that were counted longest ago."""
 
-    def hold(self, client: str, stream: _Kept, size: int) -> None:
-        """A stream keeps so many bytes now. If all keep too many, some are given up."""
+    def hold(self, client: str, held: Held, size: int) -> None:
+        """So many bytes are held of this now. If all together are too many, some are given up."""
         mine = self._of.setdefault(client, {})
-        self._total += size - mine.pop(stream, 0)
+        self._total += size - mine.pop(held, 0)
         if size:
-            mine[stream] = size
+            mine[held] = size
         elif not mine:
             del self._of[client]
         if size and self._total > self._most:
@@ -52,8 +57,24 @@ class KeptBytes:
         heapq.heapify(most_first)
         while self._total > self._most * _ENOUGH and most_first:
             size, client = heapq.heappop(most_first)
-            mine = self._of.get(client, {})
-            given = next((stream for stream in mine if stream.connection is None), None)
-            if given is not None:
+            if mine := self._of.get(client):
+                given = next(iter(mine))
                 heapq.heappush(most_first, (size + mine[given], client))
                 given.give_up()
+
+
+class Pools:
+    """Two limits: one for what clients may come back for, and one for what they are reading.
+
+    They are apart because a client that does not read must not cost others what is kept for them.
+    """
+
+    def __init__(self, kept: int, unread: int) -> None:
+        self._kept = HeldBytes(kept)
+        self._unread = HeldBytes(unread)
+
+    def hold(self, client: str, held: Held, size: int) -> None:
+        """So many bytes are held of this now."""
+        here, before = (self._unread, self._kept) if held.is_read else (self._kept, self._unread)
+        before.hold(client, held, 0)
+        here.hold(client, held, size)

@@ -6,22 +6,26 @@ responses are plain JSON, unless another message is sent first: that makes it a 
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Final
 
-from ekiden.errors import StatusError
+from ekiden.errors import InternalError, StatusError
 from ekiden.transports.server.legacy.events import EventStream
-from ekiden.wire.jsonrpc import RequestId
+from ekiden.transports.server.legacy.kept import Hold
+from ekiden.wire.jsonrpc import RequestId, error_response
 
 __all__ = ["Post"]
+
+_TOO_MUCH: Final = "The responses of this batch are too large to wait for one another: send single requests"
 
 
 class Post:
     """Implements `ekiden.transports.server.legacy.port.Line` for all requests of one POST."""
 
-    def __init__(self, open_stream: Callable[[], EventStream], *, can_stream: bool) -> None:
+    def __init__(self, open_stream: Callable[[], EventStream], hold: Hold, *, can_stream: bool) -> None:
+        self._hold = hold
         self.can_stream = can_stream
         self.stream: EventStream | None = None
-        self.responses: list[bytes] = []
+        self._responses: list[tuple[RequestId, bytes]] = []
         """The responses so far, where they are not in the stream."""
         self.failure: StatusError | None = None
         """Set if a request has failed with an error that has an HTTP status of its own."""
@@ -53,6 +57,24 @@ class Post:
         self._tasks.append(task)
         return task
 
+    @property
+    def responses(self) -> list[bytes]:
+        """The responses so far, where they are not in a stream."""
+        return [response for _, response in self._responses]
+
+    is_read = True
+    """Its client waits for it."""
+
+    def _count(self) -> None:
+        """Responses that wait for others are held."""
+        self._hold(self, 0 if self.done else sum(len(response) for _, response in self._responses))
+
+    def give_up(self) -> None:
+        """Hold none of the responses so far: others need the memory."""
+        error = InternalError(_TOO_MUCH)
+        self._responses = [(each, error_response(each, error)) for each, _ in self._responses]
+        self._hold(self, 0)
+
     def cancel(self) -> None:
         """Cancel all requests: their client cannot get the responses any more."""
         for task in self._tasks:
@@ -64,7 +86,7 @@ class Post:
             if not response:
                 pass  # It is not to be sent.
             elif self.stream is None:
-                self.responses.append(response)
+                self._responses.append((request_id, response))
             else:
                 self.stream.append(response)
         except asyncio.CancelledError:
@@ -72,6 +94,7 @@ class Post:
         finally:
             self._running -= 1
             self._waiting.pop(request_id, None)
+            self._count()
             if self.done and self.stream is not None:
                 self.stream.end()
             if self.done and self._when_done is not None:
@@ -96,7 +119,8 @@ class Post:
             self.stream.waiting = self._waiting
             for response in self.responses:
                 self.stream.append(response)
-            self.responses.clear()
+            self._responses.clear()
+            self._count()
             if self.done:
                 self.stream.end()
             self._changed.set()

@@ -15,10 +15,10 @@ from ekiden.signals import SessionsFull
 from ekiden.transports.server.budget import head_weight, weight_of
 from ekiden.transports.server.legacy.carrying import Carrier, refuse
 from ekiden.transports.server.legacy.events import EventStream
-from ekiden.transports.server.legacy.kept import KeptBytes
+from ekiden.transports.server.legacy.kept import Hold, Pools
 from ekiden.transports.server.legacy.port import ClientSession, SessionKeeper
 from ekiden.transports.server.legacy.post import Post
-from ekiden.transports.server.legacy.streams import SessionStreams
+from ekiden.transports.server.legacy.streams import SessionStreams, counted, uncount
 from ekiden.transports.server.reply import JSON, Event, Receive, Send, respond, takes_stream
 from ekiden.transports.server.shares import Shares, client_of
 from ekiden.wire import jsonrpc
@@ -67,13 +67,14 @@ class SessionHTTP:
         *,
         most_running: int,
         most_kept: int,
+        most_unread: int,
         silence_seconds: float,
         stall_seconds: float,
     ) -> None:
         self._keeper = keeper
         self._bodies = bodies
         self._room = Shares(most_running)
-        self._kept = KeptBytes(most_kept)
+        self._held = Pools(most_kept, most_unread)
         self._silence_seconds = silence_seconds
         self._carrier = Carrier(silence_seconds=silence_seconds, stall_seconds=stall_seconds)
         self._streams: dict[str, SessionStreams] = {}
@@ -120,11 +121,12 @@ class SessionHTTP:
 
     async def _serve(self, incoming: Incoming, receive: Receive, send: Send) -> None:
         headers = incoming.headers
+        if incoming.method != "POST":
+            incoming.body = b""  # Nobody looks at it, and a stream may last for ever.
         session_id = headers.get(_SESSION, b"").decode("latin-1").strip()
         version = headers.get(VERSION, b"").strip().decode("latin-1")
         if self.relay is not None and (owner := self.relay.owner(session_id)) is not None:
-            if not await self.relay.forward(owner, incoming, receive, send):
-                await refuse(send, 404, _GONE)
+            await self._forward(self.relay, owner, incoming, receive, send)
         elif version and version not in self._keeper.spoken:
             await refuse(send, 400, f"Unsupported protocol version: {version[:50]}")
         elif self._keeper.stateless:
@@ -137,6 +139,20 @@ class SessionHTTP:
             await refuse(send, 404, _GONE)
         else:
             await self._in_session(session, incoming, receive, send)
+
+    async def _forward(
+        self, relay: Relay, owner: str, incoming: Incoming, receive: Receive, send: Send
+    ) -> None:
+        """Have the process answer in which the session lives."""
+        client, held = client_of(incoming), _weight(incoming)
+        if not self._bodies.take(client, held):
+            await refuse(send, 503, _TOO_MUCH, _RETRY_AFTER)
+            return
+        try:
+            if not await relay.forward(owner, incoming, receive, send):
+                await refuse(send, 404, _GONE)
+        finally:
+            self._bodies.give_back(client, held)
 
     async def _stateless(self, version: str, incoming: Incoming, receive: Receive, send: Send) -> None:
         if _is_handshake(incoming):
@@ -190,7 +206,7 @@ class SessionHTTP:
                 session.id,
                 session.version,
                 session.logs,
-                functools.partial(self._kept.hold, client_of(incoming)),
+                functools.partial(self._held.hold, client_of(incoming)),
             )
             session.on_end.append(functools.partial(self._forget, session.id))
             session.on_detach.append(streams.detach)
@@ -217,17 +233,21 @@ class SessionHTTP:
             return
         held = _weight(incoming)
         client = client_of(incoming)
-        if not self._has_room(client, messages) or not self._bodies.take(client, held):
-            await refuse(send, 503, "Too many requests, or too large ones, are under way", _RETRY_AFTER)
+        requests = _requests_in(messages)
+        if not self._has_room(client, requests, held):
+            await refuse(send, 503, _TOO_MUCH, _RETRY_AFTER)
             return
         incoming.body = b""  # It is read, and its requests may run for long.
+        hold = functools.partial(self._held.hold, client)
         post = Post(
-            _passing_stream if streams is None else streams.new,
+            functools.partial(_passing_stream, hold) if streams is None else streams.new,
+            hold,
             can_stream=takes_stream(headers.get(b"accept")),
         )
         try:
             broken, refused = await self._take(session, messages, post, incoming)
         finally:
+            self._room.give_back(client, requests)  # Those that run are counted by now.
             post.when_done(functools.partial(self._bodies.give_back, client, held))
         if broken is not None and not batch:
             await respond(send, 400, jsonrpc.error_response(broken.request_id, broken), JSON)
@@ -236,12 +256,17 @@ class SessionHTTP:
         elif post.done and not post.responses:
             await respond(send, 202, b"")
         else:
-            await self._answer(post, streams, headers, batch, receive, send)
+            await self._answer(post, streams, hold, headers, batch, receive, send)
 
-    def _has_room(self, client: str, messages: Sequence[Message | Response | EnvelopeError]) -> bool:
-        """Whether so many more requests may run. What is not a request always may: it lets others end."""
-        count = sum(isinstance(message, Message) and message.id is not None for message in messages)
-        return not count or self._room.has(client, count)
+    def _has_room(self, client: str, requests: int, held: int) -> bool:
+        """Take room for so many requests, and for what they hold. What is no request needs none: it lets
+        others end."""
+        if requests and not self._room.take(client, requests):
+            return False
+        if self._bodies.take(client, held):
+            return True
+        self._room.give_back(client, requests)
+        return False
 
     async def _take(
         self,
@@ -283,6 +308,7 @@ class SessionHTTP:
         self,
         post: Post,
         streams: SessionStreams | None,
+        hold: Hold,
         headers: Headers,
         batch: bool,
         receive: Receive,
@@ -293,6 +319,8 @@ class SessionHTTP:
         finally:
             if streams is None:
                 post.cancel()  # Without a session the client cannot come back for the rest.
+                if post.stream is not None:
+                    uncount(post.stream, hold)
 
     async def _send_answer(
         self, post: Post, headers: Headers, batch: bool, receive: Receive, send: Send
@@ -318,7 +346,12 @@ class SessionHTTP:
             await asyncio.wait(set(self._running))
 
 
+_TOO_MUCH: Final = "Too many requests, or too large ones, are under way"
 _GONE: Final = "Session not found: begin anew with `initialize`"
+
+
+def _requests_in(messages: Sequence[Message | Response | EnvelopeError]) -> int:
+    return sum(isinstance(message, Message) and message.id is not None for message in messages)
 
 
 def _weight(incoming: Incoming) -> int:
@@ -340,9 +373,11 @@ def _until(when: float, receive: Receive) -> Receive:
     return receive_in_time
 
 
-def _passing_stream() -> EventStream:
+def _passing_stream(hold: Hold) -> EventStream:
     """The stream of a client without a session: it cannot be resumed."""
-    return EventStream(None, primed=False)
+    stream = counted(EventStream(None, primed=False), hold)
+    stream.is_awaited = True
+    return stream
 
 
 def _names_its_version(incoming: Incoming) -> bool:
