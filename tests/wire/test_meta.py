@@ -95,7 +95,7 @@ def test_a_progress_token_keeps_its_type(token: int | str) -> None:
 
 def test_a_progress_token_is_short() -> None:
     assert read_meta(params(**{PROGRESS_TOKEN: "x" * 1000})).progress_token == "x" * 1000
-    with pytest.raises(InvalidParams, match="progressToken` must have at most 1,000 characters"):
+    with pytest.raises(InvalidParams, match="'progressToken' must have at most 1,000 characters"):
         read_meta(params(**{PROGRESS_TOKEN: "x" * 1001}))
 
 
