@@ -14,7 +14,7 @@ from urllib.parse import urljoin, urlsplit
 from ekiden.errors import TransportError, UsageError
 from ekiden.transports.client.channel import ChannelLink
 from ekiden.transports.client.http_port import HttpPort, Response, content_type
-from ekiden.transports.client.refusal import refused
+from ekiden.transports.client.refusal import finish
 from ekiden.wire import sse
 
 __all__ = ["HttpSseLink"]
@@ -64,13 +64,7 @@ class HttpSseLink(ChannelLink):
             await asyncio.gather(posting, return_exceptions=True)
 
     async def _send_post(self, message: bytes) -> None:
-        response = await self._posts.send("POST", _HEADERS, message)
-        try:
-            body = await response.read()
-        finally:
-            await response.close()
-        if response.status >= 400:
-            raise refused(response.status, content_type(response), body)
+        await finish(await self._posts.send("POST", _HEADERS, message))
 
     async def _read(self, events: AsyncIterator[sse.Event]) -> None:
         try:

@@ -4,9 +4,10 @@ import re
 from typing import Any, Final
 
 from ekiden.errors import HttpRefused, ParseError
+from ekiden.transports.client.http_port import Response, content_type
 from ekiden.wire.json import decode, is_object
 
-__all__ = ["refused"]
+__all__ = ["finish", "refused"]
 
 _MOST: Final = 300
 """Characters that are shown."""
@@ -16,6 +17,16 @@ _TAG: Final = re.compile(r"<(/?)([a-zA-Z]*+)[^<>]*+>")
 _HIDDEN: Final = frozenset({"script", "style", "title"})
 """Parts of a page that a browser does not show in it."""
 _CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
+
+
+async def finish(response: Response) -> None:
+    """Read a response that only says whether the server takes what was sent. `HttpRefused`: it does not."""
+    try:
+        body = await response.read()
+    finally:
+        await response.close()
+    if response.status >= 400:
+        raise refused(response.status, content_type(response), body)
 
 
 def refused(status: int, kind: str, body: bytes) -> HttpRefused:

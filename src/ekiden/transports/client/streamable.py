@@ -14,7 +14,7 @@ from typing import Any, Final
 from ekiden.errors import ProtocolError, TooMuch, TransportError
 from ekiden.transports.client.http_port import HttpPort, Response, content_type
 from ekiden.transports.client.link import Listener, Outgoing
-from ekiden.transports.client.refusal import refused
+from ekiden.transports.client.refusal import finish, refused
 from ekiden.wire import jsonrpc, sse
 from ekiden.wire.jsonrpc import RequestId
 
@@ -112,13 +112,7 @@ class StreamableLink:
     async def send(self, message: bytes, headers: Mapping[str, str] | None = None) -> None:
         """POST a notification or a response."""
         every = {**_ACCEPT, **self.session_headers, **(headers or {})}
-        response = await self._http.send("POST", every, message)
-        try:
-            body = await response.read()
-        finally:
-            await response.close()
-        if response.status >= 400:
-            raise refused(response.status, content_type(response), body)
+        await finish(await self._http.send("POST", every, message))
 
     # Only with servers of 2025
 
