@@ -376,7 +376,8 @@ async def test_a_request_that_arrives_with_the_end_of_its_session_is_not_run() -
     opening, message = (parse(json.dumps(sent).encode()) for sent in (hello(), call("wait")))
     arrived = Incoming("POST", "/mcp", {}, None, b"")
     session, _ = await server.endpoint.sessions.open(opening, arrived)
-    answering = asyncio.create_task(session.answer(message, arrived, Post(no_stream, can_stream=False)))
+    post = Post(no_stream, lambda held, size: None, can_stream=False)
+    answering = asyncio.create_task(session.answer(message, arrived, post))
     session.end()
     assert b"session has ended" in await soon(answering)
 

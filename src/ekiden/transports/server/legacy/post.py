@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from ekiden.errors import InternalError, StatusError
+from ekiden.errors import EnvelopeError, InternalError, StatusError
 from ekiden.transports.server.legacy.events import EventStream
 from ekiden.transports.server.legacy.kept import Hold
 from ekiden.wire.jsonrpc import RequestId, error_response
@@ -25,7 +25,7 @@ class Post:
         self._hold = hold
         self.can_stream = can_stream
         self.stream: EventStream | None = None
-        self._responses: list[tuple[RequestId, bytes]] = []
+        self._responses: list[tuple[RequestId | None, bytes]] = []
         """The responses so far, where they are not in the stream."""
         self.failure: StatusError | None = None
         """Set if a request has failed with an error that has an HTTP status of its own."""
@@ -56,6 +56,10 @@ class Post:
         task = asyncio.get_running_loop().create_task(self._answer(request_id, answer))
         self._tasks.append(task)
         return task
+
+    def refuse(self, broken: EnvelopeError) -> None:
+        """Answer a message of a batch that cannot be read. Call this before anything is sent."""
+        self._responses.append((broken.request_id, error_response(broken.request_id, broken)))
 
     @property
     def responses(self) -> list[bytes]:

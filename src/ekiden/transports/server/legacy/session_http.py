@@ -259,8 +259,8 @@ class SessionHTTP:
             await self._answer(post, streams, hold, headers, batch, receive, send)
 
     def _has_room(self, client: str, requests: int, held: int) -> bool:
-        """Take room for so many requests, and for what they hold. What is no request needs none: it lets
-        others end."""
+        """Take room for so many requests, and for what they hold. Responses and notifications need none: they
+        let others end."""
         if requests and not self._room.take(client, requests):
             return False
         if self._bodies.take(client, held):
@@ -288,7 +288,7 @@ class SessionHTTP:
         for message in messages:
             if isinstance(message, EnvelopeError):
                 broken = message
-                post.responses.append(jsonrpc.error_response(message.request_id, message))
+                post.refuse(message)
             elif isinstance(message, Message) and message.id is not None:
                 self._follow(post.run(message.id, session.answer(message, incoming, post)), client)
         return broken, refused
