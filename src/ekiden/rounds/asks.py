@@ -156,10 +156,12 @@ class RoundQuestions(PrivateStruct, gc=False):
 
     def answer_to(self, ask: Ask, key: str) -> Any:
         """The answer that came with the request, if it was asked for by this very question."""
-        # Without a token it cannot be told whether an answer was given to this very question.
-        if self.asked is None or self.asked.get(key, "").partition(" ")[0] == ask.name:
-            return self.responses.get(key, UNANSWERED)
-        return UNANSWERED
+        if self.asked is None:
+            # Without a token it cannot be told whether an answer was given to this very question. Nor does it
+            # count then what a client says for somebody else, who has not even been asked.
+            return UNANSWERED if ask.person is not None else self.responses.get(key, UNANSWERED)
+        is_asked = self.asked.get(key, "").partition(" ")[0] == ask.name
+        return self.responses.get(key, UNANSWERED) if is_asked else UNANSWERED
 
     def misfits(self, key: str, problem: MalformedAnswer | UnfitAnswer) -> Exception | None:
         """One that does not answer the question at all is the client's error."""
