@@ -95,6 +95,8 @@ class LegacyTasks:
                 record = await self._store.load(task_id)
             except StoreUnavailable:
                 return None  # The client polls as well.
+            if record is not None and not grants(watching.reader, self._tasks.scopes_of(record)):
+                return None  # Another token of the same principal may look.
             if record is None or record.final:
                 watching.unfollow(task_id)
             before, sent = sent, sent if record is None else legacy_task(view(record))
