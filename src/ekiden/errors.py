@@ -68,10 +68,12 @@ class RegistrationError(UsageError):
 class NonDeterminismError(UsageError):
     """A handler that is run again over its journal did something else than before."""
 
-    def __init__(self, message: str, *, before: str, now: str) -> None:
+    def __init__(self, message: str, *, before: str, now: str, effect: str = "") -> None:
         super().__init__(f"{message}: before, {before}; now, {now}")
         self.before = before
         self.now = now
+        self.told = f"{message} at {effect!r}" if effect else message
+        """What a client may be told: both sides name arguments of steps, and where these are written."""
 
 
 class WrongAnswer(UsageError):

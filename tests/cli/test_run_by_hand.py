@@ -1,6 +1,7 @@
 """`ekiden run` while somebody writes a server: what the terminal says, and what callers get meanwhile."""
 
 import asyncio
+import re
 import signal
 from pathlib import Path
 
@@ -106,6 +107,30 @@ async def test_the_access_log_has_a_line_for_each_response(tmp_path: Path, worke
         nowhere = httpx2.get(f"http://127.0.0.1:{port}/else%0A%1B[2J", timeout=PATIENCE)
         assert nowhere.status_code == 404
         command.await_saying("GET /else??[2J 404 ")
+
+
+ASKS = """
+from ekiden import Context, Pages, Server
+server = Server("asks", store="memory:", pages=Pages("http://127.0.0.1:{port}", wait_seconds=0.0))
+@server.tool
+async def ask(ctx: Context) -> str:
+    return (await ctx.elicit("Well?", bool)).action
+"""
+
+
+def test_the_access_log_has_no_link_that_opens_a_question(tmp_path: Path) -> None:
+    file, port = tmp_path / "asks.py", free_port()
+    file.write_text(ASKS.format(port=port))
+    options = ("--port", str(port), "--access-log")
+    with running(tmp_path / "log", "run", str(file), *options, cwd=tmp_path) as command:
+        command.await_saying("asks is served at")
+        message = call("ask")
+        answer = httpx2.post(url(port), json=message, headers=headers_for(message), timeout=PATIENCE)
+        found = re.search(r"http://127.0.0.1:\d+/ask/(\w{32}\.[\w-]{43})", answer.text)
+        assert found is not None
+        assert httpx2.get(found[0], timeout=PATIENCE).status_code == 200
+        command.await_saying("GET /ask/... 200 ")
+        assert found[1] not in command.said
 
 
 def test_without_the_option_there_is_no_access_log(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ekiden import HttpLimits, Server
+from ekiden import Context, HttpLimits, Server
 from ekiden.transports.server.http1.connection import Connection
 from ekiden.transports.server.http1.connections import Connections
 from tests.serving import call, headers_for, post, raw_client, request, served, soon, spawned
@@ -151,12 +151,52 @@ async def test_a_body_in_tiny_pieces_takes_no_more_memory_than_its_bytes() -> No
 
     application = _server().asgi(limits=HttpLimits(body=50_000))
     connection = Connections(application, Watched)(Config(application), ServerState(), {})
-    connection.connection_made(asyncio.Transport({"peername": None}))
+    connection.connection_made(asyncio.Transport({"peername": ("127.0.0.1", 1)}))
     head = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n"
     head += "".join(f"{name}: {value}\r\n" for name, value in headers_for(request("tools/list")).items())
     connection.data_received(head.encode() + b"\r\n" + b"2\r\n[]\r\n" * 10_000)
     assert len(pieces) >= 10_000  # What comes at once may be read in several pieces.
     assert max(pieces) == 0
+
+
+class _Reset(asyncio.Transport):
+    """A connection whose client was gone before anybody could ask for its address."""
+
+    was_aborted = False
+
+    def __init__(self) -> None:
+        super().__init__({"peername": None})
+
+    def abort(self) -> None:
+        self.was_aborted = True
+
+    def pause_reading(self) -> None:
+        """Nothing is sent here."""
+
+    resume_reading = pause_reading
+
+
+async def test_a_client_that_is_gone_at_once_cannot_pass_for_a_worker_that_names_an_address() -> None:
+    from uvicorn import Config
+    from uvicorn.server import ServerState
+
+    ran: list[str | None] = []
+    server = Server("of addresses", keys=[b"k" * 32])
+
+    @server.tool
+    async def greet(name: str, ctx: Context) -> str:
+        ran.append(ctx.request.address)
+        return name
+
+    async with server.running():
+        application = server.asgi()
+        connection = Connections(application)(Config(application), ServerState(), {})
+        transport = _Reset()
+        connection.connection_made(transport)
+        connection.data_received(_post(call("greet", {"name": "Ada"}), "x-ekiden-address: 203.0.113.9"))
+        for _ in range(20):
+            await asyncio.sleep(0)
+    assert (ran, transport.was_aborted) == ([], True)
 
 
 # Half-closed connections

@@ -14,7 +14,8 @@ from mcp_types import ReadResourceResult, TextResourceContents
 from ekiden import Auth, CacheHint, Context, Principal, Server, StaticTokens
 from ekiden.extensions import Skills
 from ekiden.wire.tasks import EXTENSION, LEGACY_METHODS, LIST_METHOD, METHODS
-from tests.eras.old_client import OldClient
+from tests.eras.old_client import OldClient, raw_client
+from tests.eras.old_client import events as events_of
 from tests.serving import events, headers_for, post, request, served, soon
 
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
@@ -123,6 +124,47 @@ async def test_no_method_of_2025_shows_a_task_whose_tool_needs_more() -> None:
         assert [task["taskId"] for task in listed] == [made[1]]
         old.more = {"authorization": "Bearer full"}
         assert len((await old.ask(LIST_METHOD))["result"]["tasks"]) == 2
+
+
+async def test_the_stream_of_a_session_tells_nothing_that_its_token_may_not_see() -> None:
+    is_over = asyncio.Event()
+    auth = Auth("http://localhost/mcp", verifier=StaticTokens(TOKENS))
+    server = Server("bank", auth=auth, store="memory:", keys=[b"k" * 32])
+
+    async def told(ctx: Context) -> str:
+        await ctx.progress(1, message=SECRET)
+        await is_over.wait()
+        return SECRET
+
+    async def read() -> str:
+        return SECRET
+
+    for name, needed in (("balance", {"scopes": ["audit"]}), ("news", {})):
+        options: dict[str, Any] = {"name": name, **needed}
+        server.add_tool(told, task="required", **options)
+        server.add_resource(f"bank://{name}", read, **options)
+    async with served(server) as base, raw_client(base) as old:
+        old.more = {"authorization": "Bearer full"}
+        await old.open()
+        ids: list[str] = []
+        for name in ("balance", "news"):
+            await old.ask("resources/subscribe", {"uri": f"bank://{name}"})
+            made = await old.ask("tools/call", {"name": name, "arguments": {}, "task": {}})
+            ids.append(made["result"]["task"]["taskId"])
+        seen: dict[str, str] = {}
+        for who, last in (("lesser", "completed"), ("full", "bank://balance")):
+            seen[who], old.more = "", {"authorization": f"Bearer {who}"}
+            async with asyncio.timeout(60), old.listening() as response:
+                for name in ("balance", "news"):
+                    server.resource_updated(f"bank://{name}")
+                is_over.set()
+                async for event in events_of(response):
+                    seen[who] += str(event.message)
+                    if "bank://news" in seen[who] and last in seen[who]:
+                        break
+    assert "bank://balance" not in seen["lesser"]
+    assert ids[0] not in seen["lesser"]
+    assert ids[1] in seen["lesser"]
 
 
 async def test_nobody_may_keep_for_others_what_only_some_may_see() -> None:

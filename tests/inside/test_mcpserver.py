@@ -221,14 +221,17 @@ async def test_the_identity_that_the_host_verified_is_the_principal() -> None:
 
 def test_a_request_without_a_token_is_nobodys_although_its_session_began_with_one() -> None:
     alice = AuthenticatedUser(AccessToken(token="t", client_id="app", scopes=["names"], subject="alice"))
-    users: list[dict[str, Any]] = [{"user": alice}, {"user": UnauthenticatedUser()}, {}]
+    # Not every verifier of others fills in `subject`.
+    bob = AuthenticatedUser(AccessToken(token="b", client_id="app", scopes=[], claims={"sub": "bob"}))
+    users: list[dict[str, Any]] = [{"user": alice}, {"user": bob}, {"user": UnauthenticatedUser()}, {}]
     remembered = auth_context_var.set(alice)
     try:
         found = [verified_principal(_came_with(HttpRequest({"type": "http", **user}))) for user in users]
         local = verified_principal(_came_with(None))
     finally:
         auth_context_var.reset(remembered)
-    assert [None if who is None else who.subject for who in (*found, local)] == ["alice", None, None, "alice"]
+    subjects = [None if who is None else who.subject for who in (*found, local)]
+    assert subjects == ["alice", "bob", None, None, "alice"]
 
 
 def _came_with(http: HttpRequest | None) -> Any:

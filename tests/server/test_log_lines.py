@@ -1,5 +1,6 @@
 """No client can write lines of its own into the log: what clients say is shown on one line."""
 
+import asyncio
 import base64
 import logging
 from typing import Any
@@ -10,10 +11,12 @@ import pytest
 from pydantic import BaseModel, field_validator
 
 from ekiden import Auth, Context, Principal, Request, Server, StaticTokens, VerifiedToken
+from ekiden.wire.tasks import EXTENSION
 from tests.eras.old_client import OldClient
 from tests.eras.old_client import request as old_request
 from tests.serving import call, post, post_raw, request, served
 
+CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 FORGED = "x\nERROR forged\r\x1b[2Jy"
 BOTH = pytest.mark.parametrize("mounted", [False, True], ids=["our own HTTP", "any ASGI server"])
 
@@ -80,6 +83,38 @@ async def test_methods_and_answers_of_a_client_stay_on_their_line(caplog: pytest
     assert any("A middleware raised" in line for line in said)
     assert any("is asked for again" in line for line in said)
     assert [line for line in said if not line.isprintable()] == []
+
+
+async def test_an_answer_that_does_not_fit_is_only_in_the_log_for_debugging(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG, "ekiden")
+    server = Server("log", store="memory:", keys=[b"k" * 32])
+
+    @server.tool(task="optional")
+    async def order(ctx: Context) -> str:
+        return str(await ctx.elicit("Which size?", ["small", "large"], key="size"))
+
+    forms = {"elicitation": {"form": {}}}
+    tasks = {**forms, "extensions": {EXTENSION: {}}}
+    wrong = {"action": "accept", "content": {"value": "hunter2"}}
+    async with served(server) as base:
+        asked = (await post(base, call("order", **{CAPABILITIES: forms}))).json()["result"]
+        more = {"requestState": asked["requestState"], "inputResponses": {"size": wrong}}
+        await post(base, request("tools/call", {"name": "order", **more}, **{CAPABILITIES: forms}))
+        made = (await post(base, call("order", **{CAPABILITIES: tasks}))).json()["result"]["taskId"]
+        about: dict[str, Any] = {"mcp_name": made}
+        async with asyncio.timeout(60):
+            for key in ("size.1", "size.2"):
+                look = request("tasks/get", {"taskId": made}, **{CAPABILITIES: tasks})
+                while key not in (await post(base, look, **about)).text:
+                    await asyncio.sleep(0.01)
+                given = {"taskId": made, "inputResponses": {key: wrong}}
+                await post(base, request("tasks/update", given, **{CAPABILITIES: tasks}), **about)
+    said = [record for record in caplog.records if "asked for again" in record.getMessage()]
+    assert len(said) >= 2
+    quoting = {record.levelname for record in caplog.records if "hunter2" in record.getMessage()}
+    assert quoting == {"DEBUG"}
 
 
 @BOTH

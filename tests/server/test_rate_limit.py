@@ -122,6 +122,17 @@ def test_one_network_of_ipv6_is_one_client() -> None:
     assert network_of("not an address:") == "not an address:"
 
 
+async def test_requests_of_which_nobody_knows_where_they_come_from_are_counted_together() -> None:
+    application = limited(Clock(), per_address=Rate(2, seconds=60)).asgi()
+
+    async def without_client(scope: Any, receive: Any, send: Any) -> None:
+        """As uvicorn serves a client that has reset its connection, and one of a unix socket."""
+        await application({**scope, "client": None}, receive, send)
+
+    async with served(without_client) as base:
+        assert await statuses(base, 3) == [200, 200, 429]
+
+
 async def test_a_flood_costs_no_handler_a_run() -> None:
     ran = 0
     server = Server("flooded", keys=[b"k" * 32])

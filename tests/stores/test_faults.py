@@ -203,8 +203,11 @@ async def test_a_database_that_is_not_there_is_unavailable() -> None:
 def test_a_url_opens_the_store_that_it_names() -> None:
     assert isinstance(open_store("postgresql://ekiden@127.0.0.1:1/nothing"), PostgresStore)
     assert isinstance(open_store("sqlite:///x.db"), SQLiteStore)
-    with pytest.raises(UsageError, match="must be"):
+    with pytest.raises(UsageError, match=r"must be.*'redis://x'"):
         open_store("redis://x")
+    with pytest.raises(UsageError, match=r"must be.*'postgresql.psycopg://...@db/shop'") as raised:
+        open_store("postgresql+psycopg://shop:pass@word@db/shop")
+    assert "pass" not in str(raised.value)
 
 
 @pytest.mark.parametrize("late", range(6))

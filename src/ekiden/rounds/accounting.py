@@ -111,4 +111,4 @@ def vanished(handler: str, journal: Journal, key: str, now: str) -> NonDetermini
         before = f"it did step {key[2:]!r} ({entry.about})"
     else:
         before = f"it did {key[2:]!r}, and no timeout fired around that"
-    return NonDeterminismError(f"{handler} does not replay", before=before, now=now)
+    return NonDeterminismError(f"{handler} does not replay", before=before, now=now, effect=key[2:])

@@ -19,7 +19,17 @@ from ekiden.signals import MalformedAnswer, UnfitAnswer
 from ekiden.wire.json import canonical
 from ekiden.wire.printable import printable
 
-__all__ = ["UNANSWERED", "Ask", "Person", "Questions", "RoundQuestions", "declares", "is_method", "malformed"]
+__all__ = [
+    "UNANSWERED",
+    "Ask",
+    "Person",
+    "Questions",
+    "RoundQuestions",
+    "declares",
+    "is_method",
+    "log_misfit",
+    "malformed",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -156,18 +166,19 @@ class RoundQuestions(PrivateStruct, gc=False):
 
     def answer_to(self, ask: Ask, key: str) -> Any:
         """The answer that came with the request, if it was asked for by this very question."""
-        # Without a token it cannot be told whether an answer was given to this very question.
-        if self.asked is None or self.asked.get(key, "").partition(" ")[0] == ask.name:
-            return self.responses.get(key, UNANSWERED)
-        return UNANSWERED
+        if self.asked is None:
+            # Without a token it cannot be told whether an answer was given to this very question. Nor does it
+            # count then what a client says for somebody else, who has not even been asked.
+            return UNANSWERED if ask.person is not None else self.responses.get(key, UNANSWERED)
+        is_asked = self.asked.get(key, "").partition(" ")[0] == ask.name
+        return self.responses.get(key, UNANSWERED) if is_asked else UNANSWERED
 
     def misfits(self, key: str, problem: MalformedAnswer | UnfitAnswer) -> Exception | None:
         """One that does not answer the question at all is the client's error."""
         if isinstance(problem, MalformedAnswer):
             return malformed(key, problem)
         self._unfit |= {key}
-        why = printable(str(problem))  # It may quote the answer.
-        _log.info("%s: the answer to %r is asked for again: %s", self.handler, key, why)
+        log_misfit(self.handler, key, problem)
         return None
 
     def put(self, ask: Ask, key: str, branch: int) -> str:
@@ -196,6 +207,12 @@ class RoundQuestions(PrivateStruct, gc=False):
             # Where an answer was read, it may have led to what is asked now, and this one's branch be late.
             if asked_now and len(unread) == len(answered):
                 _log.warning(_CHANGED, self.handler, words or key, asked_now.pop().partition(" ")[2])
+
+
+def log_misfit(handler: str, key: str, problem: Exception) -> None:
+    """Log that an answer is asked for again. Why quotes the answer, which is not for every log."""
+    _log.info("%s: the answer to %r is asked for again", handler, key)
+    _log.debug("%s: what is wrong with the answer to %r: %s", handler, key, printable(str(problem)))
 
 
 def is_method(label: str | None) -> bool:

@@ -296,7 +296,8 @@ class Replay(PrivateStruct):
         entry = self.journal.entries[name]
         before = f"it cut {entry.about or name[2:]} short after {entry.value[0]:.3g} s"
         problem = f"{self.task.title} does not replay"
-        self.task.fail(NonDeterminismError(problem, before=before, now="it does not"))
+        error = NonDeterminismError(problem, before=before, now="it does not", effect=name[2:])
+        self.task.fail(error)
 
     def vanished(self, key: str, now: str) -> NonDeterminismError:
         """The error of a handler that does `now` and has not come to what it did before."""

@@ -127,7 +127,7 @@ class ExplicitParameters:
 
 
 def json_validator(
-    schema: Mapping[str, object], what: str, *, formats: bool = False
+    schema: Mapping[str, object], what: str, *, formats: bool = False, quotes: bool = True
 ) -> Callable[[Any], str | None]:
     """A validator of JSON values: it returns what is wrong, or None if nothing is.
 
@@ -135,6 +135,6 @@ def json_validator(
     that leaves the document are refused.
     """
     try:
-        return schema_validator(dict(schema), formats=formats)
+        return schema_validator(dict(schema), formats=formats, quotes=quotes)
     except UnusableSchema as error:
         raise RegistrationError(f"{what}: not a valid JSON Schema: {error}") from error

@@ -167,7 +167,7 @@ class Server(Authoring, Serving):
         people = People(kept, pages, audience=self._audience, name=title, keys=keys, clock=clock)
         people.describe = self._registry.describe
         self._rounds.ask_people(people)
-        self._custom_routes.add(pages.path, (), pages.application(people))
+        self._custom_routes.add(pages.path, (), pages.application(people), is_secret=True)
         return people
 
     def _make_endpoint(

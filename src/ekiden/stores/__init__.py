@@ -29,7 +29,9 @@ def open_store(url: str) -> Store:
         return MemoryStore()
     if url.startswith(("postgresql://", "postgres://")):
         return _open_postgres(url)
-    raise UsageError(f"store must be sqlite:///path, postgresql://... or memory:, not {url!r}")
+    user, _, place = url.rpartition("@")  # The user has perhaps a password.
+    shown = f"{user.partition('//')[0]}//...@{place}" if user else url
+    raise UsageError(f"store must be sqlite:///path, postgresql://... or memory:, not {shown!r}")
 
 
 def _open_postgres(url: str) -> Store:

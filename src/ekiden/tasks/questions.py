@@ -5,21 +5,17 @@ key of its effect plus the attempt: a question that is put again, or reworded, g
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from ekiden.private_struct import PrivateStruct
-from ekiden.rounds.asks import UNANSWERED, Ask
+from ekiden.rounds.asks import UNANSWERED, Ask, log_misfit
 from ekiden.rounds.journal import Journal
 from ekiden.signals import MalformedAnswer, UnfitAnswer
 from ekiden.tasks.moves import Suspension
 from ekiden.tasks.record import Question
-from ekiden.wire.printable import printable
 
 __all__ = ["TaskQuestions"]
-
-_log = logging.getLogger(__name__)
 
 _PUT_AFTER: Final = 0.005
 """Seconds after which a question is put although the leg still goes on. One that ends it goes with that."""
@@ -62,8 +58,7 @@ class TaskQuestions(PrivateStruct, kw_only=True):
 
     def misfits(self, key: str, problem: MalformedAnswer | UnfitAnswer) -> Exception | None:
         """It is asked for again, whatever is wrong with it: the client has had its reply already."""
-        why = printable(str(problem))  # It may quote the answer.
-        _log.info("%s: the answer to %r is asked for again: %s", self.handler, key, why)
+        log_misfit(self.handler, key, problem)
         return None
 
     def put(self, ask: Ask, key: str, branch: int) -> str:

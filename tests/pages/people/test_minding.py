@@ -9,6 +9,7 @@ import socketserver
 import threading
 from typing import Any
 
+import msgspec
 import pytest
 
 from ekiden import (
@@ -293,8 +294,12 @@ async def test_a_webhook_gets_json_with_a_signature_and_a_refusal_is_a_failure()
 
     async with served(hooked) as base:
         await WebhookNotifier(f"{base}/hook", secret="s3cret")(NOTICE)
-        with pytest.raises(Exception, match="404"):
+        with pytest.raises(OSError, match="404") as raised:
             await WebhookNotifier(f"{base}/nowhere")(NOTICE)
+        assert "nowhere" not in repr(raised.value), "whoever knows the URL can post there"
+    with pytest.raises(OSError, match="could not be called") as raised:
+        await WebhookNotifier(f"{base}/hook")(NOTICE)
+    assert "/hook" not in repr(raised.value)
     assert json.loads(got[0].body)["link"] == NOTICE.link
     expected = hmac.new(b"s3cret", got[0].body, hashlib.sha256).hexdigest()
     assert got[0].headers["x-ekiden-signature"] == expected
@@ -334,6 +339,15 @@ async def test_a_mail_has_the_link_and_what_is_asked_cannot_add_a_header() -> No
     assert "\nBcc:" not in head
     assert NOTICE.link in body
     assert "12 Jan 1970" in body
+
+
+@pytest.mark.parametrize(
+    "person", ["a@example.com, b@example.com", "a@example.com,b@example.com", "two: a@b, c@d;"]
+)
+def test_a_mail_goes_to_one_address(person: str) -> None:
+    notify = MailNotifier("127.0.0.1", sender="shop@example.com")
+    with pytest.raises(UsageError, match="one person"):
+        notify.message(msgspec.structs.replace(NOTICE, person=person))
 
 
 def test_a_default_is_spelled_as_the_content_of_an_answer() -> None:

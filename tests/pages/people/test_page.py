@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ekiden import Auth, Context, Principal, Server, StaticTokens, UsageError
+from ekiden import Auth, Context, Principal, Request, Server, StaticTokens, UsageError
 from ekiden.engine import principal_of
 from ekiden.pages.web import WebRequest
 from ekiden.stores.memory import MemoryStore
@@ -320,6 +320,17 @@ async def test_without_principals_clients_are_told_apart_by_connection(ran: list
     server = shop(MemoryStore(), ran)
     async with server.running():
         assert await asked(server, session="one") != await asked(server, session="two")
+
+
+async def test_who_has_no_principal_does_not_share_the_calls_of_one_that_is_called_like_its_connection(
+    ran: list[str],
+) -> None:
+    def by_name(request: Request) -> str | None:
+        return None if request.principal is None else request.principal.subject
+
+    server = shop(MemoryStore(), ran, principal=by_name)
+    async with server.running():
+        assert await asked(server, session="ada") != await asked(server, who="ada", session="ada")
 
 
 async def test_who_is_asked_by_name_answers_and_an_address_counts_only_if_it_is_verified(

@@ -382,14 +382,14 @@ async def test_a_handler_that_was_changed_fails_and_says_where(
 ) -> None:
     ran: list[str] = []
 
-    def charge() -> None:
+    def charge(account: str) -> None:
         ran.append("charge")
 
     def deploy(server: Server, *, changed: bool) -> None:
         @server.tool(task="required")
         async def tool(ctx: Context) -> str:
             if not changed:
-                await ctx.step(charge)
+                await ctx.step(charge, "4711")
             await ctx.elicit("sure?", bool, key="sure")
             return "done"
 
@@ -409,6 +409,9 @@ async def test_a_handler_that_was_changed_fails_and_says_where(
     assert "NonDeterminismError" in failed["error"]["message"]
     assert "charge" in failed["error"]["message"]
     assert ran == ["charge"]
+    # The log also names the arguments of the step, which its client may not know.
+    assert "4711" in caplog.text
+    assert "4711" not in failed["error"]["message"]
 
 
 async def test_a_reworded_question_is_asked_anew_and_the_old_one_withdrawn(store: Any) -> None:

@@ -110,7 +110,12 @@ def serve(
 
 
 def set_up_logging(level: str) -> None:
-    """Send the log of ekiden and of the user's code to stderr."""
+    """Send the log of ekiden and of the user's code to stderr.
+
+    That of HTTP requests which are sent names whole URLs, which may be secrets: it is for debugging.
+    """
     handler = logging.StreamHandler()
     handler.setFormatter(HarmlessFormatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=level.upper(), handlers=[handler])
+    if logging.getLogger().level > logging.DEBUG:
+        logging.getLogger("httpx2").setLevel(logging.WARNING)

@@ -23,4 +23,7 @@ def verified_principal(ctx: ServerRequestContext[Any, Any]) -> Principal | None:
     if token is None:
         return None
     client, issuer, subject = principal_components(token)
-    return Principal(subject or "", issuer or "", client, frozenset(token.scopes), token.claims or {})
+    claims = token.claims or {}
+    # Some verifiers say only in the claims who it is: without that, all users of a client would be one.
+    named = str(subject or claims.get("sub") or "")
+    return Principal(named, issuer or "", client, frozenset(token.scopes), claims)

@@ -13,6 +13,7 @@ from typing import Final
 import httpx2
 import msgspec
 
+from ekiden.errors import UsageError
 from ekiden.server.people.port import Notice
 from ekiden.wire.json import encode
 from ekiden.wire.printable import harmless, one_line
@@ -47,9 +48,14 @@ class WebhookNotifier:
         headers = {"content-type": "application/json"}
         if self._secret is not None:
             headers[SIGNATURE] = hmac.new(self._secret, body, hashlib.sha256).hexdigest()
-        async with httpx2.AsyncClient(timeout=self._seconds) as client:
-            response = await client.post(self._url, content=body, headers=headers)
-            response.raise_for_status()
+        # What fails is logged: without the URL, by which others could post.
+        try:
+            async with httpx2.AsyncClient(timeout=self._seconds) as client:
+                status = (await client.post(self._url, content=body, headers=headers)).status_code
+        except httpx2.HTTPError as error:
+            raise OSError(f"the webhook could not be called: {type(error).__name__}") from None
+        if not 200 <= status < 300:
+            raise OSError(f"the webhook answered with HTTP status {status}")
 
 
 class MailNotifier:
@@ -80,10 +86,12 @@ class MailNotifier:
         await asyncio.to_thread(self._send, self.message(notice))
 
     def message(self, notice: Notice) -> EmailMessage:
-        """The mail. What the server asks is text in it, and cannot add a header."""
+        """The mail. What the server asks is text in it, and cannot add a header; it goes to one address."""
         mail = EmailMessage()
         again = "Reminder: " if notice.kind == "reminded" else ""
         mail["From"], mail["To"] = self._sender, one_line(notice.person)
+        if len(mail["To"].addresses) != 1:  # Part of the name may come from a client.
+            raise UsageError(f"{one_line(notice.person)!r} must be the address of one person")
         mail["Subject"] = f"{again}{one_line(notice.server)} asks you something"
         until = ""
         if notice.until is not None:

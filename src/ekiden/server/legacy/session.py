@@ -287,11 +287,11 @@ class Session:
             raise InvalidParams(f"Invalid params: `level` must be one of {', '.join(LOG_LEVELS)}")
         self.log_level = level
 
-    async def changes(self) -> AsyncIterator[bytes]:
+    async def changes(self, reader: Principal | None) -> AsyncIterator[bytes]:
         """Notifications of changes. Changes while the client has no stream open are sent on the next one."""
         await self._keeper.registry.hub.ready()
         has_listened = self._shared is not None and await self._attach(self._shared)
-        async for method, params in self.watching.notifications(has_listened=has_listened):
+        async for method, params in self.watching.notifications(has_listened=has_listened, reader=reader):
             if message := await self._told(method, params):
                 yield message
 

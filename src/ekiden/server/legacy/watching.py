@@ -20,7 +20,7 @@ from ekiden.server.subscriptions import (
 from ekiden.sessions.record import MOST_WATCHED, MOST_WATCHED_BYTES
 from ekiden.signals import SessionsFull
 from ekiden.wire.json import JsonObject
-from ekiden.wire.principal import Principal, require
+from ekiden.wire.principal import Principal, grants, require
 from ekiden.wire.tasks import LEGACY_NOTIFICATION, NOTIFICATION
 
 __all__ = ["Watching"]
@@ -39,6 +39,8 @@ class Watching:
         self._subscription: Subscription | None = None
         self._watches_since: int | None = None
         """The moment of its first subscription."""
+        self.reader: Principal | None = None
+        """Who reads the stream for changes."""
 
     def watch(self, uri: object, principal: Principal | None) -> str:
         """Send a notification when a resource changes that the caller may read. Returns its URI."""
@@ -132,11 +134,14 @@ class Watching:
         if self._subscription is not None:
             self._subscription.offer_all()
 
-    async def notifications(self, *, has_listened: bool) -> AsyncIterator[tuple[str, JsonObject]]:
+    async def notifications(
+        self, *, has_listened: bool, reader: Principal | None = None
+    ) -> AsyncIterator[tuple[str, JsonObject]]:
         """What has changed, as it does: method and parameters of a notification.
 
-        `has_listened`: the client may have missed changes before.
+        `has_listened`: the client may have missed changes before. `reader` is told what it may know.
         """
+        self.reader = reader
         if self._subscription is None:
             try:
                 self._subscription = self._registry.hub.open(self._filter(), self._client, held=True)
@@ -152,10 +157,16 @@ class Watching:
             for task_id in self._tasks:  # It may have changed before there was a stream to say so.
                 self._subscription.offer(Change(NOTIFICATION, task_id))
         async for change in self._subscription:
-            if change.method != NOTIFICATION:
-                yield change.method, change.params()
-            elif (params := await self._news(change.uri or "")) is not None:
-                yield LEGACY_NOTIFICATION, params
+            if (told := await self._told(change)) is not None:
+                yield told
+
+    async def _told(self, change: Change) -> tuple[str, JsonObject] | None:
+        """A change as a notification; None if it is not one for who reads."""
+        if change.method != NOTIFICATION:
+            is_open = change.uri is None or grants(self.reader, self._registry.scopes_of(change.uri))
+            return (change.method, change.params()) if is_open else None
+        params = await self._news(change.uri or "")
+        return None if params is None else (LEGACY_NOTIFICATION, params)
 
     async def _news(self, task_id: str) -> JsonObject | None:
         news, _ = self._tasks.get(task_id, (None, None))

@@ -26,15 +26,21 @@ class CustomRoutes:
     def __init__(self) -> None:
         self._at: dict[str, Route] = {}
         self._below: dict[str, Route] = {}
+        self._secret: set[str] = set()
 
     def add(
-        self, path: str, methods: Collection[str], app: AsgiApp | None
+        self, path: str, methods: Collection[str], app: AsgiApp | None, *, is_secret: bool = False
     ) -> Callable[[RouteHandler], RouteHandler]:
-        """Register an application, or return the decorator that registers a function."""
+        """Register an application, or return the decorator that registers a function.
+
+        `is_secret`: whoever knows a path below this one may open it, so that no log has it.
+        """
         if not path.startswith("/"):
             raise UsageError(f"the path of a page begins with a slash: {path!r}")
         if app is not None:
             self._below[path] = asgi_route(app, path)
+        if is_secret:
+            self._secret.add(path)
 
         def register(handler: RouteHandler) -> RouteHandler:
             if app is not None:
@@ -55,6 +61,7 @@ class CustomRoutes:
             gate.routes[path] = route
         for path, route in self._below.items():
             gate.routes.set_below(path, route)
+        gate.secret |= self._secret
 
 
 class WithRoutes:

@@ -79,8 +79,9 @@ class RateLimit:
 
     `per_principal` counts by the verified identity, or by what the function `principal` returns, and
     `per_address` by IP address (of IPv6 by network). Over HTTP a message too many is answered with 429 and
-    `Retry-After`, elsewhere with an error that says how long to wait. Whoever is not known is not counted: on
-    stdio nobody has an address.
+    `Retry-After`, elsewhere with an error that says how long to wait. Whoever has no principal is not counted
+    by that, and nobody on stdio by address. HTTP requests of which the address is not known are counted
+    together.
     """
 
     def __init__(
@@ -112,8 +113,9 @@ class RateLimit:
     def _count(self, request: Request) -> None:
         now = self._clock()
         # The address first: whoever has no right to ask must not use up the tokens of somebody else.
-        if self._addresses is not None and (address := request.address) is not None:
-            _check(self._addresses.take(network_of(address), now), "address")
+        if self._addresses is not None and request.http is not None:
+            # A client that resets its connection at once may have no address: it is counted all the same.
+            _check(self._addresses.take(network_of(request.address or ""), now), "address")
         if self._principals is not None and (whose := self._principal(request)) is not None:
             _check(self._principals.take(whose, now), "principal")
 

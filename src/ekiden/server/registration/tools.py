@@ -22,6 +22,7 @@ from ekiden.server.registration.signatures import read_signature
 from ekiden.server.schemas import (
     ExplicitParameters,
     Parameters,
+    explain,
     json_validator,
     lean_schema,
     type_adapter,
@@ -204,7 +205,7 @@ class _HintedOutput:
             checked = self._adapter.validate_python(value, from_attributes=True)
             return self._adapter.dump_python(checked, mode="json", by_alias=True)
         except ValidationError as error:
-            raise OutputInvalid(str(error)) from error
+            raise OutputInvalid(explain(error)) from None  # It is logged: without the value.
 
     def check(self, data: object) -> None:
         self.to_json(data)
@@ -215,7 +216,7 @@ class _ExplicitOutput:
 
     def __init__(self, schema: Mapping[str, object], what: str) -> None:
         self.schema = dict(schema)
-        self._problems = json_validator(self.schema, what)
+        self._problems = json_validator(self.schema, what, quotes=False)
 
     def to_json(self, value: object) -> Any:
         data = content.to_json(value)

@@ -109,7 +109,7 @@ class Rounds:
 
     def ask_people(self, people: People) -> None:
         """Let people answer on pages what no client can be asked."""
-        self.people = WaitingCalls(people, self.owner_of, self._sealer.limits.room())
+        self.people = WaitingCalls(people, self.principal_of, self.owner_of, self._sealer.limits.room())
         if self.tasks is not None:
             self.tasks.people = TaskPeople(people, self.tasks.store)
 

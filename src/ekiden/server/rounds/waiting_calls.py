@@ -55,10 +55,17 @@ class RoundRunner(Protocol):
 class WaitingCalls:
     """The calls of one server that wait for people."""
 
-    def __init__(self, people: People, owner_of: Callable[[Request], str], room: Room) -> None:
+    def __init__(
+        self,
+        people: People,
+        principal_of: Callable[[Request], str],
+        owner_of: Callable[[Request], str],
+        room: Room,
+    ) -> None:
         self.people = people
         self._room = room
         self.askable = people.askable
+        self._principal_of = principal_of
         self._owner_of = owner_of
 
     # Coming to a question
@@ -184,7 +191,9 @@ class WaitingCalls:
     def _id(self, request: Request) -> str:
         """The id of a waiting call: the same for the same call by the same principal."""
         arguments = canonical(request.params.get("arguments", {}))
-        about = (self.people.audience, self._owner_of(request), request.method, request.name or "")
+        # A principal may be called like the address or the connection of somebody who has none.
+        whose = (self._principal_of(request), self._owner_of(request))
+        about = (self.people.audience, *whose, request.method, request.name or "")
         return call_id(*(part.encode() for part in about), arguments)
 
 

@@ -107,7 +107,7 @@ class ToolWork:
             raise
         except NonDeterminismError as error:
             _log.error("Task %s: %s", self._record.id, error)
-            return Failed(InternalError(f"NonDeterminismError: {error}"))
+            return Failed(InternalError(f"NonDeterminismError: {error.told}"))
         except ProtocolError as error:
             return self._tool.refused(error)
         except StoreRefused as error:

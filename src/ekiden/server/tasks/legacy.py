@@ -95,6 +95,8 @@ class LegacyTasks:
                 record = await self._store.load(task_id)
             except StoreUnavailable:
                 return None  # The client polls as well.
+            if record is not None and not grants(watching.reader, self._tasks.scopes_of(record)):
+                return None  # Another token of the same principal may look.
             if record is None or record.final:
                 watching.unfollow(task_id)
             before, sent = sent, sent if record is None else legacy_task(view(record))
@@ -131,8 +133,12 @@ class LegacyTasks:
         """`tasks/list`: the tasks of a principal, page by page. The cursor is the id of the last task.
 
         Those of tools whose scopes the caller lacks are left out, so that a page may have fewer than others.
+        A caller without a principal is shown none: those without one are of all such callers, and each of
+        them is known by its id alone.
         """
         principal = self._tasks.principal_of(request)
+        if not principal:
+            return Complete({"tasks": []})
         after: Place | None = None
         if cursor is not None:
             last = await self._tasks.visible(cursor, principal) if type(cursor) is str else None

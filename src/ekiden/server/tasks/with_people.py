@@ -107,14 +107,18 @@ class TaskPeople:
         return msgspec.structs.replace(seen, **changes)
 
     async def without_pages(self, record: TaskRecord, responses: Mapping[str, object]) -> dict[str, object]:
-        """The answers of a client that count: what people answer on a page, it cannot. It can say no."""
+        """The answers of a client that count: what people answer on a page, it cannot. It can say no.
+
+        Only to what the row asks as it was read: what is asked meanwhile may be for somebody else.
+        """
         paged = record.paged_questions()
+        own = {key: responses[key] for key in record.questions if key in responses and key not in paged}
         for key, kept in (await self._people.of_call(record.flow)).items() if paged else ():
             response = responses.get(key)
             action = response.get("action") if is_object(response) else None
             if key in paged and action in ("decline", "cancel") and not kept.inquiry.persons:
                 await self._people.answer(kept.row.id, {"action": action}, by=_BY_CLIENT)
-        return {key: value for key, value in responses.items() if key not in paged}
+        return own
 
 
 def _unread(raw: Any) -> Any:

@@ -91,6 +91,8 @@ class Gate:
         """Routes that do not look at Host: a probe calls a process by its address. Origin is looked at."""
         self.public: frozenset[str] = frozenset()
         """Routes that pages of every origin may read: they answer with CORS headers of their own."""
+        self.secret: frozenset[str] = frozenset()
+        """Routes below which a path opens something to whoever reads it: no log has it."""
         self.cors: Cors | None = None
         """Set if pages of other origins may call."""
 
@@ -156,6 +158,11 @@ class Gate:
         route = self.routes.get(incoming.path.removeprefix(root))
         assert route is not None
         return route
+
+    def loggable(self, path: str) -> str:
+        """A path as a log may have it."""
+        secret = next((above for above in self.secret if path.startswith(f"{above}/")), None)
+        return path if secret is None else f"{secret}/..."
 
     def calling_page(self, headers: Headers) -> bytes | None:
         """The origin of the page that has sent a request, if it may read the response; None for the rest."""

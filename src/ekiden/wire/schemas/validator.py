@@ -69,15 +69,26 @@ class SchemaOfPeer:
 
 
 def json_validator(
-    schema: Any, *, formats: bool = False, trusted: bool = True, whole: str = "arguments"
+    schema: Any,
+    *,
+    formats: bool = False,
+    trusted: bool = True,
+    whole: str = "arguments",
+    quotes: bool = True,
 ) -> Callable[[Any], str | None]:
-    """A validator of JSON values: it returns what is wrong, or None. `whole` is what a value is called."""
+    """A validator of JSON values: it returns what is wrong, or None. `whole` is what a value is called.
+
+    What is wrong with a trusted schema's value quotes it, unless that is for a log: then `quotes` is False.
+    """
     if not trusted:
         return _validator_of_peer(schema, formats=formats, whole=whole)
     import jsonschema_rs  # 20 ms that only schemas need.
 
     try:
-        validator = jsonschema_rs.validator_for(schema, retriever=_never_fetch, validate_formats=formats)
+        mask = None if quotes else "the value"
+        validator = jsonschema_rs.validator_for(
+            schema, retriever=_never_fetch, validate_formats=formats, mask=mask
+        )
     except (ValueError, TypeError, RecursionError, jsonschema_rs.ReferencingError) as error:
         raise UnusableSchema(str(error)) from error
 

@@ -50,7 +50,8 @@ class LoggedConnection(Connection):
         took = (self.loop.time() - exchange.began) * _MILLISECONDS
         incoming = exchange.incoming
         # Without a status the client has left before there was a response.
-        words = [incoming.method, printable(incoming.path), str(exchange.status or "left")]
+        path = self._application.gate.loggable(incoming.path)
+        words = [incoming.method, printable(path), str(exchange.status or "left")]
         if about := method_and_name(incoming):
             words.append(about)
         _log.info("%s %s %.0f ms", self._client(), " ".join(words), took)

@@ -90,6 +90,9 @@ class Connection(RequestReader, ResponseWriter, asyncio.Protocol):
         self.transport = transport
         peer: Any = transport.get_extra_info("peername")
         self._address: str | None = peer[0] if peer.__class__ is tuple else None  # A path, of a worker.
+        if peer is None:  # It is gone already. What it has sent must not count as that of a worker.
+            self._closing = True
+            self.transport.abort()
         self.network = None if self._address is None else network_of(self._address)
         gate = self._application.gate
         if self._address is None or gate.doorkeeper is not None or gate.proxies is not None:

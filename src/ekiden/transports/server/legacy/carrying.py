@@ -16,7 +16,8 @@ from ekiden.transports.server.legacy.port import ClientSession
 from ekiden.transports.server.legacy.streams import SessionStreams
 from ekiden.transports.server.reply import JSON, SSE, Receive, Send, respond, takes_stream
 from ekiden.wire import jsonrpc
-from ekiden.wire.headers import Headers
+from ekiden.wire.incoming import Incoming
+from ekiden.wire.principal import Principal
 
 __all__ = ["Carrier", "refuse"]
 
@@ -49,22 +50,23 @@ class Carrier:
         self,
         session: ClientSession,
         streams: SessionStreams,
-        headers: Headers,
+        incoming: Incoming,
         receive: Receive,
         send: Send,
     ) -> None:
         """Answer a GET: the stream for changes, or the rest of a stream that broke off."""
+        headers = incoming.headers
         last = headers.get(b"last-event-id")
         if not takes_stream(headers.get(b"accept")):
             await refuse(send, 406, "Not acceptable: a stream needs `Accept: text/event-stream`")
         elif last is not None:
             place = _EVENT_ID.fullmatch(last.strip())
             number, after = (-1, 0) if place is None else (int(place[1]), int(place[2]))
-            await self._resume(session, streams, number, after, receive, send)
+            await self._resume(session, streams, number, after, incoming.principal, receive, send)
         elif streams.standing.connection is not None:
             await refuse(send, 409, "Conflict: this session has a stream already")
         else:
-            await self._listen(session, streams.standing, 0, receive, send)
+            await self._listen(session, streams.standing, 0, incoming.principal, receive, send)
 
     async def _resume(
         self,
@@ -72,6 +74,7 @@ class Carrier:
         streams: SessionStreams,
         number: int,
         after: int,
+        reader: Principal | None,
         receive: Receive,
         send: Send,
     ) -> None:
@@ -79,7 +82,7 @@ class Carrier:
         if stream is not None and stream is streams.standing:
             if session.logs is not None and not stream.has_numbered(after):
                 after = stream.last  # It comes from another process: what it missed counts as changed.
-            await self._listen(session, stream, after, receive, send)
+            await self._listen(session, stream, after, reader, receive, send)
         elif stream is not None:
             await self.carry(stream, after, receive, send)
         elif (events := await streams.elsewhere(number, after)) is not None:
@@ -123,11 +126,17 @@ class Carrier:
             await asyncio.wait({feeding})
 
     async def _listen(
-        self, session: ClientSession, stream: EventStream, after: int, receive: Receive, send: Send
+        self,
+        session: ClientSession,
+        stream: EventStream,
+        after: int,
+        reader: Principal | None,
+        receive: Receive,
+        send: Send,
     ) -> None:
         async def feed() -> None:
             try:
-                async for message in session.changes():
+                async for message in session.changes(reader):
                     stream.append(message)
                     await stream.has_room()
                 stream.end()

@@ -164,7 +164,7 @@ class ChannelSession:
     async def _tell(self) -> None:
         """Send notifications of changes."""
         with contextlib.suppress(OSError, SessionsFull):
-            async for message in self._session.changes():
+            async for message in self._session.changes(self._session.local):
                 await self._write(message)
 
     async def send(self, message: bytes) -> None:

@@ -78,8 +78,11 @@ class ClientSession(Protocol):
         """Whether a GET or DELETE may go on; the error if it is refused."""
         ...
 
-    def changes(self) -> AsyncIterator[bytes]:
-        """What is to be told outside of requests: lists and resources that changed."""
+    def changes(self, reader: Principal | None) -> AsyncIterator[bytes]:
+        """What is to be told outside of requests: lists, resources and tasks that changed.
+
+        `reader` is who reads it: a token may grant less than the one that a resource was subscribed to with.
+        """
         ...
 
     def hold(self) -> None:

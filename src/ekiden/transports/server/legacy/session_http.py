@@ -197,7 +197,7 @@ class SessionHTTP:
         """Answer a GET. The connection ends with the access token: its client comes back with another."""
         if incoming.seconds_left is not None:
             receive = _until(asyncio.get_running_loop().time() + incoming.seconds_left, receive)
-        await self._carrier.get(session, self._streams_of(session, incoming), incoming.headers, receive, send)
+        await self._carrier.get(session, self._streams_of(session, incoming), incoming, receive, send)
 
     def _streams_of(self, session: ClientSession, incoming: Incoming) -> SessionStreams:
         streams = self._streams.get(session.id)
