@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ekiden import Context
+from ekiden import Context, Retry
 from ekiden.stores.memory import MemoryStore
 from tests.laws import steps
 from tests.laws.driving import SHORT_LEASE, Client, Faulty, Handler, accept, serve, settled, soon
@@ -49,6 +49,24 @@ async def test_a_step_that_is_begun_again_has_what_was_drawn_for_it(draw: str) -
     store = MemoryStore()
     assert await taken_over(tool, Faulty(store), store, 0.1) == keys[0][0]
     assert keys[0] == keys[1]
+
+
+async def test_who_has_lost_a_round_does_not_try_its_step_once_more() -> None:
+    tries: list[str] = []
+
+    async def pay() -> str:
+        tries.append("pay")
+        if len(tries) == 1:
+            raise ConnectionError("try again")
+        return "paid"
+
+    async def tool(ctx: Context) -> str:
+        await ctx.elicit("pay?", bool, key="k")
+        return await ctx.step(pay, key="pay", retry=Retry(attempts=3, seconds=3.0))
+
+    store = MemoryStore()
+    assert await taken_over(tool, Faulty(store), store, 0.1) == "paid"
+    assert len(tries) == 2
 
 
 async def test_what_was_left_behind_while_on_complete_ran_need_not_come_again() -> None:

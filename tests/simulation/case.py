@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from ekiden.server import storage
 from tests.simulation import databases
 from tests.simulation.acts import RUNS
 from tests.simulation.answers import answer_to
@@ -18,6 +19,7 @@ from tests.simulation.faults import LEASE, Setting
 from tests.simulation.loop import Deadlock, TooLong, VirtualLoop
 from tests.simulation.programs import Program
 from tests.simulation.sockets import SocketLoop, connecting
+from tests.simulation.standing_by import SimulatedStandby
 from tests.simulation.stores import leftovers
 from tests.simulation.world import WORKER, Attempt, World, seeded_uuids
 
@@ -215,6 +217,7 @@ class _Notes(logging.Handler):
 def _patched(seed: int, notes: list[str]) -> Iterator[None]:
     """Draws come from the seed, and logs are kept."""
     usual, uuid.uuid4 = uuid.uuid4, seeded_uuids(seed)
+    standby, storage.Standby = storage.Standby, SimulatedStandby  # type: ignore[misc,assignment]
     logger, handler = logging.getLogger("ekiden"), _Notes(notes)
     propagates, logger.propagate = logger.propagate, False
     logger.addHandler(handler)
@@ -222,6 +225,7 @@ def _patched(seed: int, notes: list[str]) -> Iterator[None]:
         yield
     finally:
         uuid.uuid4 = usual
+        storage.Standby = standby  # type: ignore[misc]
         logger.removeHandler(handler)
         logger.propagate = propagates
 

@@ -30,6 +30,9 @@ BY_STORE = ("store_before", "store_after", "store_slow", "store_away", "renewal"
 renewal that fails."""
 LATE_CLAIM = "claim_late"
 """A claim took effect, and its worker hears of that much later: its event loop was busy."""
+STALLS = ("blocked", "frozen", "blocked_step")
+"""An event loop stands still, and a thread of its process renews the leases; a whole process stands still:
+both with a request to the store on its way, or its reply. And a step that blocks its event loop."""
 CRASHES = ("crash_store_before", "crash_store_after", "crash_begin", "crash_end")
 """A worker dies around a call to its store, or when an effect begins or ends."""
 HALFWAY = ("cut", "crash_halfway")
@@ -87,7 +90,7 @@ def draw_setting(seed: int, mode: str, store: str = "") -> Setting:
         faults = _over_time(_some(rng, kinds, 4))
         options = (("task", task),)
         drawn = Setting("tasks", store, rng.randint(1, 3), options, faults, _skews(rng), _latency(rng))
-        return _with_late_claim(_with_pace(drawn), seed)
+        return _with_stall(_with_late_claim(_with_pace(drawn), seed), seed)
     store = store or rng.choice(("none", "memory", "memory", "memory", "memory", "sqlite"))
     if store == "none":
         # A new process has none of the memory of the old one: there, nothing may be repeated.
@@ -107,7 +110,7 @@ def draw_setting(seed: int, mode: str, store: str = "") -> Setting:
     options = (("once", True),) if rng.random() < 0.2 else ()
     faults = _some(rng, kinds, 4)
     drawn = Setting("rounds", store, rng.randint(1, 3), options, faults, _skews(rng), _latency(rng))
-    return _with_late_claim(_with_pace(drawn), seed)
+    return _with_stall(_with_late_claim(_with_pace(drawn), seed), seed)
 
 
 def _over_time(faults: tuple[Fault, ...]) -> tuple[Fault, ...]:
@@ -137,6 +140,17 @@ def _with_late_claim(setting: Setting, seed: int) -> Setting:
     return replace(setting, faults=(*setting.faults, late, double))
 
 
+def _with_stall(setting: Setting, seed: int) -> Setting:
+    """In one world of six workers stand still, and a request comes twice. Sockets cannot stand still."""
+    rng = Random(f"stall {setting.mode} {seed}")
+    if setting.store == "postgres" or rng.random() > 1 / 6:
+        return setting
+    stalls = tuple(_fault(rng, rng.choice(STALLS)) for _ in range(rng.randint(1, 3)))
+    double = Fault("double", rng.randint(2, 3), rng.choice((0.1, 0.4, 1.5)))
+    workers, pace = max(setting.workers, rng.choice((2, 3))), rng.choice((setting.pace, 4.0))
+    return replace(setting, workers=workers, faults=(*setting.faults, *stalls, double), pace=pace)
+
+
 def _some(rng: Random, kinds: list[str], most: int) -> tuple[Fault, ...]:
     if rng.random() < 0.15:
         return ()
@@ -151,6 +165,9 @@ def _fault(rng: Random, kind: str) -> Fault:
         return Fault(kind, rng.randint(1, 4))
     if kind == "renewal":
         return Fault(kind, rng.randint(1, 3))
+    if kind in STALLS:
+        most = 4 if kind == "blocked_step" else 12
+        return Fault(kind, rng.randint(1, most), LEASE * rng.choice((0.5, 0.9, 1.2, 2.0, 3.0)))
     if kind in ("crash_begin", "crash_end"):
         return Fault(kind, rng.randint(1, 4), rng.choice((0.0, 1.0, LEASE + 1)))
     if kind in HALFWAY:

@@ -306,6 +306,16 @@ KEPT: dict[str, tuple[Program, Setting]] = {
             pace=12.0,
         ),
     ),
+    "a replay is not refused because its event loop was blocked": _in(
+        n(
+            "seq",
+            1,
+            n("scope", 2, n("step", 3, value="text", seconds=9.7), style="timeout", seconds=0.5),
+            n("ask", 4, form="roots", keyed=True),
+            n("step", 5, value="text", seconds=0.0),
+        ),
+        _faults(Fault("blocked_step", 2, 9.0), Fault("double", 2, 0.4), pace=4.0),
+    ),
     "a worker that dies while it starts is replaced": _in(
         n("seq", 1, _ASK), _faults(Fault("crash_store_after", 1, 0.1), store="sqlite")
     ),

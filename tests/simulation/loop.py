@@ -7,6 +7,7 @@ runs in a second thread: a simulated hour costs as much as its callbacks.
 import asyncio
 import contextvars
 import functools
+import heapq
 from asyncio import base_events
 from collections.abc import Callable
 from typing import Any
@@ -38,12 +39,13 @@ class VirtualSelector:
         loop.passes += 1
         if loop.passes > loop.most_passes:
             raise TooLong(f"{loop.passes} passes of the loop")
-        if loop.bury(timeout == 0):
+        if loop.bury(timeout == 0) or loop.hold(timeout == 0):
             return []
         heard = self.heard(timeout == 0)
         if timeout is None and not heard:
             raise Deadlock(f"nothing is left to wait for at {loop.time():.2f} s")
         loop.pass_by(0.0 if timeout is None or heard else timeout)
+        loop.hold_timers()
         return heard
 
     def heard(self, is_ready: bool) -> list[Any]:
@@ -69,6 +71,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         self.is_dead: Callable[[Any], bool] | None = None
         """Whose callbacks are never called again; None while nobody has died."""
         self._buried: list[Any] = []
+        self._stalls: list[_Stall] = []
         self._made: list[asyncio.Task[Any]] = []
         """Every task. One that nobody holds would be closed whenever the collector comes by."""
         self.problems: list[str] = []
@@ -155,6 +158,45 @@ class VirtualLoop(base_events.BaseEventLoop):
         owner = handle._context.get(self._owner)
         return owner is not None and self.is_dead(owner)
 
+    def stall(self, seconds: float, concerns: Callable[[contextvars.Context], bool]) -> None:
+        """For so long, run nothing whose context is concerned. Then it goes on, in its order."""
+        stall = _Stall(concerns)
+        self._stalls.append(stall)
+        self.call_later(seconds, self._go_on, stall, context=contextvars.Context())
+
+    def _go_on(self, stall: "_Stall") -> None:
+        self._stalls.remove(stall)
+        self._ready.extend(stall.held)  # type: ignore[attr-defined]
+
+    def hold(self, ready: bool) -> bool:
+        """Set aside what is stalled. True if that was all there was to do."""
+        if not self._stalls:
+            return False
+        queue: Any = self._ready  # type: ignore[attr-defined]
+        for _ in range(len(queue)):
+            handle = queue.popleft()
+            if (stall := self._stall_of(handle)) is None:
+                queue.append(handle)
+            else:
+                stall.held.append(handle)
+        return ready and not queue
+
+    def hold_timers(self) -> None:
+        """Set aside the timers that fire now and are stalled."""
+        if not self._stalls:
+            return
+        timers: Any = self._scheduled  # type: ignore[attr-defined]
+        due = [handle for handle in timers if handle.when() <= self.now + self._clock_resolution]  # type: ignore[attr-defined]
+        for handle in sorted(due, key=asyncio.TimerHandle.when):
+            if not handle.cancelled() and (stall := self._stall_of(handle)) is not None:
+                timers.remove(handle)
+                handle._scheduled = False
+                stall.held.append(handle)
+        heapq.heapify(timers)
+
+    def _stall_of(self, handle: Any) -> "_Stall | None":
+        return next((stall for stall in self._stalls if stall.concerns(handle._context)), None)
+
     def timers(self) -> int:
         """Timers that are still to fire."""
         return sum(not handle.cancelled() for handle in self._scheduled)  # type: ignore[attr-defined]
@@ -169,6 +211,14 @@ class VirtualLoop(base_events.BaseEventLoop):
         """Keep a task, and who made it: Python 3.11 does not tell its context."""
         self._made.append(task)
         task.owner = self._owner.get(None) if context is None else context.get(self._owner)  # type: ignore[attr-defined]
+
+
+class _Stall:
+    """What must not run for a while."""
+
+    def __init__(self, concerns: Callable[[contextvars.Context], bool]) -> None:
+        self.concerns = concerns
+        self.held: list[Any] = []
 
 
 def _make_task(loop: VirtualLoop, coro: Any, context: Any = None, **options: Any) -> asyncio.Task[Any]:

@@ -18,11 +18,12 @@ from tests.simulation.faults import (
     HARMLESS,
     LATE_CLAIM,
     LEASE,
+    STALLS,
     Setting,
 )
 from tests.simulation.programs import Program, nodes
 from tests.simulation.running import Event, Run
-from tests.simulation.world import GRACE, Effect
+from tests.simulation.world import GRACE, Effect, Worker
 
 __all__ = ["Violation", "judge"]
 
@@ -42,7 +43,7 @@ def judge(happened: Happened) -> list[Violation]:
     """All laws that a case has broken."""
     if happened.endless:
         return [Violation("ends", happened.endless), *_once(happened)]
-    found = [*_once(happened), *_left(happened), *_uncatchable(happened)]
+    found = [*_once(happened), *_owned(happened), *_left(happened), *_uncatchable(happened)]
     world = happened.world
     if not world.program.loose:
         found += _equal(happened)
@@ -96,8 +97,34 @@ def _excused(happened: Happened, effect: Effect, again: Effect | None) -> bool:
         return True
     if again is None or again.worker is effect.worker:
         return False
+    if _was_frozen(happened, effect.worker, again.began):
+        return True
     since = again.began - 0.6 * LEASE
     return any(worker is effect.worker and since <= when <= again.began for when, worker in world.struggled)
+
+
+def _was_frozen(happened: Happened, worker: Worker, at: float) -> bool:
+    """Whether all of a process stood still for so long that its lease had run out by then."""
+    return any(
+        who is worker and kind == "frozen" and end - start > LEASE / 2 and start < at < end + LEASE / 2
+        for who, kind, start, end in happened.world.stalls
+    )
+
+
+# Law 4: one owner
+
+
+def _owned(happened: Happened) -> list[Violation]:
+    """Nobody begins a step that another worker has recorded: whoever has lost a round finds out first."""
+    world = happened.world
+    for effect in world.effects:
+        task = effect.run.ctx.request.task or ""
+        for (whose, step, worker), times in world.records.items():
+            is_known = (whose, step) == (task, effect.step) and min(times) < effect.began
+            if is_known and worker is not effect.worker and not effect.flow.endswith("'"):
+                text = f"step {effect.label} began on worker {effect.worker.number} at {effect.began:.2f} s"
+                return [Violation("owner", f"{text}, and worker {worker.number} had recorded it")]
+    return []
 
 
 # Law 2: equal
@@ -204,7 +231,7 @@ def _races(happened: Happened) -> bool:
         stopped  # A step that runs then goes on to its end, with no scope around it.
         or world.setting.pace != 1
         or world.setting.latency
-        or world.setting.has(*BY_STORE, *CRASHES, *HALFWAY, LATE_CLAIM, *_STEP_ENDS_ALONE)
+        or world.setting.has(*BY_STORE, *CRASHES, *HALFWAY, *STALLS, LATE_CLAIM, *_STEP_ENDS_ALONE)
     )
     return world.program.racy or bool(scoped and timed)
 

@@ -14,7 +14,7 @@ from ekiden.stores.memory import MemoryStore
 from ekiden.stores.postgres import PostgresStore
 from ekiden.stores.sqlite import SQLiteStore
 from tests.simulation import databases
-from tests.simulation.faults import HALFWAY, LATE_CLAIM
+from tests.simulation.faults import HALFWAY, LATE_CLAIM, STALLS
 from tests.simulation.sockets import SocketLoop
 
 if TYPE_CHECKING:
@@ -68,7 +68,9 @@ class FaultyStore:
 
     def __init__(self, inner: Any, worker: "Worker") -> None:
         self._inner = inner
-        self._worker = worker
+        self.worker = self._worker = worker
+        self.another = (lambda: self) if worker.world.setting.has(*STALLS) else None
+        """Opens the store for the thread that stands by. It is told apart by its context."""
         tasks = getattr(inner, "tasks", None)
         if tasks is not None:
             self.tasks = FaultyStore(tasks, worker)
@@ -121,6 +123,7 @@ class FaultyStore:
         await worker.hang_if_dead()
         if name in ("renew", "extend") and world.fault("renewal", world.next_renewal()):
             raise StoreUnavailable(f"the store is away for a moment ({name})")
+        await self._stall(number, is_reply=False)
         if world.fault("store_before", number) or world.loop.time() < world.store_away_until:
             raise StoreUnavailable(f"the store is away ({name})")
         self._break_halfway(number)
@@ -138,9 +141,18 @@ class FaultyStore:
         is_claim = name in ("claim", "claim_all")
         if is_claim and (fault := world.fault(LATE_CLAIM, world.next_claim())) is not None:
             await asyncio.sleep(fault.seconds)
+        await self._stall(number, is_reply=True)
         await worker.hang_if_dead()
         if world.fault("store_after", number):
             raise StoreUnavailable(f"the store is away, after all ({name})")
+
+    async def _stall(self, number: int, *, is_reply: bool) -> None:
+        """The worker stands still while a request is on its way there, or back."""
+        world = self._worker.world
+        for kind in ("blocked", "frozen"):
+            if number % 2 == is_reply and (fault := world.fault(kind, number)) is not None:
+                world.stall(self._worker, kind, fault.seconds)
+                await asyncio.sleep(0)
 
     def _break_halfway(self, number: int) -> None:
         worker, loop = self._worker, self._worker.world.loop

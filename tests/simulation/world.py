@@ -18,6 +18,7 @@ from tests.simulation.faults import DEPLOYS, LEASE, Fault, Setting
 from tests.simulation.loop import VirtualLoop
 from tests.simulation.programs import Node, Program
 from tests.simulation.running import Run
+from tests.simulation.standing_by import IN_THREAD
 from tests.simulation.stores import FaultyStore, new_store
 
 __all__ = ["ATTEMPT", "EPOCH", "GRACE", "WORKER", "Attempt", "Effect", "Worker", "World"]
@@ -168,6 +169,8 @@ class World:
         self.records: dict[tuple[str, str, Worker], list[float]] = {}
         """When a step was recorded, by its task if it has one, its name, and who recorded it."""
         self.store_away_until = -1.0
+        self.stalls: list[tuple[Worker, str, float, float]] = []
+        """Who stood still, how, from when and until when."""
         self.struggled: list[tuple[float, Worker]] = []
         self.fired: list[str] = []
         self.late: list[str] = []
@@ -254,6 +257,16 @@ class World:
         if not worker.gone.done():
             worker.gone.set_result(None)
 
+    def stall(self, worker: Worker, kind: str, seconds: float) -> None:
+        """Have a worker stand still: all of it, or `blocked`: all but its threads."""
+        now = self.loop.time()
+        self.stalls.append((worker, kind, now, now + seconds))
+
+        def concerns(context: contextvars.Context) -> bool:
+            return context.get(WORKER) is worker and (kind == "frozen" or not context.get(IN_THREAD))
+
+        self.loop.stall(seconds, concerns)
+
     async def living(self) -> Worker:
         """A worker that can be reached; dead ones have been started anew by now."""
         for number, worker in enumerate(self.workers):
@@ -296,6 +309,8 @@ class World:
         self.effects.append(effect)
         run.began.append(label)
         self._begun += 1
+        if fault := self.fault("blocked_step", self._begun):
+            self.stall(run.worker, "blocked", fault.seconds)
         if fault := self.fault("crash_begin", self._begun):
             self.loop.call_later(fault.seconds, self.crash, run.worker)
         return effect

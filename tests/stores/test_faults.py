@@ -1,6 +1,7 @@
 """Stores that are full, locked, away or old: a clear error, and nothing lost that was acknowledged."""
 
 import asyncio
+import contextlib
 import sqlite3
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -59,6 +60,25 @@ async def test_a_file_that_cannot_be_written_is_a_clear_error_and_loses_nothing(
         assert await client.text(task_id) == "True"
     assert "cannot be written" in caplog.text
     await store.close()
+
+
+async def test_that_nothing_can_be_written_is_found_out_without_a_lease_to_extend(
+    tmp_path: Path, database: str
+) -> None:
+    """Whoever finds a silent worker asks that first: that one cannot renew either."""
+    file, usual = SQLiteStore(tmp_path / "tasks.db", busy_seconds=0.05), PostgresStore(database)
+    await file.migrate()
+    assert await file.tasks.extend({}, until=1.0) == await usual.tasks.extend({}, until=1.0) == set()
+    read_only = PostgresStore(f"{database}?options=-c%20default_transaction_read_only%3Don")
+    assert await read_only.tasks.load("task") is None
+    with contextlib.closing(sqlite3.connect(tmp_path / "tasks.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert await file.tasks.load("task") is None
+        for store in (file, read_only):
+            with pytest.raises(StoreUnavailable):
+                await store.tasks.extend({}, until=1.0)
+    for opened in (file, usual, read_only):
+        await opened.close()
 
 
 async def test_a_step_waits_for_a_store_that_is_away_for_a_moment(store: Any) -> None:

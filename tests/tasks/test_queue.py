@@ -52,6 +52,17 @@ def test_a_silent_worker_is_watched_before_its_task_is_taken_over() -> None:
     assert chosen(queue, [silent("x")], time=11.0) == "x"
 
 
+def test_a_silence_is_a_surprise_until_it_is_watched() -> None:
+    queue = Queue(LEASE, 5)
+    assert not queue.is_surprised_by([waits("a")]), "nobody holds it"
+    assert queue.is_surprised_by([waits("a"), silent("x")])
+    chosen(queue, [silent("x")], time=10.0)
+    assert not queue.is_surprised_by([silent("x")])
+    assert queue.is_surprised_by([silent("x", due=5.0)]), "that is another silence"
+    queue.interrupted()
+    assert queue.is_surprised_by([silent("x")])
+
+
 def test_whoever_renews_meanwhile_keeps_its_task() -> None:
     queue = Queue(LEASE, 5)
     assert chosen(queue, [silent("x")], time=10.0) == ""

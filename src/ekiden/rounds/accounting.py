@@ -14,6 +14,7 @@ from ekiden.private_struct import PrivateStruct
 from ekiden.rounds.handler_task import HandlerTask
 from ekiden.rounds.interpreter import Step
 from ekiden.rounds.journal import LEFT_BEHIND, STEP, Journal
+from ekiden.rounds.patience import Patience
 from ekiden.rounds.turns import Turns
 
 __all__ = ["Accounting", "NewStep", "vanished"]
@@ -59,7 +60,7 @@ class Accounting(PrivateStruct):
         elif next(self._missing(), None) is not None:
             self._held += (new,)
             if _HOLDING not in self._turns.alarms:
-                alarm = self._task.loop.call_later(_HOLD_SECONDS, self._held_too_long)
+                alarm = Patience(self._task.loop, _HOLD_SECONDS, self._held_too_long)
                 self._turns.alarms[_HOLDING] = alarm
         else:
             new.begin()

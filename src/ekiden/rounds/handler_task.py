@@ -28,6 +28,7 @@ from types import coroutine
 from typing import Any, Final, Literal, NoReturn, TypeAlias
 
 from ekiden.rounds.outcome import Suspended
+from ekiden.rounds.patience import Patience
 from ekiden.rounds.turns import Turns
 
 __all__ = ["MOVES", "OVER", "SETTLED", "HandlerTask", "Move", "Phase", "one_pass"]
@@ -111,7 +112,7 @@ class HandlerTask:
         self._begins = False
         """Whether it begins in the next pass of the loop. Then `settled` waits for its first stretch."""
         self._settled: asyncio.Future[None] | None = None
-        self._late: asyncio.TimerHandle | None = None
+        self._late: Patience | None = None
         self._factory: Callable[..., Any] | None = None
         """The loop's own task factory, during the first stretch."""
         self._refused = 0
@@ -254,7 +255,7 @@ class HandlerTask:
     def _unwind(self) -> None:
         """The handler has some time to end by itself."""
         if self._late is None:
-            self._late = self.loop.call_later(self.unwind_seconds, self._leave_behind)
+            self._late = Patience(self.loop, self.unwind_seconds, self._leave_behind)
 
     def _leave_behind(self) -> None:
         _log.warning("%s does not end although its round has; it is left behind", self.title)

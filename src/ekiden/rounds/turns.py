@@ -19,6 +19,7 @@ import msgspec
 
 from ekiden.private_struct import PrivateStruct
 from ekiden.rounds.journal import UNKNOWN_BRANCH, Journal
+from ekiden.rounds.patience import Patience
 
 __all__ = ["PATIENCE_SECONDS", "Arrival", "Turns", "Waiter"]
 
@@ -92,9 +93,9 @@ class Turns(PrivateStruct):
     """Passes of the loop since the last effect."""
     _ticking: bool = False
     _closed: bool = False
-    _guard: asyncio.TimerHandle | None = None
+    _guard: Patience | None = None
     _guarded: str = ""
-    _late: asyncio.TimerHandle | None = None
+    _late: Patience | None = None
     given_up: set[str] = set()
     """Effects of the journal that were waited for in vain."""
     _cuts: list[str] = []
@@ -105,7 +106,7 @@ class Turns(PrivateStruct):
     unheard: str = ""
     """The effect that was told last, until its branch goes on."""
     _pace: asyncio.TimerHandle | None = None
-    alarms: dict[str, asyncio.TimerHandle] = {}
+    alarms: dict[str, asyncio.TimerHandle | Patience] = {}
     """Timers of sleeps, retries and held steps, by name. One that outlives its leg would keep it alive."""
     branches: dict[asyncio.Task[Any] | None, int] = {}
     """The numbers by which the journal knows the tasks that the handler has started."""
@@ -274,7 +275,7 @@ class Turns(PrivateStruct):
         if is_elsewhere:
             return False
         if self._late is None:
-            self._late = self._loop.call_later(PATIENCE_SECONDS, self._give_up, name)
+            self._late = Patience(self._loop, PATIENCE_SECONDS, self._give_up, name)
         return True
 
     def _is_too_soon(self, name: str) -> bool:
@@ -342,7 +343,7 @@ class Turns(PrivateStruct):
             self._drop_guard()
             self._guarded = name
             seconds = self._journal.entries[name].value[0] + _CUT_AGAIN_SECONDS
-            self._guard = self._loop.call_later(seconds, self._not_cut, name)
+            self._guard = Patience(self._loop, seconds, self._not_cut, name)
 
     def _drop_guard(self) -> None:
         if self._late is not None:

@@ -249,6 +249,9 @@ class Run:
     async def call(self, /, *arguments: Any) -> Any:
         """The function's value. A cancellation is raised at once, even if a thread still runs."""
         if _is_async(self._function):
+            # A further try may come long after the first. Between this look and the function nobody runs.
+            if self._memory is not None and not self._memory.is_sure():
+                await self._memory.recall()
             return await self._function(*arguments)
         while (value := await self._in_thread(*arguments)) is _NOT_BEGUN:
             assert self._memory is not None

@@ -2,7 +2,8 @@
 
 1. Principals take turns: however many tasks one of them has, the first task of another comes next.
 2. A task whose worker is silent is not taken over at once. It is watched for a moment in which the store was
-   there all the time: after an outage a live worker renews its leases before anybody takes them from it.
+   there all the time, and could be written at its beginning: after an outage a live worker renews its leases
+   before anybody takes them from it.
 3. A task that has lost several workers without any progress is a suspect. A worker runs one suspect at a
    time: if a task kills its workers, no other suspect is lost with them.
 4. The last try before a task is given up is made alone: the worker runs nothing else until that task has
@@ -18,6 +19,8 @@ from ekiden.tasks.store import Due
 
 __all__ = ["SUSPECT", "Queue", "is_suspect"]
 
+_HELD: Final = ("running", "stopping")
+"""The states of a task that some worker holds. Without a sign of life it is due when its lease runs out."""
 _WATCH_SECONDS: Final = 1.0
 _WATCH_PART: Final = 1 / 3
 """How long a lease that has run out is watched: a part of it, and no longer than that. Live workers
@@ -68,6 +71,14 @@ class Queue:
         """The store was away: begin to watch all leases anew."""
         self._silent.clear()
 
+    def is_surprised_by(self, found: Collection[Due]) -> bool:
+        """Whether a worker is silent that was not watched so far. `choose` begins to watch it."""
+        return any(each.state in _HELD and not self._is_watched(each) for each in found)
+
+    def _is_watched(self, found: Due) -> bool:
+        known = self._silent.get(found.id)
+        return known is not None and (known.fence, known.due) == (found.fence, found.due)
+
     def choose(
         self,
         found: Sequence[Due],
@@ -106,13 +117,13 @@ class Queue:
         return max(0.0, min(waits)) if waits else None
 
     def _is_ready(self, found: Due, now: float, time: float) -> bool:
-        if found.state not in ("running", "stopping"):
-            return True  # Nobody holds it.
-        known = self._silent.get(found.id)
-        if known is None or (known.fence, known.due) != (found.fence, found.due):
+        if found.state not in _HELD:
+            return True
+        if not self._is_watched(found):
             self._silent[found.id] = _Silence(found.fence, found.due, time)
             return False
-        return time - known.since >= self._watch and now - found.due >= _back_off(found)
+        since = self._silent[found.id].since
+        return time - since >= self._watch and now - found.due >= _back_off(found)
 
     def _in_turn(self, ready: Sequence[Due]) -> list[Due]:
         """One of each principal, then the second of each, and so on; the longest without a turn is first."""

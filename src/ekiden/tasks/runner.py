@@ -219,12 +219,11 @@ class Runner:
             self._wake.clear()
             try:
                 delay = await self._fill()
-            except StoreUnavailable as problem:
-                _log.warning("The store cannot be reached: %s", problem)
-                self._queue.interrupted()
-                delay = min(_LONGEST_WAIT, self.limits.sweep_seconds)
-            except Exception:
-                _log.exception("Looking for tasks failed")
+            except Exception as problem:
+                if isinstance(problem, StoreUnavailable):
+                    _log.warning("The store cannot be reached: %s", problem)
+                else:
+                    _log.exception("Looking for tasks failed")
                 self._queue.interrupted()
                 delay = min(_LONGEST_WAIT, self.limits.sweep_seconds)
             self._planned = self._clock() + delay
@@ -242,11 +241,14 @@ class Runner:
         limit = max(self._looked_at, 2 * room)
         found = await self.store.due(self._audience, tools, now=asked.wall, limit=limit)
         others = [each for each in found if each.id not in self._runs]
+        if self._queue.is_surprised_by(others):
+            # Can leases be renewed now? A store that can only be read, such as a locked file, silences all.
+            await self.store.extend({}, until=asked.wall)
         chosen = self._queue.choose(
             others,
             room=room,
             now=asked.wall,
-            time=asked.loop,
+            time=asyncio.get_running_loop().time(),
             has_suspect=self._has_suspect,
             is_idle=not self._runs and not self._reserved,
         )

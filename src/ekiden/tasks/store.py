@@ -168,7 +168,10 @@ class TaskStore(abc.ABC):
 
     @abc.abstractmethod
     async def extend(self, held: Mapping[str, int], *, until: float) -> set[str]:
-        """Extend the leases of tasks held with these fences; those that are still held."""
+        """Extend the leases of tasks held with these fences; those that are still held.
+
+        With none it still finds out whether leases could be extended now: `StoreUnavailable` if not.
+        """
 
     @abc.abstractmethod
     async def overdue(self, *, now: float, limit: int) -> list[str]:

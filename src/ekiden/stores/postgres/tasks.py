@@ -284,15 +284,15 @@ class PostgresTasks(TaskStore):
         still: set[str] = set()
         missing: dict[str, int] = dict(held)
         patience = self._patience("that is held")
-        while missing:
+        while True:
             still |= set(await self._database.to_its_end(self._renew(rows.EXTEND, missing, until)))
             missing = {task_id: held[task_id] for task_id in missing if task_id not in still}
             if missing:  # Those are lost, or somebody else was writing them.
                 mine = await self._database.to_its_end(self._renew(rows.HELD, missing, until))
                 missing = {task_id: held[task_id] for task_id in mine}
-            if missing:
-                await patience.wait()
-        return still
+            if not missing:
+                return still
+            await patience.wait()
 
     async def _renew(self, query: LiteralString, held: Mapping[str, int], until: float) -> list[str]:
         values = {"id": list(held), "fence": list(held.values()), "until": until}

@@ -15,11 +15,11 @@ from ekiden.errors import StoreUnavailable
 from ekiden.tasks.leases.standby import LeaseStore, Standby
 from ekiden.tasks.store import TaskStore
 
-__all__ = ["Asked", "Leased", "Leases", "is_late", "is_sure"]
+__all__ = ["SURE_PART", "Asked", "Leased", "Leases", "is_late", "is_sure", "newer"]
 
 _log = logging.getLogger(__name__)
 
-_SURE_PART: Final = 0.75
+SURE_PART: Final = 0.75
 """The part of its lease for which a worker is sure that it has a task. The rest is for clocks that differ in
 speed, and for the time between the look at the clock and what is done then."""
 
@@ -42,12 +42,17 @@ class Asked(msgspec.Struct, frozen=True):
 
 def is_sure(asked: Asked, seconds: float, *, loop: float, wall: float) -> bool:
     """Whether a lease of so many seconds that was asked for then has certainly not run out."""
-    return max(loop - asked.loop, wall - asked.wall) < seconds * _SURE_PART
+    return max(loop - asked.loop, wall - asked.wall) < seconds * SURE_PART
 
 
 def is_late(asked: Asked, seconds: float, *, loop: float, wall: float) -> bool:
     """Whether a lease of so many seconds that was asked for then should have been renewed by now."""
     return max(loop - asked.loop, wall - asked.wall) > seconds * _LATE_PART
+
+
+def newer(one: Asked, other: Asked) -> Asked:
+    """Of two renewals the newer: the event loop may hear of an older one after a thread has heard of it."""
+    return max(one, other, key=lambda asked: asked.loop)
 
 
 class Leased(Protocol):
@@ -104,10 +109,13 @@ class Leases:
                 self._standby.discard(self)
 
     async def _keep_renewing(self) -> None:
-        failures = 0
+        failures, since = 0, self._loop.time()
         while True:
             wait = self._seconds / 3
-            await asyncio.sleep(min(_LONGEST_RETRY, wait / 4) if failures else wait)
+            soon = min(_LONGEST_RETRY, wait / 4)
+            # From the question on: what the store has written late may be over soon, or already.
+            await asyncio.sleep(soon if failures else max(since + wait - self._loop.time(), soon))
+            since = self._loop.time()
             try:
                 await self.renew({run.id: run.fence for run in self._runs.values()})
                 failures = 0
@@ -132,7 +140,7 @@ class Leases:
         for task_id, fence in held.items():
             if (run := self._runs.get(task_id)) is not None and run.fence == fence:
                 if task_id in still:
-                    run.asked = asked
+                    run.asked = newer(run.asked, asked)
                     run.look_soon()
                 else:
                     run.lose()
@@ -157,4 +165,4 @@ class Leases:
         if store.tasks is not None:
             held = {task_id: run.fence for task_id, run in late.items()}
             for task_id in await store.tasks.extend(held, until=asked.wall + self._seconds):
-                late[task_id].asked = asked
+                late[task_id].asked = newer(late[task_id].asked, asked)

@@ -38,6 +38,7 @@ class ClaimingContract(OpensTaskStore):
             assert taken is not None
             assert taken.fence == held.fence + 1
             assert await one.extend({"task": held.fence}, until=1030.0) == set()
+            assert await one.extend({}, until=1030.0) == set()
 
     async def test_who_lost_the_claim_changes_nothing(self) -> None:
         """Whatever it tries."""

@@ -11,6 +11,6 @@ __all__ = ["_threads_are_counted"]
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    if item.path.name == "test_lease.py":
+    if item.path.name in ("test_lease.py", "test_watching.py"):
         return {"virtual": VirtualTimeLoop}
     return {"real": asyncio.SelectorEventLoop}

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from ekiden import Server, StoreUnavailable, UsageError
+from ekiden.rounds.journal import Entry
 from ekiden.rounds.ledger import Renewal
+from ekiden.rounds.outcome import Complete
 from ekiden.server.rounds.owning.claim import RoundClaim
 from ekiden.server.rounds.owning.once import Once
 from ekiden.stores.memory import MemoryStore
@@ -26,7 +28,7 @@ def claim_of(once: Once, round_id: str = "flow.1") -> RoundClaim:
     return RoundClaim(once, round_id, "token", {})
 
 
-async def takes_over(once: Once, round_id: str = "flow.1", leases: int = 5) -> bool:
+async def takes_over(once: Once, round_id: str = "flow.1", leases: float = 5) -> bool:
     """Whether another process gets the round within some leases."""
     other = claim_of(once, round_id)
     waiting = asyncio.create_task(other.own())
@@ -61,6 +63,9 @@ class Wayward(MemoryStore):
         self.renewed.append(len(claims))
         await asyncio.sleep(self.slow)
         return renewed
+
+    async def commit(self, *arguments: Any) -> bool:
+        return await self.rows.commit(*arguments)
 
     async def release(self, *arguments: Any, **more: Any) -> Any:
         return await self.rows.release(*arguments, **more)
@@ -114,6 +119,103 @@ async def test_a_renewal_whose_reply_came_too_late_is_not_believed() -> None:
     assert await takes_over(once_of(rows))
     with pytest.raises(StoreUnavailable):
         await owning
+    await mine.release()
+
+
+@pytest.mark.parametrize("late", [1, 2, 5])
+async def test_a_claim_is_owned_when_it_is_certain_however_many_replies_come_late(late: int) -> None:
+    store = Wayward(MemoryStore())
+    store.slow, mine = 0.8 * LEASE, claim_of(once_of(store))
+    owning = asyncio.create_task(mine.own())
+    await asyncio.sleep((late + 0.5) * store.slow)
+    assert not owning.done()
+    store.slow = 0.0
+    await owning
+    assert mine.is_sure()
+    await mine.release()
+
+
+async def test_what_a_thread_has_renewed_is_certain_although_an_older_reply_comes_later() -> None:
+    rows = MemoryStore()
+    store = Wayward(rows)
+    once = once_of(store)
+    mine = claim_of(once)
+    await mine.own()
+    (leases,) = once._leases.values()
+    store.slow = 0.9 * LEASE
+    assert mine._lease is not None
+    renewing = asyncio.create_task(mine._lease.renew())
+    await asyncio.sleep(0.5 * LEASE)
+    await leases.renew_by(rows)  # type: ignore[arg-type]  # has what is needed
+    await renewing
+    assert mine.is_sure()
+    await mine.release()
+
+
+async def test_a_clock_that_is_set_back_while_a_round_runs_does_not_have_it_forgotten_sooner() -> None:
+    store, back = MemoryStore(), 0.0
+    once = Once(store, lambda: clock() - back, lease=LEASE, keep=10.0)
+    mine = claim_of(once)
+    await mine.own()
+    back = 50.0
+    await asyncio.sleep(LEASE)
+    done = await mine.finish(Complete({"mine": True}))
+    assert await claim_of(once_of(store)).recorded_for_certain() == done
+
+
+async def test_a_strict_claim_that_is_never_certain_is_given_back() -> None:
+    rows = MemoryStore()
+    store = Wayward(rows)
+    once = once_of(store)
+    store.slow = 0.8 * LEASE
+    owning = asyncio.create_task(claim_of(once).recorded_for_certain())
+    await asyncio.sleep(3 * LEASE)
+    owning.cancel()
+    await asyncio.wait({owning})
+    assert not len(once.contenders)
+    store.slow = 0.0
+    assert await takes_over(once_of(rows), leases=0.1)
+
+
+@pytest.mark.parametrize("failures", [1, 5])
+async def test_a_step_that_ends_while_the_server_stops_is_committed_although_the_store_fails_first(
+    failures: int,
+) -> None:
+    store = Wayward(MemoryStore())
+    once = once_of(store)
+    mine = claim_of(once)
+    await mine.own()
+    once.is_stopping = True
+    commit = store.commit
+
+    async def flaky(*arguments: Any) -> bool:
+        nonlocal failures
+        failures -= 1
+        if failures >= 0:
+            raise StoreUnavailable("away")
+        return await commit(*arguments)
+
+    store.commit = flaky  # type: ignore[method-assign]  # the fault that is tested
+    await mine.commit({"s:pay": Entry("step", "", "paid")})
+    await mine.release()
+
+
+async def test_a_step_is_not_committed_for_ever_when_the_server_stops() -> None:
+    store = Wayward(MemoryStore())
+    once = once_of(store)
+    mine = claim_of(once)
+    await mine.own()
+
+    async def away(*_: Any) -> bool:
+        raise StoreUnavailable("away")
+
+    store.commit = away  # type: ignore[method-assign]  # the fault that is tested
+    committing = asyncio.create_task(mine.commit({"s:pay": Entry("step", "", "paid")}))
+    await asyncio.sleep(3 * LEASE)
+    assert not committing.done()
+    once.is_stopping = True
+    with pytest.raises(StoreUnavailable):
+        await asyncio.wait_for(committing, 2 * LEASE)
     await mine.release()
 
 

@@ -7,8 +7,8 @@ then the claim is given back.
 """
 
 import asyncio
+import functools
 import logging
-import math
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, TypeVar
 
@@ -47,7 +47,6 @@ _POLL_SECONDS: Final = 0.1
 """How often a waiting repeat asks the store. Needed only if the owner is in another process."""
 _ROW_BYTES: Final = 256
 """About what a round, and each of its steps, takes of a store beside its value."""
-_MOST_LATE_REPLIES: Final = 3
 _LOST: Final = "The round was taken over by another worker; repeat it"
 
 
@@ -103,8 +102,11 @@ class RoundClaim(PrivateStruct):
         """The recorded outcome of the round. If there is none, claim the round and return None."""
         try:
             await self.own()
-        except Ended as ended:
-            outcome: Outcome = ended.outcome
+        except BaseException as error:
+            await self.release()  # It may have been claimed, and then be lost.
+            if not isinstance(error, Ended):
+                raise
+            outcome: Outcome = error.outcome
             return outcome
         return None
 
@@ -121,22 +123,12 @@ class RoundClaim(PrivateStruct):
             async with self._single:
                 if self.claimed is None:
                     await self._pursue()
-        elif self._lease is not None:
-            await self._make_sure(self._lease)
+        # The claim may be lost: find out before anything begins. A reply that comes late says little.
+        while (lease := self._lease) is not None and not lease.lost and lease.may_have_run_out:
+            await insist(lease.renew, self._may_wait, self._round_id)
         if self.claimed is None or self.lost:
             raise _taken_over()
         return self.claimed
-
-    async def _make_sure(self, lease: Lease) -> None:
-        """If the claim may be lost, find out: nothing may begin before that is known.
-
-        A reply that comes late says little, so the store is asked again. In an event loop that is always late
-        that would never end, so it is done only a few times.
-        """
-        for _ in range(_MOST_LATE_REPLIES):
-            if self.lost or not lease.may_have_run_out:
-                return
-            await insist(lease.renew, self._may_wait, self._round_id)
 
     async def _pursue(self) -> None:
         """Claim the round, or raise `Ended` with its outcome."""
@@ -169,7 +161,8 @@ class RoundClaim(PrivateStruct):
         answered_at = time()
         while not self._is_over:
             try:
-                claim = await self._claim(contest.watch.dead_owner(time(), lease))
+                asked = Asked(time(), self._once.clock())
+                claim = await self._claim(contest.watch.dead_owner(asked.loop, lease), asked)
             except StoreUnavailable as error:
                 contest.watch.interrupted()
                 if not contest.watch.has_begun or not self._may_wait(time() - answered_at):
@@ -179,16 +172,16 @@ class RoundClaim(PrivateStruct):
                 if not isinstance(claim, Busy):
                     return claim
                 answered_at = time()
-                contest.watch.note(claim, answered_at, lease)
+                contest.watch.note(claim, answered_at, lease, is_over=claim.leased_until <= asked.wall)
             await asyncio.sleep(min(_POLL_SECONDS, lease / 10))
         raise _taken_over()
 
-    async def _claim(self, instead_of: Busy | None) -> Claim:
+    async def _claim(self, instead_of: Busy | None, asked: Asked) -> Claim:
         """Try once to claim the round. If the caller is cancelled meanwhile, the claim is given back."""
         once = self._once
         if once.room is not None:
-            await self._check_room(once.room, once.clock())
-        asking = self._ask_store(instead_of)
+            await self._check_room(once.room, asked.wall)
+        asking = self._ask_store(instead_of, asked)
         if not once.ledger.waits:
             claim = await asking
         else:
@@ -209,9 +202,8 @@ class RoundClaim(PrivateStruct):
                 add(ROUND_TAKEOVERS, {})
         return claim
 
-    async def _ask_store(self, instead_of: Busy | None) -> Claim:
-        once, now = self._once, self._once.clock()
-        asked = Asked(asyncio.get_running_loop().time(), now)
+    async def _ask_store(self, instead_of: Busy | None, asked: Asked) -> Claim:
+        once, now = self._once, asked.wall
         ends = {"lease": once.lease, "expires": now + self._keep_seconds}
         claim = await once.ledger.claim(self._round_id, self.history, now=now, instead_of=instead_of, **ends)
         if isinstance(claim, Claimed):
@@ -234,7 +226,7 @@ class RoundClaim(PrivateStruct):
         if isinstance(claim, Claimed):
             assert self._lease is not None
             self._lease.end()
-            await self._surely(lambda: self._give_back(claim.fence))
+            await self._surely(lambda: self._give_back(claim.fence), self._may_wait)
 
     # What it takes of the store
 
@@ -274,8 +266,8 @@ class RoundClaim(PrivateStruct):
     async def commit(self, entries: Mapping[str, Entry]) -> None:
         """Store a step that has ended, however long that takes. Raises `Ended` if the claim was lost."""
         fence = (self.claimed or await self.own()).fence
-        ledger, round_id = self._once.ledger, self._round_id
-        if self.lost or not await self._surely(lambda: ledger.commit(round_id, fence, entries)):
+        attempt = functools.partial(self._once.ledger.commit, self._round_id, fence, entries)
+        if self.lost or not await self._surely(attempt, self._may_commit):
             self._lose()
             raise _taken_over()
         if self._once.room is not None:
@@ -296,7 +288,7 @@ class RoundClaim(PrivateStruct):
             await self.release()
             raise
         try:
-            ended = await self._surely(lambda: self._record(fence, data), self._once.lease)
+            ended = await self._surely(lambda: self._record(fence, data), self._may_wait)
         finally:
             self._let_go(ended)
         await self._once.tidy()
@@ -350,19 +342,24 @@ class RoundClaim(PrivateStruct):
 
     # When the store fails
 
-    async def _surely(self, attempt: Callable[[], Coroutine[Any, Any, T]], most: float = math.inf) -> T:
+    async def _surely(
+        self, attempt: Callable[[], Coroutine[Any, Any, T]], may_wait: Callable[[float], bool]
+    ) -> T:
         """Finish `attempt` even if the caller is cancelled. Try again while the store is unavailable."""
         if not self._once.ledger.waits:
             try:
                 return await attempt()
             except StoreUnavailable:
                 pass  # Tried again below.
-        work = insist(attempt, lambda seconds: self._may_wait(seconds, most), self._round_id)
-        return await to_the_end(asyncio.ensure_future(work))
+        return await to_the_end(asyncio.ensure_future(insist(attempt, may_wait, self._round_id)))
 
-    def _may_wait(self, seconds: float, most: float | None = None) -> bool:
-        """Whether to go on waiting for a store after `seconds`. The limit is `most`, by default a lease."""
-        return not self.lost and not self._once.is_stopping and seconds < (most or self._once.lease)
+    def _may_wait(self, seconds: float) -> bool:
+        """Whether to go on waiting for a store after `seconds`."""
+        return not self.lost and not self._once.is_stopping and seconds < self._once.lease
+
+    def _may_commit(self, seconds: float) -> bool:
+        """The same for a step that has ended: one that is given up begins again, also if the server stops."""
+        return not self.lost and (not self._once.is_stopping or seconds < self._once.lease)
 
 
 def _taken_over() -> Ended:

@@ -6,20 +6,22 @@ how the round ended, that it belongs to another history, or that the store is un
 
 import asyncio
 import functools
+import math
 from collections.abc import Callable
 from typing import Final
 
 from ekiden.errors import EkidenError, StoreUnavailable
 from ekiden.rounds.ledger import Busy, Claim, Claimed, Ledger, Recorded, Refused
 from ekiden.server.rounds.owning.enduring import to_the_end
+from ekiden.tasks.leases.renewing import SURE_PART
 
 __all__ = ["Contenders", "Contest", "Lookout", "Watch"]
 
 _LONGEST_GAP: Final = 1 / 4
-_WATCHED: Final = 1 / 2
+_OVERDUE: Final = 1 / 4
 _LOOK: Final = 1 / 10
 _STAY: Final = 2.0
-"""All four are fractions, or multiples, of the lease's duration."""
+"""All of these are fractions, or multiples, of the lease's duration."""
 _MOST_WATCHED: Final = 50
 """Rounds that are watched in one process although nobody waits for them."""
 
@@ -27,23 +29,30 @@ _MOST_WATCHED: Final = 50
 class Watch:
     """Finds out whether the owner of a round is alive. A living owner renews its lease while it is watched.
 
-    Only time in which the store answered counts. After a gap, because the store was unavailable or this
-    process was stopped, the watch begins again: the owner may have been unable to renew, too.
+    1. It is watched for as long as an owner that hears of no renewal is sure of its lease. So it is not sure
+       any more when it is replaced, whatever the clocks say, and in whichever order its renewals arrived.
+    2. A part of that is after the end of its lease. Only then does a store have to write for us: a file that
+       is locked can be read, and its owner cannot renew.
+    3. Only time in which the store answered counts. After a gap, because the store was unavailable or this
+       process was stopped, the watch begins again: the owner may have been unable to renew, too.
     """
 
     def __init__(self) -> None:
         self._owner: Busy | None = None
         self._since = self._last = 0.0
+        self._over_since = math.inf
 
     @property
     def has_begun(self) -> bool:
         """Whether the store has ever named another owner."""
         return self._owner is not None
 
-    def note(self, owner: Busy, now: float, lease: float) -> None:
-        """Note that the store has named this owner."""
+    def note(self, owner: Busy, now: float, lease: float, *, is_over: bool) -> None:
+        """Note that the store has named this owner, and whether its lease is over, as the store was told."""
         if owner != self._owner or now - self._last > lease * _LONGEST_GAP:
-            self._owner, self._since = owner, now
+            self._owner, self._since, self._over_since = owner, now, math.inf
+        if is_over:
+            self._over_since = min(self._over_since, now)
         self._last = now
 
     def interrupted(self) -> None:
@@ -53,7 +62,9 @@ class Watch:
     def dead_owner(self, now: float, lease: float) -> Busy | None:
         """The owner, if it was watched for so long without a renewal that the round can be taken over."""
         is_steady = now - self._last <= lease * _LONGEST_GAP
-        return self._owner if is_steady and self._last - self._since >= lease * _WATCHED else None
+        is_silent = self._last - self._since >= lease * SURE_PART
+        is_overdue = self._last - self._over_since >= lease * _OVERDUE
+        return self._owner if is_steady and is_silent and is_overdue else None
 
 
 class Contest:
@@ -115,7 +126,7 @@ class Lookout:
     """Goes on with watching the owner of a round when the last request that waited for it has left.
 
     Else the owner would never be seen to be dead where clients give up, and repeat their round, before it was
-    watched for half a lease.
+    watched for long enough.
     """
 
     def __init__(
@@ -156,22 +167,23 @@ class Lookout:
             if contest.lock.locked():
                 until = time() + _STAY * self._lease  # A request is here, and watches by itself.
             else:
+                now = self._clock()
                 try:
-                    found = await self._look(round_id, history)
+                    found = await self._look(round_id, history, now)
                 except EkidenError:
                     contest.watch.interrupted()
                 else:
                     if not isinstance(found, Busy):
                         return
-                    contest.watch.note(found, time(), self._lease)
+                    is_over = found.leased_until <= now
+                    contest.watch.note(found, time(), self._lease, is_over=is_over)
             await asyncio.sleep(self._lease * _LOOK)
 
-    async def _look(self, round_id: str, history: str) -> Claim:
+    async def _look(self, round_id: str, history: str, now: float) -> Claim:
         """Who owns the round. If nobody does, it stays so."""
-        return await to_the_end(asyncio.ensure_future(self._ask(round_id, history)))
+        return await to_the_end(asyncio.ensure_future(self._ask(round_id, history, now)))
 
-    async def _ask(self, round_id: str, history: str) -> Claim:
-        now = self._clock()
+    async def _ask(self, round_id: str, history: str, now: float) -> Claim:
         claim = await self._ledger.claim(
             round_id, history, now=now, lease=self._lease, expires=now + self._keep
         )

@@ -13,7 +13,7 @@ from typing import Final
 
 from ekiden.errors import StoreUnavailable
 from ekiden.rounds.ledger import Ledger, Renewal
-from ekiden.tasks.leases.renewing import Asked, is_late, is_sure
+from ekiden.tasks.leases.renewing import Asked, is_late, is_sure, newer
 from ekiden.tasks.leases.standby import LeaseStore, Standby
 
 __all__ = ["Lease", "RoundLeases"]
@@ -30,10 +30,10 @@ class Lease:
     def __init__(self, leases: "RoundLeases", round_id: str, fence: int, keep: float, asked: Asked) -> None:
         self.round_id = round_id
         self.fence = fence
-        self.keep = keep
-        """For how many seconds the round is remembered."""
         self.asked = asked
-        """When it was asked for. A thread may change this."""
+        """When that was asked for which the store has confirmed last. A thread may change this."""
+        self._keep = keep
+        self._expires = asked.wall + keep
         self.lost = False
         """Whether another worker has taken the round over. Then no step of it may begin here."""
         self.is_ending = False
@@ -48,6 +48,11 @@ class Lease:
     def is_of_a_closed_loop(self) -> bool:
         """Whether the event loop is closed in which the round was claimed."""
         return self._leases.loop.is_closed()
+
+    def until(self, asked: Asked) -> Renewal:
+        """What to ask for now. The round is not forgotten sooner if the clock is set back."""
+        self._expires = max(self._expires, asked.wall + self._keep)
+        return Renewal(self.fence, self._expires)
 
     async def renew(self) -> None:
         """Renew it, or find out that it is lost; `StoreUnavailable` if neither can be done now.
@@ -200,11 +205,11 @@ class RoundLeases:
         if not leases:
             return {}
         asked = Asked(self.loop.time(), self._clock())
-        claims = {lease.round_id: Renewal(lease.fence, asked.wall + lease.keep) for lease in leases}
+        claims = {lease.round_id: lease.until(asked) for lease in leases}
         still_ours = await store.renew(claims, until=asked.wall + self._seconds)
         for lease in leases:
             if still_ours.get(lease.round_id):
-                lease.asked = asked
+                lease.asked = newer(lease.asked, asked)
         return still_ours
 
 
