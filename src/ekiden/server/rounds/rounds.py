@@ -205,11 +205,10 @@ class Rounds:
         if handler.once is False or handler.parked:
             return self._run_leg(call, state, responses, state.asked, None)
         # A call that waits for people can be made again while its questions are kept, token or not.
-        keep = None if self.people is not None else self._sealer.keep_seconds(state)
+        until = None if self.people is not None else self._sealer.keep_until(state)
         call.raw = unshared(call.raw)  # What its first run does to them does not count if it runs again.
-        client = "" if self.once.room is None else named_by(call.request.address)
         round_id = f"{state.flow}.{state.round}"
-        memory = RoundClaim(self.once, round_id, token, responses, state.principal, keep, client)
+        memory = RoundClaim(self.once, round_id, token, responses, state.principal, until, call.request)
         looking = memory.recorded(strictly=handler.once is True)
         if looking is not None:
             return self._unless_recorded(looking, call, state, responses, memory)

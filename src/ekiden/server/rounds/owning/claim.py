@@ -35,7 +35,9 @@ from ekiden.server.sealing.room import Room
 from ekiden.signals import Ended
 from ekiden.tasks.leases.renewing import Asked
 from ekiden.telemetry.metrics import ROUND_TAKEOVERS, add
+from ekiden.transports.server.shares import named_by
 from ekiden.wire.json import canonical
+from ekiden.wire.modern import Request
 
 __all__ = ["RoundClaim"]
 
@@ -59,10 +61,10 @@ class RoundClaim(PrivateStruct):
     _token: str
     _responses: Mapping[str, Any]
     _principal: str = ""
-    _keep: float | None = None
-    """Seconds: for how long the round is remembered. None: as `Once` says."""
-    _client: str = ""
-    """The address of whoever has no principal."""
+    _until: float | None = None
+    """Until when the round is remembered. None: as `Once` says."""
+    _request: Request | None = None
+    """The request that brought the round."""
     claimed: Claimed | None = None
     """The claim, while this process owns the round. It is taken when a step first needs it."""
     _lease: Lease | None = None
@@ -240,7 +242,12 @@ class RoundClaim(PrivateStruct):
 
     @property
     def _keep_seconds(self) -> float:
-        return self._once.keep if self._keep is None else self._keep
+        return self._once.keep if self._until is None else self._until - self._once.clock()
+
+    @property
+    def _client(self) -> str:
+        """The address of whoever has no principal."""
+        return "" if self._request is None else named_by(self._request.address)
 
     async def _check_room(self, room: Room, now: float) -> None:
         """Refuse a round that is new if its principal has no room: none of its steps has begun yet.
