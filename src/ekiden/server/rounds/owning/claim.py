@@ -61,10 +61,11 @@ class RoundClaim(PrivateStruct):
     _token: str
     _responses: Mapping[str, Any]
     _principal: str = ""
-    _until: float | None = None
-    """Until when the round is remembered. None: as `Once` says."""
     _request: Request | None = None
     """The request that brought the round."""
+    _ends: Callable[[], float] | None = None
+    """Until when the round is remembered, found out when it is claimed. None: as `Once` says."""
+    _until: float = 0.0
     claimed: Claimed | None = None
     """The claim, while this process owns the round. It is taken when a step first needs it."""
     _lease: Lease | None = None
@@ -87,11 +88,9 @@ class RoundClaim(PrivateStruct):
 
     # Before it begins
 
-    def recorded(self, *, strictly: bool) -> Coroutine[Any, Any, Outcome | None] | None:
-        """Finds the recorded outcome of the round; None if it is known at once that there is none."""
-        if strictly:
-            return self.recorded_for_certain()
-        return None if self._once.ledger.is_new(self._round_id) else self.look()
+    def recorded(self, *, strictly: bool) -> Coroutine[Any, Any, Outcome | None]:
+        """Finds the recorded outcome of the round. `strictly`, the round is claimed if there is none."""
+        return self.recorded_for_certain() if strictly else self.look()
 
     async def look(self) -> Outcome | None:
         """The recorded outcome of the round, or why it may not run; None if it may run."""
@@ -142,6 +141,8 @@ class RoundClaim(PrivateStruct):
 
     async def _pursue(self) -> None:
         """Claim the round, or raise `Ended` with its outcome."""
+        if self._ends is not None:
+            self._until = self._ends()  # Now: when the round ends, its state is that of the next one.
         contenders, key = self._once.contenders, (self._round_id, self.history)
         contest = contenders.join(key)
         try:
@@ -242,7 +243,7 @@ class RoundClaim(PrivateStruct):
 
     @property
     def _keep_seconds(self) -> float:
-        return self._once.keep if self._until is None else self._until - self._once.clock()
+        return self._once.keep if self._ends is None else self._until - self._once.clock()
 
     @property
     def _client(self) -> str:
