@@ -56,4 +56,4 @@ def test_it_equals_only_itself_and_shares_nothing() -> None:
     assert len({one, other}) == 2
     one.add("a:word", Entry("answer", "", SECRET, 0))
     assert other.entries == {}
-    assert not other.seen
+    assert not other.unsaved

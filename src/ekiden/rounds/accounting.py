@@ -99,9 +99,10 @@ class Accounting(PrivateStruct):
             if self._journal.entries[step].branch != LEFT_BEHIND:  # The handler did not wait for those.
                 yield step
         if self.is_suspect:
-            waiting, seen = self._turns.waiting, self._journal.seen
+            waiting, journal = self._turns.waiting, self._journal
             for name in (*self._journal.backlog, *(f"a:{key}" for key in self._open_questions())):
-                if name not in seen and name not in waiting:
+                has_come_up = name in journal.entries and name not in journal.unseen
+                if not has_come_up and name not in waiting:
                     yield name
 
 

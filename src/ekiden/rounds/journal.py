@@ -70,30 +70,29 @@ class Journal(PrivateStruct, gc=False):
     entries: dict[str, Entry] = {}
     backlog: dict[str, None] = {}
     """Keys of the entries of earlier legs that the handler was not told of yet in this one, in order."""
-    seen: dict[str, None] = {}
-    """Keys of the entries that came up in this leg."""
+    unseen: dict[str, None] = {}
+    """Keys of the entries of earlier legs that have not come up in this one, in order."""
     unsaved: dict[str, Entry] = {}
     """Entries of this leg that no store knows yet, in order."""
 
     @classmethod
     def of(cls, entries: dict[str, Entry]) -> "Journal":
         """A journal of what earlier legs did."""
-        return cls(entries, dict.fromkeys(entries))
+        return cls(entries, dict.fromkeys(entries), dict.fromkeys(entries))
 
     def find(self, key: str) -> Entry | None:
         """The entry for `key`, which has now come up."""
         entry = self.entries.get(key)
         if entry is not None:
-            self.seen[key] = None
+            self.unseen.pop(key, None)
         return entry
 
     def add(self, key: str, entry: Entry) -> None:
         """Remember an effect that was done just now; what was known under its key moves to the end."""
         if key in self.entries:
-            for known in (self.entries, self.unsaved, self.backlog):
+            for known in (self.entries, self.unsaved, self.backlog, self.unseen):
                 known.pop(key, None)
         self.entries[key] = self.unsaved[key] = entry
-        self.seen[key] = None
 
     def move_to_the_end(self, keys: Iterable[str]) -> None:
         """Put known entries behind all others: something else has come before them."""
@@ -111,7 +110,7 @@ class Journal(PrivateStruct, gc=False):
     def missing_steps(self) -> Iterator[str]:
         """Steps that were done in an earlier leg and have not come up in this one."""
         for key in self.backlog:
-            if key.startswith(STEP) and key not in self.seen:
+            if key.startswith(STEP) and key in self.unseen:
                 yield key
 
     def missing_step_of(self, branch: int) -> str | None:
@@ -122,7 +121,7 @@ class Journal(PrivateStruct, gc=False):
         """A step that has not come up, although a later entry of the same branch has."""
         missing: dict[int, str] = {}
         for key, entry in self.entries.items():
-            if key in self.seen:
+            if key not in self.unseen:
                 if entry.branch in missing:
                     return missing[entry.branch]
             elif key.startswith(STEP):

@@ -144,7 +144,8 @@ class Leg(PrivateStruct):
 
     async def ask(self, ask: Ask, key: str | None = None) -> Any:
         """The answer to a question, now or in a later leg."""
-        replay, task = self.replay, self.replay.task
+        replay = self.replay
+        task = replay.task
         if task.phase in OVER:
             await task.refuse()
         self._enter("ask", "asks")

@@ -142,23 +142,22 @@ class Replay(PrivateStruct):
 
     def conclude(self) -> Any:
         """How the leg ended: the handler's value, what is to be raised, or `Suspended`."""
-        task, ending = self.task.task, self.task.ending
+        task, ending = self.task, self.task.ending
         if self.parked and type(ending) is Suspended:
             return ending
-        assert task is not None
         try:
+            if ending is None:
+                return self._value(task.task)
             if type(ending) is Suspended:
                 return ending
-            if ending is not None:
-                raise ending  # type: ignore[misc]  # what is not Suspended is an exception
-            return self._value(task)
+            raise ending  # type: ignore[misc]  # what is not Suspended is an exception
         except NonDeterminismError as differs:
             if self.watcher is not None:
                 self.watcher.differs(differs)
             raise
         finally:
             # Let go of what refers back to us, so that nothing of a leg is left to the garbage collector.
-            self.task.forget()
+            task.forget()
             self._used.clear()
             if self.waiting is not None:
                 self.waiting = self._steps = None
@@ -166,8 +165,9 @@ class Replay(PrivateStruct):
                 self.afterwards = ()
             del ending, task
 
-    def _value(self, task: asyncio.Task[Any]) -> Any:
+    def _value(self, task: asyncio.Task[Any] | None) -> Any:
         """What the handler returned; raises what it raised, or that it passed over a step."""
+        assert task is not None
         try:
             value = task.result()
         except asyncio.CancelledError:
@@ -176,11 +176,12 @@ class Replay(PrivateStruct):
             raise
         except BaseException as error:
             raise _escaped(error) from error
-        for key in self.journal.missing_steps() if self.journal.backlog else ():
-            entry = self.journal.entries[key]
-            # Of a cut step, or of a branch that was left behind, the handler did not need the end.
-            if entry.kind != "cut" and entry.branch != LEFT_BEHIND:
-                raise self.vanished(key, "it returned without it")
+        if self.journal.backlog:
+            for key in self.journal.missing_steps():
+                entry = self.journal.entries[key]
+                # Of a cut step, or of a branch that was left behind, the handler did not need the end.
+                if entry.kind != "cut" and entry.branch != LEFT_BEHIND:
+                    raise self.vanished(key, "it returned without it")
         return value
 
     # Waiting and recording

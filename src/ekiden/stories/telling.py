@@ -229,12 +229,12 @@ class Story:
 
     def _end(self, how: str, token: int = 0, value: object = None) -> None:
         """The leg is over. `token` is the size of the state that goes out."""
-        entries, seen = ({}, {}) if self._journal is None else (self._journal.entries, self._journal.seen)
+        entries, unseen = ({}, {}) if self._journal is None else (self._journal.entries, self._journal.unseen)
         kept = [
             [key, entry.kind, entry.digest, entry.branch, shown(entry.value, _ALL)[1]]
             for key, entry in list(entries.items())[:_MOST_LISTED]
         ]
-        replayed = [key for key in seen if key in self._known][:_MOST_LISTED]
+        replayed = [key for key in entries if key in self._known and key not in unseen][:_MOST_LISTED]
         spelled, size = ("", 0) if value is None else shown(value, self._recorder.recording)
         facts = {
             "token": token,

@@ -192,15 +192,18 @@ _NO_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
 def _check_size(data: bytes, most_values: int | None) -> None:
     """Refuse a text that is nested too deeply, or has more than `most_values` values (None: any number)."""
-    if len(data) <= _SHORT_TEXT:
-        openers = len(data) - len(data.replace(b"{", b"").replace(b"[", b""))
+    size = len(data)
+    if size <= _SHORT_TEXT:
+        openers = size - len(data.replace(b"{", b"").replace(b"[", b""))
+        if openers <= MAX_DEPTH and (most_values is None or size <= most_values):
+            return
     else:
-        openers = len(data) - len(data.translate(None, b"[{"))
+        openers = size - len(data.translate(None, b"[{"))
     # A value is the whole, or the first in its brackets, or comes after a comma.
     may_be_many = (
         most_values is not None
-        and len(data) > most_values
-        and (openers + len(data) - len(data.translate(None, b",")) >= most_values or _may_be_hard(data))
+        and size > most_values
+        and (openers + size - len(data.translate(None, b",")) >= most_values or _may_be_hard(data))
     )
     if openers <= MAX_DEPTH and not may_be_many:
         return

@@ -80,9 +80,6 @@ _REMEMBERED: Final = 128
 _SHORT: Final = 500
 """Characters of a message up to which its question is cached."""
 
-_SCALARS: Final = frozenset({str, int, float, bool})
-"""Types of immutable values, which need not be copied."""
-
 
 class Form(msgspec.Struct):
     """A requested schema, and how to read what was filled in."""
@@ -147,7 +144,7 @@ def accepted_content(raw: Any) -> JsonObject | None:
     if action == "accept":
         content: JsonObject | None = raw.get("content")
         if content.__class__ is dict or content is None:
-            return content or {}
+            return {} if content is None else content
         raise MalformedAnswer("`content` must be an object")
     if action == "decline" or action == "cancel":
         return None
@@ -197,7 +194,7 @@ def _reader(adapter: TypeAdapter[Any], schema: JsonObject, single: bool) -> Call
         if plain:
             # If the schema restricts only types, strict mode checks the same. A failure is explained below.
             try:
-                if bare and _SCALARS.issuperset(map(type, content.values())):
+                if bare:
                     value = validate_dict(content, strict=True)
                 else:
                     value = validate(encode(content), strict=True)
@@ -219,9 +216,12 @@ def _reader(adapter: TypeAdapter[Any], schema: JsonObject, single: bool) -> Call
 def _is_bare(schema: Any) -> bool:
     """Whether a type consists of scalars, without validators or constructors of the author.
 
-    Then it can be validated from Python values, with the same result as from JSON.
+    Then it can be validated from Python values, with the same result as from JSON: it holds nothing of them
+    that can be changed. Fields that it does not know could be, so it must not keep them.
     """
     kind = schema["type"]
+    if "allow" in (schema.get("extra_behavior"), schema.get("config", {}).get("extra_fields_behavior")):
+        return False
     if kind in ("model", "default", "nullable"):
         return not schema.get("custom_init") and _is_bare(schema["schema"])
     if kind in ("model-fields", "typed-dict"):

@@ -45,11 +45,10 @@ class Call(msgspec.Struct):
 
 def unshared(arguments: JsonObject) -> JsonObject:
     """Arguments that no other run of the handler can change: a copy, unless all values are immutable."""
-    for value in arguments.values():
-        if type(value) not in _IMMUTABLE:
-            own: JsonObject = copied(arguments)
-            return own
-    return arguments
+    if _IMMUTABLE.issuperset(map(type, arguments.values())):
+        return arguments
+    own: JsonObject = copied(arguments)
+    return own
 
 
 def append(journal: dict[str, Entry], entries: Mapping[str, Entry]) -> None:

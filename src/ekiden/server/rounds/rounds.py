@@ -6,6 +6,7 @@ without state whose handler takes no `Context` does not come here.
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, Final
 
 from ekiden.errors import InternalError, InvalidParams, NonDeterminismError
@@ -205,26 +206,24 @@ class Rounds:
         if handler.once is False or handler.parked:
             return self._run_leg(call, state, responses, state.asked, None)
         # A call that waits for people can be made again while its questions are kept, token or not.
-        keep = None if self.people is not None else self._sealer.keep_seconds(state)
+        ends = None if self.people is not None else partial(self._sealer.keep_until, state)
         call.raw = unshared(call.raw)  # What its first run does to them does not count if it runs again.
-        client = "" if self.once.room is None else named_by(call.request.address)
         round_id = f"{state.flow}.{state.round}"
-        memory = RoundClaim(self.once, round_id, token, responses, state.principal, keep, client)
-        looking = memory.recorded(strictly=handler.once is True)
-        if looking is not None:
-            return self._unless_recorded(looking, call, state, responses, memory)
-        return self._run_leg(call, state, responses, state.asked, memory)
+        memory = RoundClaim(self.once, round_id, token, responses, state.principal, call.request, ends)
+        if handler.once is not True and self.once.ledger.is_new(round_id):
+            return self._run_leg(call, state, responses, state.asked, memory)
+        return self._unless_recorded(call, state, responses, memory)
 
     async def _unless_recorded(
         self,
-        looking: Coroutine[Any, Any, Outcome | None],
         call: Call,
         state: CallState,
         responses: Mapping[str, object],
         memory: RoundClaim,
     ) -> Outcome:
         """Run a round that may have run before: its recorded outcome, if there is one."""
-        if (recorded := await looking) is not None:
+        recorded = await memory.recorded(strictly=call.handler.once is True)
+        if recorded is not None:
             # The client may declare less than it did.
             return through_the_gate(call.request.method, call.request.meta.capabilities, recorded)
         if memory.claimed is not None:
@@ -240,13 +239,13 @@ class Rounds:
         memory: RoundClaim | None,
     ) -> tuple[Leg, Context[Any]]:
         """Make the leg of a round; returns it, and its context."""
-        request, handler = call.request, call.handler
+        request, handler, title = call.request, call.handler, call.title
         if handler.parked:
             self.parking.check_room(self.owner_of(request))
         replay = Replay(
-            HandlerTask(call.title),
+            HandlerTask(title),
             Journal.of(state.journal.copy()) if state.journal else Journal(),
-            RoundQuestions(call.title, responses, asked, self.askable(request)),
+            RoundQuestions(title, responses, asked, self.askable(request)),
             self._clock,
             state.flow,
             memory,
@@ -282,13 +281,13 @@ class Rounds:
         call_ended(call.request, state.round, outcome)
         return outcome
 
-    def _conclude(self, call: Call, leg: Leg) -> Outcome | Suspended | InputRequired:
+    def _conclude(self, call: Call, replay: Replay) -> Outcome | Suspended | InputRequired:
         """How a leg ended. Reports how long its handler took to repeat what earlier rounds did."""
-        if (seconds := leg.replay.rerun_seconds) is not None:
+        if (seconds := replay.rerun_seconds) is not None:
             record(RERUN_DURATION, seconds, {"handler": call.title})
             if seconds > self._sealer.limits.rerun_seconds:
                 _log.warning(_SLOW, call.title, seconds * 1000)
-        return returned(call, leg.replay.conclude())
+        return returned(call, replay.conclude())
 
     async def _run_leg(
         self,
@@ -304,10 +303,10 @@ class Rounds:
             try:
                 leg, context = self._new_leg(call, state, responses, asked, memory)
                 try:
-                    task = leg.replay.task
-                    if not task.start(leg.whole(call.handler.call, call.bound)):
-                        await task.settled()
-                    ended = self._conclude(call, leg)
+                    replay = leg.replay
+                    if not replay.task.start(leg.whole(call.handler.call, call.bound)):
+                        await replay.task.settled()
+                    ended = self._conclude(call, replay)
                 except BaseException as error:
                     ended = call.ending.failed(error)
                 if type(ended) is Complete:

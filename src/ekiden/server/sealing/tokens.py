@@ -176,16 +176,16 @@ class Sealer:
         state.journal, state.answers, state.manual = spilled.journal, spilled.answers, spilled.manual
         state.journal_id = None
 
-    def keep_seconds(self, state: CallState) -> float:
-        """For how long the round that follows a state must be remembered.
+    def keep_until(self, state: CallState) -> float:
+        """Until when the round that follows a state must be remembered.
 
         That is, until no token that leads to this round can be used any more. There may be more than one:
         each round before it may have been sent again, late, if no step was run in it. If none of them has run
         for `answer_seconds` beyond its own token's time, every token of this round has expired by then.
         """
-        answer, started = self.limits.answer_seconds, state.started
-        last = state.expires + (state.round - 1) * 2 * answer
-        return min(last, started + self.limits.flow_seconds) + CLOCK_SKEW - self._clock()
+        limits = self.limits
+        last = state.expires + (state.round - 1) * 2 * limits.answer_seconds
+        return min(last, state.started + limits.flow_seconds) + CLOCK_SKEW
 
     def seal(self, state: CallState) -> str | None:
         """A token for the next round; None if it would be too large: then call `spill`."""

@@ -35,7 +35,9 @@ from ekiden.server.sealing.room import Room
 from ekiden.signals import Ended
 from ekiden.tasks.leases.renewing import Asked
 from ekiden.telemetry.metrics import ROUND_TAKEOVERS, add
+from ekiden.transports.server.shares import named_by
 from ekiden.wire.json import canonical
+from ekiden.wire.modern import Request
 
 __all__ = ["RoundClaim"]
 
@@ -58,10 +60,11 @@ class RoundClaim(PrivateStruct):
     _token: str
     _responses: Mapping[str, Any]
     _principal: str = ""
-    _keep: float | None = None
-    """Seconds: for how long the round is remembered. None: as `Once` says."""
-    _client: str = ""
-    """The address of whoever has no principal."""
+    _request: Request | None = None
+    """The request that brought the round."""
+    _ends: Callable[[], float] | None = None
+    """Until when the round is remembered, found out when it is claimed. None: as `Once` says."""
+    _until: float = 0.0
     claimed: Claimed | None = None
     """The claim, while this process owns the round. It is taken when a step first needs it."""
     _lease: Lease | None = None
@@ -84,11 +87,9 @@ class RoundClaim(PrivateStruct):
 
     # Before it begins
 
-    def recorded(self, *, strictly: bool) -> Coroutine[Any, Any, Outcome | None] | None:
-        """Finds the recorded outcome of the round; None if it is known at once that there is none."""
-        if strictly:
-            return self.recorded_for_certain()
-        return None if self._once.ledger.is_new(self._round_id) else self.look()
+    def recorded(self, *, strictly: bool) -> Coroutine[Any, Any, Outcome | None]:
+        """Finds the recorded outcome of the round. `strictly`, the round is claimed if there is none."""
+        return self.recorded_for_certain() if strictly else self.look()
 
     async def look(self) -> Outcome | None:
         """The recorded outcome of the round, or why it may not run; None if it may run."""
@@ -132,6 +133,8 @@ class RoundClaim(PrivateStruct):
 
     async def _pursue(self) -> None:
         """Claim the round, or raise `Ended` with its outcome."""
+        if self._ends is not None:
+            self._until = self._ends()  # Now: when the round ends, its state is that of the next one.
         contenders, key = self._once.contenders, (self._round_id, self.history)
         contest = contenders.join(key)
         try:
@@ -232,7 +235,12 @@ class RoundClaim(PrivateStruct):
 
     @property
     def _keep_seconds(self) -> float:
-        return self._once.keep if self._keep is None else self._keep
+        return self._once.keep if self._ends is None else self._until - self._once.clock()
+
+    @property
+    def _client(self) -> str:
+        """The address of whoever has no principal."""
+        return "" if self._request is None else named_by(self._request.address)
 
     async def _check_room(self, room: Room, now: float) -> None:
         """Refuse a round that is new if its principal has no room: none of its steps has begun yet.
