@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from ekiden.errors import NonDeterminismError
+from ekiden.patience import Patience
 from ekiden.private_struct import PrivateStruct
 from ekiden.rounds.handler_task import HandlerTask
 from ekiden.rounds.interpreter import Step
 from ekiden.rounds.journal import LEFT_BEHIND, STEP, Journal
-from ekiden.rounds.patience import Patience
 from ekiden.rounds.turns import Turns
 
 __all__ = ["Accounting", "NewStep", "vanished"]

@@ -27,8 +27,8 @@ from threading import get_ident
 from types import coroutine
 from typing import Any, Final, Literal, NoReturn, TypeAlias
 
+from ekiden.patience import Patience
 from ekiden.rounds.outcome import Suspended
-from ekiden.rounds.patience import Patience
 from ekiden.rounds.turns import Turns
 
 __all__ = ["MOVES", "OVER", "SETTLED", "HandlerTask", "Move", "Phase", "one_pass"]

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import msgspec
 
+from ekiden.patience import Patience
 from ekiden.private_struct import PrivateStruct
 from ekiden.rounds.journal import UNKNOWN_BRANCH, Journal
-from ekiden.rounds.patience import Patience
 
 __all__ = ["PATIENCE_SECONDS", "Arrival", "Turns", "Waiter"]
 

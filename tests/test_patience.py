@@ -4,7 +4,7 @@ import asyncio
 import gc
 import weakref
 
-from ekiden.rounds.patience import Patience
+from ekiden.patience import Patience
 from tests.simulation.loop import VirtualLoop
 from tests.simulation.world import WORKER
 
