@@ -14,12 +14,13 @@ import pytest
 from ekiden import Context, Server, ToolError
 from ekiden.errors import InvalidParams
 from ekiden.rounds.pushing import Push
+from ekiden.server.rounds import parked
 from ekiden.server.rounds.call import Call
 from ekiden.stores.memory import MemoryStore
 from ekiden.tasks.run import Run
 from ekiden.transports.server.http1.exchange import Exchange
 from ekiden.transports.server.reply import Attendant
-from tests.serving import PATIENCE, call, headers_for, post_raw, request, served
+from tests.serving import PATIENCE, call, headers_for, post, post_raw, request, served
 
 
 async def test_a_call_that_took_some_time_is_forgotten_without_the_garbage_collector() -> None:
@@ -198,3 +199,49 @@ async def test_so_is_a_call_of_2025_that_fails(name: str) -> None:
         await post_raw(base, body, headers)
         async with _leaves_nothing():
             await post_raw(base, body, headers)
+
+
+async def test_a_parked_call_that_is_given_up_is_forgotten_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parked, "_MOST_BYTES", 10_000)
+    server = Server("s", version="1", keys=[b"k" * 32])
+
+    @server.tool(resume="parked")
+    async def ask(ctx: Context, text: str) -> str:
+        """Ask, and keep the text meanwhile."""
+        await ctx.elicit("Go?", bool)
+        return text[:1]
+
+    asking: dict[str, Any] = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
+    message = call("ask", {"text": "x" * 20_000}, **asking)
+    async with served(server) as base:
+        body, headers = json.dumps(message).encode(), headers_for(message)
+        await post_raw(base, body, headers)
+        async with _leaves_nothing():
+            refused = await post_raw(base, body, headers)
+    assert "Too many calls" in refused.json()["error"]["message"]
+
+
+async def test_what_the_clients_of_parked_calls_have_sent_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parked, "_MOST_BYTES", 100_000)
+    server = Server("s", version="1", keys=[b"k" * 32])
+
+    @server.tool(resume="parked")
+    async def ask(ctx: Context, text: str) -> str:
+        """Ask twice, and keep all of it meanwhile."""
+        await ctx.elicit("Go?", str)
+        await ctx.elicit("Really?", bool)
+        return text[:1]
+
+    asking: dict[str, Any] = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
+    async with served(server) as base:
+        answers = [(await post(base, call("ask", {"text": "x" * 30_000}, **asking))).json() for _ in range(5)]
+        assert ["result" in each for each in answers] == [True, True, True, False, False]
+        result = answers[0]["result"]
+        (key,) = result["inputRequests"]
+        said = call("ask", {"text": "x" * 30_000}, **asking)
+        long = {key: {"action": "accept", "content": {"value": "y" * 80_000}}}
+        said["params"] |= {"requestState": result["requestState"], "inputResponses": long}
+        refused = (await post(base, said)).json()
+        small = (await post(base, call("ask", {"text": "x"}, **asking))).json()
+    assert "Too many calls" in refused["error"]["message"]  # An answer counts as arguments do.
+    assert "result" in small
