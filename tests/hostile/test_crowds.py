@@ -9,10 +9,14 @@ from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 import pytest
+from uvicorn.server import ServerState
 
 from ekiden import HttpLimits, HttpRequest, Server
 from ekiden.transports.server.http1.crowd import default_cap
+from ekiden.transports.server.http1.exchange import Exchange
 from ekiden.transports.server.http1.unread import Unread
+from ekiden.transports.server.http1.writing import ResponseWriter
+from ekiden.wire.incoming import Incoming
 from tests.serving import PATIENCE, call, headers_for, post, post_raw, raw_client, served
 
 _MANY = 20
@@ -221,3 +225,37 @@ async def test_the_body_of_a_page_counts_until_it_is_answered(mounted: bool) -> 
         assert (await post_raw(base, b"x" * 3_000_000, {}, path="/hook")).status_code == 503
         assert (await post_raw(base, b"x", {}, path="/hook")).text == "done"
         first.cancel()
+
+
+async def test_the_last_event_of_a_stream_that_is_not_read_counts_at_once() -> None:
+    """It may be the largest, and comes when the client is known not to read."""
+    loop, buffered = asyncio.get_running_loop(), [0]
+
+    class Transport:
+        def write(self, data: bytes) -> None:
+            buffered[0] += len(data)
+
+        def get_write_buffer_size(self) -> int:
+            return buffered[0]
+
+        def abort(self) -> None:
+            cut.append(buffered[0])
+
+    class Writer(ResponseWriter):
+        def _caught_up(self) -> None:
+            pass
+
+    cut: list[int] = []
+    writer = Writer(Unread(1_000_000), ServerState(), loop)
+    writer.transport = Transport()
+    exchange = Exchange(writer, Incoming("POST", "/mcp", {}, None, b""), True)
+    await exchange.send({"type": "http.response.start", "status": 200, "headers": []})
+    sending = asyncio.create_task(
+        exchange.send({"type": "http.response.body", "body": b"x" * 100_000, "more_body": True})
+    )
+    writer.pause_writing()
+    await asyncio.sleep(0)
+    assert not cut
+    await exchange.send({"type": "http.response.body", "body": b"x" * 2_000_000})
+    assert cut
+    sending.cancel()

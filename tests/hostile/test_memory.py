@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import sys
+import tracemalloc
 from typing import Any
 
 import psutil
@@ -13,8 +14,11 @@ from ekiden import HttpLimits, Server
 from ekiden.errors import InternalError, InvalidParams
 from ekiden.server.subscriptions import Filter, Hub, read_filter
 from ekiden.transports.server.budget import weight_of
+from ekiden.transports.server.legacy.room import RequestRoom
+from ekiden.transports.server.shares import Shares
 from ekiden.wire.handshake import read_hello
-from ekiden.wire.json import encode, extract
+from ekiden.wire.incoming import Incoming
+from ekiden.wire.json import decode, encode, extract
 from tests.serving import (
     PATIENCE,
     RawClient,
@@ -510,6 +514,85 @@ def test_a_body_weighs_what_its_texts_may_take_in_memory() -> None:
             (read,) = json.loads(body)
             taken = sys.getsizeof(read) + (0 if read.isascii() else len(read.encode()))
             assert taken * 0.95 < weight_of(body) < taken * 3
+
+
+@pytest.mark.parametrize("value", [[], {}, {"a": 1}, "ab", 1.5, [["x"]], {"a": {"b": []}}])
+def test_a_body_weighs_what_its_values_take_in_memory(value: Any) -> None:
+    body = json.dumps([value] * 5000).encode()
+    decode(body)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        read = decode(body)
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert len(read) == 5000
+    assert taken * 0.95 < weight_of(body) < taken * 6 + 2 * len(body)
+
+
+def test_commas_in_texts_weigh_nothing() -> None:
+    text = json.dumps(["1,2,3,[4],{5}" * 10_000, 'a "quoted", text \\'] * 3).encode()
+    assert weight_of(text) < len(text) + 10_000
+    assert weight_of(b"[" + b'"",' * 300_000 + b"1]", 50_000) < 900_003 + 128 * 50_000 + 128
+    assert weight_of(json.dumps({"a": "x, y. " * 100}).encode()) < 2000
+
+
+@pytest.mark.parametrize("speaks", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize("mounted", [False, True], ids=["own", "mounted"])
+async def test_bodies_of_very_many_values_share_the_same_room(speaks: str, mounted: bool) -> None:
+    server, go = Server("s", version="1"), asyncio.Event()
+    begun: asyncio.Queue[None] = asyncio.Queue()
+
+    @server.tool
+    async def wait(data: list[Any]) -> str:
+        """Wait until it is let go."""
+        begun.put_nowait(None)
+        await go.wait()
+        return "done"
+
+    message = call("wait", {"data": [[]] * 2000})
+    headers: dict[str, str] = headers_for(message)
+    async with served(server, mounted=mounted, limits=HttpLimits(bodies=1_300_000)) as base:
+        if speaks == "2025-11-25":
+            headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+            hello = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": _hello({}, {"name": "c"})}
+            opened = await post_raw(base, json.dumps(hello).encode(), headers)
+            headers["mcp-session-id"] = opened.headers["mcp-session-id"]
+            del message["params"]["_meta"]
+        waiting: list[asyncio.Task[Any]] = []
+        for number in range(2):
+            body = json.dumps(message | {"id": number}).encode()
+            waiting.append(asyncio.create_task(post_raw(base, body, headers)))
+            await soon(begun.get())
+        refused = await post_raw(base, json.dumps(message | {"id": 9}).encode(), headers)
+        go.set()
+        assert [(await soon(each)).status_code for each in waiting] == [200, 200]
+    assert len(body) < 10_000
+    assert refused.status_code == 503
+
+
+async def test_what_is_no_call_of_2025_has_bounded_room_before_the_store() -> None:
+    bodies = Shares(100_000)
+    room = RequestRoom(bodies, most_running=3)
+    small = Incoming("POST", "/mcp", {b"host": b"localhost"}, None, b"{}", address="192.0.2.1")
+    large = Incoming("POST", "/mcp", {b"host": b"localhost"}, None, b"x" * 60_000, address="192.0.2.1")
+    guests = [room.enter(small) for _ in range(3)]
+    assert all(guests)
+    assert room.enter(small) is None
+    for guest in guests:
+        assert guest is not None
+        with guest:
+            guest.arrived()
+    first = room.enter(large)
+    assert first is not None
+    assert room.enter(large) is None  # Its bytes count before it is known what it is.
+    with first:
+        first.stay()
+    assert room.enter(large) is None  # Its calls go on.
+    first.leave()
+    again = room.enter(large)
+    assert again is not None
 
 
 async def test_calls_of_2025_that_are_left_alone_are_bounded_in_number() -> None:

@@ -105,6 +105,7 @@ class Leg(PrivateStruct):
     async def stop(self) -> None:
         """The outcome is not wanted any more: cancel the handler, and let running steps end."""
         await self.replay.task.stop()
+        self.replay.forget()
 
     def give_up(self, error: Exception) -> None:
         """End the leg with an error, and leave the handler behind, which was cancelled and does not end."""

@@ -5,7 +5,7 @@ An outcome is not bytes yet: the same one is spelled differently for clients of 
 
 import logging
 from collections.abc import Mapping
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -15,7 +15,17 @@ from ekiden.wire.json import ENCODE_ERRORS, decode
 from ekiden.wire.jsonrpc import RequestId
 from ekiden.wire.tasks import TaskView
 
-__all__ = ["Complete", "Dialect", "Failed", "Interim", "Outcome", "Suspended", "Task", "too_large"]
+__all__ = [
+    "Complete",
+    "Dialect",
+    "Failed",
+    "Interim",
+    "Outcome",
+    "Suspended",
+    "Task",
+    "too_large",
+    "untraced",
+]
 
 
 _log = logging.getLogger(__name__)
@@ -50,6 +60,29 @@ def too_large(size: int, most: int) -> InternalError:
     return InternalError(
         f"The result is too large: {size} bytes, and at most {most} are allowed. Ask for less of it at a time"
     )
+
+
+E = TypeVar("E", bound=BaseException)
+
+
+def untraced(error: E) -> E:
+    """An exception that was logged, or needs no log, without the frames that it came through.
+
+    They hold what the request has sent, and tasks in them hold the exception: only the garbage collector
+    could remove such a circle, and it may come after a hundred large requests.
+    """
+    left: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while left:
+        each = left.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        each.__traceback__ = None
+        left += [each.__cause__, each.__context__]
+        if isinstance(each, BaseExceptionGroup):
+            left += each.exceptions  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+    return error
 
 
 class Complete(msgspec.Struct):
@@ -103,6 +136,10 @@ class Failed(msgspec.Struct):
     """The request cannot be answered: a JSON-RPC error."""
 
     error: ProtocolError
+
+    def __post_init__(self) -> None:
+        """Forget where it was raised."""
+        untraced(self.error)
 
     def render(self, dialect: Dialect, request_id: RequestId) -> bytes:
         """The response as `dialect` spells it."""

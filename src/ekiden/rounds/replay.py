@@ -156,14 +156,17 @@ class Replay(PrivateStruct):
                 self.watcher.differs(differs)
             raise
         finally:
-            # Let go of what refers back to us, so that nothing of a leg is left to the garbage collector.
-            task.forget()
-            self._used.clear()
-            if self.waiting is not None:
-                self.waiting = self._steps = None
-            if self.afterwards:
-                self.afterwards = ()
+            self.forget()
             del ending, task
+
+    def forget(self) -> None:
+        """Let go of what refers back to us, so that nothing of a leg is left to the garbage collector."""
+        self.task.forget()
+        self._used.clear()
+        if self.waiting is not None:
+            self.waiting = self._steps = None
+        if self.afterwards:
+            self.afterwards = ()
 
     def _value(self, task: asyncio.Task[Any] | None) -> Any:
         """What the handler returned; raises what it raised, or that it passed over a step."""

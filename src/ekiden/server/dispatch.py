@@ -21,7 +21,7 @@ from ekiden.errors import (
     UsageError,
 )
 from ekiden.rounds.asks import declares
-from ekiden.rounds.outcome import Complete, Failed, Outcome
+from ekiden.rounds.outcome import Complete, Failed, Outcome, untraced
 from ekiden.server.cancellation import ends_more_than_a_call
 from ekiden.server.legacy.methods import session_answers
 from ekiden.server.middleware import Run
@@ -152,10 +152,12 @@ class Dispatcher:
             return Failed(error) if tool is None else tool.refused(error)
         if isinstance(error, StoreUnavailable):
             _log.error("%s %s: %s", request.method, printable(request.name or ""), error)
+            untraced(error)
             return Failed(InternalError("The server's store is not available right now: try again later"))
         if ends_more_than_a_call(error):
             return None
         _log.error("%s %s failed", request.method, printable(request.name or ""), exc_info=error)
+        untraced(error)
         return Failed(InternalError("Internal error"))
 
     async def _get_prompt(self, request: Request, stream: Stream) -> Outcome:

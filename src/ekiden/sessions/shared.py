@@ -15,6 +15,7 @@ import msgspec
 from ekiden.bus.port import Bus
 from ekiden.errors import EkidenError, StoreRefused, StoreUnavailable
 from ekiden.sessions.messages import Answered, Cancelled, Changed, Ended, News, read, spell
+from ekiden.sessions.pace import Pace
 from ekiden.sessions.record import SessionRecord, What, apply, decode_session, encode_session
 from ekiden.sessions.store import Room, SessionRow, SessionStore
 from ekiden.signals import SessionsFull
@@ -67,6 +68,7 @@ class SharedSessions:
         self.name = secrets.token_hex(8)
         """This process, as the owner of streams."""
         self.hearing: list[Hearing] = []
+        self._pace = Pace()
         self._bus = bus
         self._audience = audience
         self._rules = rules
@@ -177,12 +179,13 @@ class SharedSessions:
         return row.principal, decode_session(row.data)
 
     async def change(
-        self, session_id: str, what: What, value: str = ""
+        self, session_id: str, what: What, value: str = "", client: str = ""
     ) -> tuple[SessionRecord, SessionRecord] | None:
-        """Change what is remembered of a session, and tell other processes.
+        """Change what is remembered of a session, and tell other processes. `client` is whose session it is.
 
         Returns the record as it was and as it is; None if there is no such session any more.
         """
+        await self._pace.turn(client or session_id)
         was = now = SessionRecord("", {}, {}, "")
 
         def make(data: bytes) -> bytes | None:
@@ -214,9 +217,10 @@ class SharedSessions:
         for hearing in self.hearing:
             hearing.heard(Ended(key))
 
-    def cancel(self, session_id: str, request: int | str) -> None:
+    async def cancel(self, session_id: str, request: int | str, client: str = "") -> None:
         """Have another process cancel a request; not one whose id is longer than any that clients use."""
         if isinstance(request, int) or len(request) <= _LONGEST_ID:
+            await self._pace.turn(client or session_id)
             self.tell(Cancelled(key_of(session_id), request))
 
     # Questions
@@ -243,6 +247,7 @@ class SharedSessions:
 
     async def answer(self, session_id: str, number: int, data: bytes) -> bool:
         """Hand an answer to the process that asked; False if nobody asks that."""
+        await self._pace.turn(session_id)
         key = key_of(session_id)
         known = await self.store.answer(key, number, data)
         if known:

@@ -303,6 +303,10 @@ class Run:
         """The process ends before a step has: that the step is cut off must not be recorded."""
         self._lost = True
 
+    def forget(self) -> None:
+        """Let go of the leg, which refers back to this: the garbage collector may come late."""
+        self._leg = None
+
     # What others should see meanwhile
 
     def _say(self, message: str) -> None:

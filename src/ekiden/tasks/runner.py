@@ -202,6 +202,7 @@ class Runner:
             _log.exception("A leg of task %s failed; its lease will lapse", run.id)
         finally:
             self._runs.pop(run.id, None)
+            run.forget()
             self.observer.runs(run.tool, -1)
             self.made_room()
 

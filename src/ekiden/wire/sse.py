@@ -43,8 +43,8 @@ class Decoder:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._buffer = bytearray()
-        self._data: list[bytes] = []
-        self._size = 0
+        self._data: bytearray | None = None
+        """The data so far. Not a list of lines: an empty one takes eight bytes there."""
         self._searched = 0
         self._name = "message"
         self._id: str | None = None
@@ -78,13 +78,13 @@ class Decoder:
                 yield complete
         del self._buffer[:start]
         self._searched = len(self._buffer)  # No line ends in these: the next search begins after them.
-        if len(self._buffer) + self._size > self._limit:
+        if len(self._buffer) + len(self._data or b"") > self._limit:
             raise TooMuch(f"The server sent an event of more than {self._limit} bytes")
 
     @property
     def _is_idle(self) -> bool:
         """Whether nothing of an event has come yet, so that an empty line means nothing."""
-        return self._begun and not self._data and self._retry_ms is None and self._name == "message"
+        return self._begun and self._data is None and self._retry_ms is None and self._name == "message"
 
     def _line(self, line: bytes) -> Event | None:
         if not self._begun:
@@ -95,8 +95,10 @@ class Decoder:
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if field == b"data":
-            self._data.append(value)
-            self._size += len(value) + 1
+            if self._data is None:
+                self._data = bytearray(value)
+            else:
+                self._data += b"\n" + value
         elif field == b"event":
             self._name = value.decode(errors="replace")
         elif field == b"id" and b"\x00" not in value:
@@ -106,9 +108,8 @@ class Decoder:
         return None
 
     def _dispatch(self) -> Event | None:
-        data, name, retry = b"\n".join(self._data), self._name, self._retry_ms
-        had_data = bool(self._data)
-        self._data, self._size, self._name, self._retry_ms = [], 0, "message", None
-        if not had_data and retry is None:
+        data, name, retry = self._data, self._name, self._retry_ms
+        self._data, self._name, self._retry_ms = None, "message", None
+        if data is None and retry is None:
             return None
-        return Event(data, self._id, retry, name)
+        return Event(bytes(data or b""), self._id, retry, name)

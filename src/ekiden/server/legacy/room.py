@@ -7,7 +7,7 @@ than others gets the place of one of theirs, however short a time ago that was u
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol, TypeVar
 
 from ekiden.server.legacy.keeper import SessionLimits
@@ -34,6 +34,9 @@ class Roomer(Protocol):
 S = TypeVar("S", bound=Roomer)
 
 _FULL: Final = "Too many sessions are open; try again later"
+_LOOK_SECONDS: Final = 1.0
+"""How often all sessions are looked through at most, for one client, while none of them can be ended."""
+_MOST_LOOKS: Final = 1000
 _GREEDY: Final = 1 / 4
 """Who has more of all sessions than this ends no session of others to make room."""
 
@@ -46,6 +49,8 @@ class SessionRoom:
         self._per_principal: Counter[str] = Counter()
         self._per_client: Counter[str] = Counter()
         self._shares = Shares(limits.sessions)
+        self._in_vain: dict[str, float] = {}
+        """Until when there is nothing to end for a client, for which it was looked before."""
 
     def enter(self, session: Roomer) -> None:
         """There is one more."""
@@ -76,8 +81,8 @@ class SessionRoom:
         """The sessions to end for one more of this client; `SessionsFull` if there is no room."""
         limits, ended = self._limits, list[S]()
         if principal and self._per_principal[principal] >= limits.per_principal:
-            mine = (each for each in sessions.values() if each.principal == principal)
-            ended.append(_required(self.unused(mine)))
+            found = self._looked(client, lambda: (s for s in sessions.values() if s.principal == principal))
+            ended.append(_required(found))
         if len(sessions) - len(ended) >= limits.sessions:
             found = self._of_others(sessions, client)
             if found is not None:
@@ -93,7 +98,22 @@ class SessionRoom:
             theirs = [each for each in sessions.values() if each.client == greedy and not each.in_use]
             if theirs:
                 return min(theirs, key=lambda each: each.used_at)
-        return self.unused(each for each in sessions.values() if self._per_client[each.client] >= has)
+        return self._looked(
+            client, lambda: (s for s in sessions.values() if self._per_client[s.client] >= has)
+        )
+
+    def _looked(self, client: str, among: Callable[[], Iterable[S]]) -> S | None:
+        """The same as `unused`, but one client cannot have thousands of sessions looked through again and
+        again."""
+        now = asyncio.get_running_loop().time()
+        if now < self._in_vain.get(client, now):
+            return None
+        found = self.unused(among())
+        if found is None:
+            if len(self._in_vain) >= _MOST_LOOKS:
+                self._in_vain.clear()
+            self._in_vain[client] = now + min(_LOOK_SECONDS, self._limits.busy_seconds / 4)
+        return found
 
     def unused_of(self, client: str, sessions: Mapping[str, S]) -> S | None:
         """The session of a client that was unused for longest, and for a while."""

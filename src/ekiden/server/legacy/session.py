@@ -235,7 +235,7 @@ class Session:
         if message.method == "notifications/cancelled":
             request_id: Any = message.params.get("requestId")
             if type(request_id) in (int, str) and not self.cancel(request_id) and self._shared is not None:
-                self._shared.cancel(self.id, request_id)
+                return self._shared.cancel(self.id, request_id, self.client)
         return None
 
     def cancel(self, request_id: RequestId) -> bool:
@@ -265,7 +265,9 @@ class Session:
 
     async def remember(self, what: What, value: str = "") -> None:
         """Have other processes remember what was changed here."""
-        if self._shared is not None and (changed := await self._shared.change(self.id, what, value)):
+        if self._shared is not None and (
+            changed := await self._shared.change(self.id, what, value, self.client)
+        ):
             self.take_over(changed[1])
 
     def take_over(self, record: SessionRecord) -> None:

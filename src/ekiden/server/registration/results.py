@@ -19,7 +19,7 @@ from ekiden.errors import (
     ToolError,
 )
 from ekiden.rounds.asks import QUESTIONS, not_asked
-from ekiden.rounds.outcome import Complete, Failed, Outcome
+from ekiden.rounds.outcome import Complete, Failed, Outcome, untraced
 from ekiden.server.cancellation import ends_more_than_a_call
 from ekiden.server.questions.input_required import InputRequired
 from ekiden.signals import Ended, OutputInvalid, Restart
@@ -61,24 +61,26 @@ class PlainEnding(msgspec.Struct):
     def failed(self, error: BaseException) -> Outcome | InputRequired:
         """Re-raise everything but `InputRequired`: the dispatcher makes it an internal error."""
         if isinstance(error, InputRequired):
-            return error
+            return untraced(error)
         raise error
 
 
 def tool_failure(tool: str, error: BaseException) -> Outcome | InputRequired:
     """Map an exception of a tool to an outcome; re-raise what the dispatcher must handle."""
     if isinstance(error, InputRequired):
-        return error
+        return untraced(error)
     if isinstance(error, ToolError):
-        return tool_error(str(error))
+        return tool_error(str(untraced(error)))
     if isinstance(error, ProtocolError | NonDeterminismError | StoreUnavailable | Ended | Restart):
         raise error
     if ends_more_than_a_call(error):
         raise error
     if isinstance(error, OutputInvalid):
         _log.error("Tool %r returned a value that its output schema does not allow", tool, exc_info=error)
+        untraced(error)
         return tool_error(f"Tool {tool!r} failed: its result does not fit its output schema")
     _log.error("Tool %r raised", tool, exc_info=error)
+    untraced(error)
     return tool_error(f"Tool {tool!r} failed")
 
 

@@ -1,8 +1,8 @@
 """Parked handlers: coroutines that stay alive between rounds, because what they hold cannot be replayed.
 
-They live in one process and one event loop. They expire, their number is limited, and a shutdown
-cancels them. If all places are taken, who has fewer than others gets one of theirs. A token whose handler is
-gone is refused with an error message of its own.
+They live in one process and one event loop. They expire, and a shutdown cancels them. Their number is
+limited, and so are the bytes of what their clients have sent. If all places are taken, who has fewer than
+others gets one of theirs. A token whose handler is gone is refused with an error message of its own.
 """
 
 import asyncio
@@ -15,6 +15,8 @@ import msgspec
 
 from ekiden.errors import InternalError, InvalidParams
 from ekiden.rounds.leg import Leg
+from ekiden.transports.server.budget import weight_of
+from ekiden.wire.json import JsonObject, encode
 from ekiden.wire.jsonrpc import RESTART
 
 __all__ = ["Parked", "ParkingLot"]
@@ -22,6 +24,16 @@ __all__ = ["Parked", "ParkingLot"]
 _log = logging.getLogger(__name__)
 
 _FULL: Final = "Too many calls are waiting for an answer; try again later"
+
+
+_MOST_BYTES: Final = 64 * 1024 * 1024
+"""Bytes that arguments and answers of all of them take in memory."""
+
+
+def _sent_bytes(params: JsonObject, leg: Leg) -> int:
+    """The bytes that a handler holds of what its client has sent: the arguments, and all answers."""
+    answers = [entry.value for entry in leg.replay.journal.entries.values() if entry.kind == "answer"]
+    return weight_of(encode([params, answers]))
 
 
 class Parked(msgspec.Struct):
@@ -36,6 +48,8 @@ class Parked(msgspec.Struct):
     """Whose call it is, as far as clients are told apart."""
     rounds: int
     """How often its client has come back."""
+    size: int
+    """The bytes that it holds of what its client has sent."""
 
 
 class ParkingLot:
@@ -45,6 +59,7 @@ class ParkingLot:
         self._most = most
         self._seconds = seconds
         self._legs: dict[str, Parked] = {}
+        self._bytes = 0
         self._stopping: set[asyncio.Task[None]] = set()
 
     def check_room(self, owner: str) -> None:
@@ -57,17 +72,22 @@ class ParkingLot:
             raise InternalError(_FULL)
         self._give_up_one(greedy)
 
-    def park(self, leg: Leg, context: object, owner: str, session: object = None, rounds: int = 0) -> str:
+    def park(self, leg: Leg, context: Any, owner: str, session: object = None, rounds: int = 0) -> str:
         """Keep a leg until `take`, for a limited time. `InternalError` if it has to be given up instead."""
         ticket = secrets.token_urlsafe(16)
         loop = asyncio.get_running_loop()
         timer = loop.call_later(self._seconds, self._expire, ticket)
-        self._legs[ticket] = Parked(leg, context, timer, session, owner, rounds)
-        if len(self._legs) > self._most:  # Many were let in at once, before any of them was parked.
-            counts = Counter(parked.owner for parked in self._legs.values())
+        size = _sent_bytes(context.request.params, leg)
+        self._legs[ticket] = Parked(leg, context, timer, session, owner, rounds, size)
+        self._bytes += size
+        # Many may be let in at once, before any of them is parked.
+        while (is_crowded := len(self._legs) > self._most) or self._bytes > _MOST_BYTES:
+            counts = Counter[str]()
+            for parked in self._legs.values():
+                counts[parked.owner] += 1 if is_crowded else parked.size
             self._give_up_one(max(counts.items(), key=lambda item: item[1])[0])
-            if ticket not in self._legs:
-                raise InternalError(_FULL)
+        if ticket not in self._legs:
+            raise InternalError(_FULL)
         return ticket
 
     def _give_up_one(self, owner: str) -> None:
@@ -92,11 +112,12 @@ class ParkingLot:
         """Remove the leg of a ticket, to resume it."""
         parked = self.peek(ticket)
         del self._legs[ticket]
+        self._bytes -= parked.size
         parked.timer.cancel()
         return parked
 
     def _expire(self, ticket: str) -> None:
-        parked = self._legs.pop(ticket)  # Whoever takes it cancels the timer.
+        parked = self.take(ticket)  # Whoever takes it before cancels the timer.
         _log.debug("%s waited too long for an answer; it is cancelled", parked.leg.handler)
         self._stop(parked.leg)
 
@@ -120,5 +141,6 @@ class ParkingLot:
             _log.debug("%s is cancelled: the server is shutting down", parked.leg.handler)
             self._stop(parked.leg)
         self._legs.clear()
+        self._bytes = 0
         if self._stopping:
             await asyncio.wait(set(self._stopping))

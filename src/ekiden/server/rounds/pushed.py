@@ -14,7 +14,7 @@ from ekiden.errors import CannotAsk, InvalidRequest
 from ekiden.rounds.asks import declares, not_asked
 from ekiden.rounds.call_state import CallState
 from ekiden.rounds.interpreter import mixed_styles
-from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome
+from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome, untraced
 from ekiden.rounds.pushing import Push
 from ekiden.server.context import Context
 from ekiden.server.handlers import limit_paused
@@ -218,6 +218,7 @@ def endless(method: str, title: str) -> Outcome:
 
 def cannot_ask(method: str, error: CannotAsk) -> Outcome:
     """The outcome of a call whose client cannot be asked."""
+    untraced(error)
     if method == "tools/call":
         return tool_error(str(error))
     return Failed(InvalidRequest(str(error)))

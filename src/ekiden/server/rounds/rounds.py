@@ -15,7 +15,7 @@ from ekiden.rounds.call_state import CallState
 from ekiden.rounds.handler_task import HandlerTask
 from ekiden.rounds.journal import UNKNOWN_BRANCH, Entry, Journal
 from ekiden.rounds.leg import BACKGROUND, Leg, Suspended
-from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome
+from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome, untraced
 from ekiden.rounds.replay import Replay
 from ekiden.server.context import Context
 from ekiden.server.people.people import People
@@ -318,7 +318,7 @@ class Rounds:
                 call.bound = call.bind(unshared(call.raw))
                 continue
             except NonDeterminismError as error:
-                _log.error("%s", error)
+                _log.error("%s", untraced(error))
                 outcome = Failed(InternalError(_DIFFERS, data={**RESTART}))
             except BaseException as error:
                 if memory is not None:

@@ -61,7 +61,8 @@ class RoundLimits(msgspec.Struct, frozen=True, kw_only=True):
     rerun_seconds: float = 0.25
     """If repeating what earlier rounds did takes longer than this, a warning says so."""
     parked_calls: int = 100
-    """Parked handlers that may wait in one process. Each keeps all that it has acquired."""
+    """Parked handlers that may wait in one process. Each keeps all that it has acquired. The arguments and
+    answers of all of them take 64 MiB at most; above it, one is given up of whoever has most."""
 
     def __post_init__(self) -> None:
         """Times are written into rows and tokens, which have no word for infinity."""

@@ -141,11 +141,14 @@ async def serve_http(
         application.endpoint.sessions.prefix = relay.prefix
     if tls_cert is not None or tls_key is not None:
         check_certificate(tls_cert, tls_key)
+    connections = Connections(application, access.LoggedConnection if access_log else None)
+    if relay is not None:
+        relay.descriptors = connections.crowd
     config = uvicorn.Config(
         application,
         host=host,
         port=port,
-        http=Connections(application, access.LoggedConnection if access_log else None),  # type: ignore[arg-type]  # makes protocols, as their class would
+        http=connections,  # type: ignore[arg-type]  # makes protocols, as their class would
         lifespan="on",
         access_log=False,
         server_header=False,

@@ -26,6 +26,10 @@ _NOT_CANCELLED: Final = frozenset({"initialize", "server/discover", "ping"})
 """What a connection begins with. `initialize` must not be cancelled, and the others change nothing."""
 
 
+_MOST_PONGS: Final = 100
+"""Pings that may wait for their answers: a server that does not read might send any number."""
+
+
 class _Waiting:
     def __init__(self, listener: Listener) -> None:
         self.listener = listener
@@ -108,7 +112,8 @@ class ChannelLink:
         elif self.listener is not None:
             self._answer(self.listener.on_request(message))
         elif message["method"] == "ping":
-            self._answer(self._pong(message["id"]))
+            if len(self._answering) < _MOST_PONGS:
+                self._answer(self._pong(message["id"]))
         else:
             # Only servers before 2026 send requests, and this one is newer: nothing it says can be trusted.
             self._fail(

@@ -5,7 +5,6 @@ Bounds what a server may send around a body, and how much of a stream waits for 
 
 import asyncio
 import re
-from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any, Final, Protocol, cast
 
@@ -47,8 +46,8 @@ class HttpExchange:
         self.status = 0
         self.headers: dict[str, str] = {}
         self.head: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._body: deque[bytes] = deque()
-        self._waiting = 0
+        self._body: bytes | bytearray = b""
+        """What of it waits for its reader. Not a list of pieces: one of two bytes takes as much as fifty."""
         self._size = 0
         self._streams = False
         self.complete = False
@@ -71,9 +70,13 @@ class HttpExchange:
             self.on_error(TooMuch(f"The server sent a message of more than {self._limit} bytes"))
             self._connection.abort()
             return
-        self._body.append(data)
-        self._waiting += len(data)
-        if self._waiting > _PAUSE_AT and self._streams:
+        if not self._body:
+            self._body = data
+        elif isinstance(self._body, bytearray):
+            self._body += data
+        else:
+            self._body = bytearray(self._body + data)
+        if len(self._body) > _PAUSE_AT and self._streams:
             self._connection.pause()
         if self._arrived is not None:
             self._arrived.set()
@@ -109,7 +112,7 @@ class HttpExchange:
     async def read(self) -> bytes:
         """The whole body. Unless it is a stream, it is complete by the time its head is handed out."""
         if self.complete:
-            body = b"".join(self._body)
+            body = self._taken()
             await self.close()
             return body
         return b"".join([chunk async for chunk in self.chunks()])
@@ -119,9 +122,7 @@ class HttpExchange:
         self._arrived = asyncio.Event()
         while True:
             while self._body:
-                chunk = self._body.popleft()
-                self._waiting -= len(chunk)
-                yield chunk
+                yield self._taken()
             if self.error is not None:
                 raise self.error
             if self.complete:
@@ -130,6 +131,10 @@ class HttpExchange:
             self._connection.resume()
             self._arrived.clear()
             await self._arrived.wait()
+
+    def _taken(self) -> bytes:
+        body, self._body = bytes(self._body), b""
+        return body
 
     async def close(self) -> None:
         """Give the connection back, or close it if the body has not been read to its end."""

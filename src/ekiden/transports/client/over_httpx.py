@@ -35,16 +35,14 @@ class _Response:
         self.headers: Mapping[str, str] = {name.lower(): value for name, value in response.headers.items()}
 
     async def read(self) -> bytes:
-        chunks: list[bytes] = []
-        size = 0
+        body = bytearray()  # Not a list of chunks: one of two bytes takes as much as fifty.
         async for chunk in self.chunks():
-            size += len(chunk)
-            if size > self._limit:
+            body += chunk
+            if len(body) > self._limit:
                 await self.close()
                 raise TooMuch(f"The server sent a message of more than {self._limit} bytes")
-            chunks.append(chunk)
         await self.close()
-        return b"".join(chunks)
+        return bytes(body)
 
     async def chunks(self) -> AsyncIterator[bytes]:
         import httpx2

@@ -24,6 +24,8 @@ _LAST_WORD_SECONDS: Final = 1.0
 """How long a server that has closed its output may take to end, so that its exit code can be told."""
 _LOOK_SECONDS: Final = 0.05
 """How often to look whether a process has ended whose output somebody else holds open."""
+_AT_ONCE: Final = 50
+"""Lines that are taken before others have their turn: thousands may have come in one piece."""
 _MOST_RUBBISH: Final = 1000
 """Lines in a row that are not messages. A few may be stray prints; so many are not a server's."""
 
@@ -94,9 +96,12 @@ class ProcessLink(ChannelLink):
     async def _read(self) -> None:
         stdout = self._process.stdout
         assert stdout is not None
-        rubbish = 0
+        lines = rubbish = 0
         try:
             while line := await stdout.readline():
+                lines += 1
+                if lines % _AT_ONCE == 0:
+                    await asyncio.sleep(0)
                 rubbish = 0 if line.strip() and self.received(line) else rubbish + 1
                 if rubbish > _MOST_RUBBISH:
                     self.lost(TransportError("The server process writes something else than MCP messages"))

@@ -31,6 +31,8 @@ _RESUMPTIONS: Final = 5
 """How often one stream is resumed."""
 _SHORTEST_WAIT, _LONGEST_WAIT = 0.1, 30.0
 """What a server may say about when to come back: neither at once for ever, nor never."""
+_AT_ONCE: Final = 50
+"""Events that are taken before others have their turn: thousands may have come in one piece."""
 _LONGEST_ID: Final = 1024
 """Characters of an event's id: it goes back in a header."""
 _ENDLESS: Final = "subscriptions/listen"
@@ -92,7 +94,9 @@ class StreamableLink:
         try:
             async for chunk in response.chunks():
                 place.took(len(chunk))
-                for event in decoder.feed(chunk):
+                for number, event in enumerate(decoder.feed(chunk), 1):
+                    if number % _AT_ONCE == 0:
+                        await asyncio.sleep(0)
                     place.note(event)
                     if not event.data:
                         continue

@@ -16,7 +16,7 @@ import msgspec
 from ekiden.errors import EnvelopeError, ProtocolError, UsageError
 from ekiden.rounds.handler_task import one_pass
 from ekiden.rounds.outcome import Outcome
-from ekiden.transports.server.budget import weight_of
+from ekiden.transports.server.budget import SMALL, weight_of
 from ekiden.transports.server.cors import Cors
 from ekiden.transports.server.gate import Gate
 from ekiden.transports.server.guard import Guard, sent_twice
@@ -45,10 +45,8 @@ __all__ = ["HttpLimits", "StreamableHTTP"]
 _log = logging.getLogger(__name__)
 
 
-_SMALL: Final = 4 * 1024
-"""A body of more bytes is forgotten when it is read, before it is answered."""
 _COUNTED: Final = 64 * 1024
-"""A body of more bytes takes of the budget while it is answered."""
+"""A body that takes more bytes in memory takes them of the budget while it is answered."""
 _TOO_MUCH: Final = Refusal(503, "Too many large requests are under way", ((b"retry-after", b"5"),))
 _LARGE: Final = 256 * 1024
 """Between reading a body of more bytes and answering it, others get their turn."""
@@ -64,13 +62,14 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     of one process. One more large body is 503 with `Retry-After`; requests of less than 64 KiB are not
     counted. Those that wait behind another one of their connection, and those of clients of 2025, count with
     their heads, from 4 KiB on. While it is answered, a body with letters beyond
-    ASCII counts three times, and one with an emoji five times: so much the texts in it may take. A quarter
+    ASCII counts three times, and one with an emoji five times, and each value counts 128 bytes besides: so
+    much they may take in memory. A quarter
     more is there for clients that hold almost none of it, so that one client keeps nobody else out."""
     running_2025: int = 10_000
-    """Requests of clients of 2025 that run at once in one process; one more is 503 with `Retry-After`. They
-    go on when their client leaves, each with some 20 KB beside what counts among `bodies`, so that one client
-    could begin any number. A quarter more may run of clients that have almost none, so that one client keeps
-    nobody else out."""
+    """Requests of clients of 2025 that run at once in one process; one more is 503 with `Retry-After`. As
+    many again may be looked up in the store before they run, or be answers. They go on when their client
+    leaves, each with some 20 KB beside what counts among `bodies`, so that one client could begin any number.
+    A quarter more may run of clients that have almost none, so that one client keeps nobody else out."""
     kept_2025: int = 64 * 1024 * 1024
     """Bytes of streams that one process keeps, in memory and in the store, for clients of 2025 that may come
     back for them. Above it, those of the client that has most are given up, the oldest first. What a client
@@ -162,7 +161,7 @@ class StreamableHTTP:
                 return
             if len(incoming.body) > limits.body:
                 incoming.refusal = Refusal(413, f"Body too large: the limit is {limits.body} bytes")
-        if len(incoming.body) <= _COUNTED:
+        if len(incoming.body) <= SMALL:
             await self.exchange(incoming, receive, send)
         else:
             await self.exchange_large(incoming, receive, send)
@@ -170,10 +169,11 @@ class StreamableHTTP:
     async def exchange_large(
         self, incoming: Incoming, receive: Receive, send: Send, respond: Respond | None = None
     ) -> None:
-        """Answer a request with a large body, which counts until it is answered."""
+        """Answer a request with a body that may be large: then it counts until it is answered."""
+        held = weight_of(incoming.body, incoming.most_values)
         # Those of 2025 may outlive this request: `SessionHTTP` counts them.
-        is_counted = incoming.refusal is ROUTED or not self.legacy.takes(incoming)
-        held = weight_of(incoming.body) if is_counted else 0
+        if held <= _COUNTED or (incoming.refusal is not ROUTED and self.legacy.takes(incoming)):
+            held = 0
         client = client_of(incoming)
         if not self.bodies.take(client, held):
             reply = Reply(send, incoming.headers, self.limits.stall_seconds)
@@ -199,7 +199,7 @@ class StreamableHTTP:
         request_id: RequestId | None = None
         try:
             message = jsonrpc.read(incoming.value())
-            if len(incoming.body) > _SMALL:
+            if len(incoming.body) > SMALL:
                 await _let_go(incoming, message)
             if (request_id := message.id) is None:
                 await self._notified(message, incoming, reply)

@@ -37,7 +37,11 @@ class Shares:
     def has(self, client: str, size: int = 1) -> bool:
         """Whether there are so many left for this client."""
         total = self._total + size
-        return total <= self._most or (total <= self._most + self.more and self.is_modest(client, size))
+        return (
+            not size
+            or total <= self._most
+            or (total <= self._most + self.more and self.is_modest(client, size))
+        )
 
     def is_modest(self, client: str, size: int = 1) -> bool:
         """Whether a client holds almost none, also with so many more."""

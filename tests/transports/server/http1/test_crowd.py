@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import Any
 from urllib.parse import urlsplit
 
 from ekiden import HttpLimits, Server
@@ -193,3 +194,43 @@ async def test_whoever_is_answered_makes_no_room() -> None:
     guests = [_Waiting("10.0.0.1", None) for _ in range(3)]
     assert (await _newcomer_at("10.0.0.2", *guests)).was_turned_away
     assert not any(guest.made_room for guest in guests)
+
+
+class _Worker(_Waiting):
+    """Another worker, which hands a request on: its connection has no address."""
+
+    def __init__(self) -> None:
+        super().__init__("", None)
+
+    def get_extra_info(self, name: str) -> Any:
+        return ""
+
+
+async def test_requests_that_workers_hand_on_to_each_other_take_descriptors_too() -> None:
+    crowd, loop = Crowd(1.0, 4, None), asyncio.get_running_loop()
+    client, workers = _Waiting("192.0.2.1", None), [_Worker() for _ in range(3)]
+    crowd.add(client, loop)
+    assert crowd.hand_on("192.0.2.1", loop.time())
+    for worker in workers:
+        crowd.add(worker, loop)
+    assert [each.was_turned_away for each in (client, *workers)] == [False, False, False, True]
+    assert not crowd.hand_on("192.0.2.1", loop.time())
+    crowd.handed_on()
+    assert crowd.hand_on("192.0.2.1", loop.time())
+    crowd.discard(workers[0])
+    another = _Waiting("192.0.2.2", None)
+    crowd.add(another, loop)
+    assert not another.was_turned_away
+    for each in (client, another, *workers):
+        crowd.discard(each)
+
+
+async def test_a_connection_that_waits_makes_room_for_a_request_that_is_handed_on() -> None:
+    crowd, loop = Crowd(1.0, 2, None), asyncio.get_running_loop()
+    idle = [_Waiting("192.0.2.1", loop.time() - ago) for ago in (60.0, 30.0)]
+    for guest in idle:
+        crowd.add(guest, loop)
+    assert crowd.hand_on("192.0.2.2", loop.time())
+    assert [guest.made_room for guest in idle] == [True, False]
+    for guest in idle:
+        crowd.discard(guest)

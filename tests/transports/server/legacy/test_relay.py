@@ -1,7 +1,9 @@
 """Requests handed over between workers: whole, as a stream, and when the other side goes away."""
 
 import asyncio
+import contextlib
 import json
+import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -197,3 +199,47 @@ async def test_a_request_that_an_owner_had_when_it_died_gets_an_error_and_is_not
     answer = json.loads(clients[0].body)
     assert (answer["id"], answer["error"]["code"]) == ("c", -32603)
     assert "send the request again" in answer["error"]["message"]
+
+
+async def test_hundreds_of_requests_may_wait_for_a_worker_that_is_busy(tmp_path: Path) -> None:
+    relay = UnixRelay(str(tmp_path), OWNER)
+    async with await relay.listen(asyncio.Protocol):
+        with contextlib.ExitStack() as stack:
+            for _ in range(300):  # It takes none of them: this is one pass of its event loop.
+                waiting = stack.enter_context(socket.socket(socket.AF_UNIX))
+                waiting.setblocking(False)
+                waiting.connect(str(tmp_path / OWNER))
+
+
+class _NoDescriptors:
+    def hand_on(self, address: str | None, now: float) -> bool:
+        return False
+
+    def handed_on(self) -> None:
+        raise AssertionError("none was taken")
+
+
+async def test_a_worker_without_descriptors_refuses_and_the_session_is_not_lost(
+    relay: UnixRelay, tmp_path: Path
+) -> None:
+    async def never(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        raise AssertionError
+
+    relay.descriptors = _NoDescriptors()
+    client = Client()
+    async with owner(tmp_path, never):
+        assert await soon(relay.forward(OWNER, incoming(), client.receive, client.send))
+    assert client.sent[0]["status"] == 503
+    assert (b"retry-after", b"1") in client.sent[0]["headers"]
+
+
+async def test_an_owner_that_cannot_be_reached_now_is_not_taken_to_be_gone(
+    relay: UnixRelay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(*_: object) -> None:
+        raise BlockingIOError
+
+    monkeypatch.setattr(asyncio, "open_unix_connection", full)
+    client = Client()
+    assert await soon(relay.forward(OWNER, incoming(), client.receive, client.send))
+    assert client.sent[0]["status"] == 503

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ekiden.errors import InvalidRequest
 from ekiden.transports.server.asgi import StreamableHTTP
+from ekiden.transports.server.budget import SMALL
 from ekiden.transports.server.http1.admission import Admissions, is_final
 from ekiden.transports.server.http1.exchange import Exchange, method_and_name
 from ekiden.transports.server.http1.heads import has_body, read_target
-from ekiden.transports.server.http1.reading import SHORT_HEAD, STOPS, UNCOUNTED, RequestReader
+from ekiden.transports.server.http1.reading import SHORT_HEAD, STOPS, RequestReader
 from ekiden.transports.server.http1.sweeper import Sweeper
 from ekiden.transports.server.http1.unread import Unread
 from ekiden.transports.server.http1.writing import ResponseWriter
@@ -329,7 +330,7 @@ class Connection(RequestReader, ResponseWriter, asyncio.Protocol):
         answer = self._application.exchange
         if exchange.held:
             self._budget.give_back(exchange.holder, exchange.held)
-        if len(exchange.incoming.body) > UNCOUNTED:  # Also one that came in one piece, which took nothing.
+        if len(exchange.incoming.body) > SMALL:  # Also one that came in one piece, which took nothing.
             answer = self._application.exchange_large
         state = self.state
         state.total_requests += 1

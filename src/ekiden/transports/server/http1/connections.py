@@ -24,7 +24,7 @@ class Connections:
         limits = application.limits
         seconds = max(0.05, min(1.0, limits.body_seconds / 4))
         most = default_cap() if limits.connections is None else limits.connections
-        self._crowd = Crowd(seconds, most, limits.connections_per_address)
+        self.crowd = Crowd(seconds, most, limits.connections_per_address)
         self._unread = Unread(limits.unread)
 
     def __call__(
@@ -37,4 +37,4 @@ class Connections:
         """A connection; the signature is uvicorn's."""
         loop = _loop or asyncio.get_running_loop()
         keep_alive = float(config.timeout_keep_alive)
-        return self._kind(self._application, self._crowd, self._unread, server_state, loop, keep_alive)
+        return self._kind(self._application, self.crowd, self._unread, server_state, loop, keep_alive)

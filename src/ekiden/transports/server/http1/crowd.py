@@ -5,6 +5,9 @@ arrive. It is one of the address that has most, if that has more than the newcom
 for some seconds. So whoever opens connections and sends nothing keeps nobody else out. What is being answered
 is never closed.
 
+Requests that workers hand on to each other take descriptors, too: one in either process. They count, and make
+room in the same way.
+
 If there is none, the new connection is answered with 503 and `Retry-After` before anything of it is read, and
 closed. If many wait to be closed already, it is closed without an answer: whoever opens connections without
 reading gets no memory for it.
@@ -17,7 +20,9 @@ from typing import Any, Final, Protocol
 from ekiden.transports.server.http1.sweeper import Sweeper, Timed
 from ekiden.transports.server.proxies import network_of
 
-__all__ = ["Crowd", "Guest", "default_cap"]
+__all__ = ["FULL", "Crowd", "Guest", "default_cap"]
+
+FULL: Final = "Too many connections: try again later"
 
 _SPARED_SECONDS: Final = 5.0
 """How long a connection may wait for its client before it makes room for one of an address with as many."""
@@ -64,7 +69,7 @@ class Guest(Timed, Protocol):
 
 
 class Crowd(Sweeper):
-    """The open connections of a process that takes only so many. Those of other workers do not count."""
+    """The open connections of a process that takes only so many."""
 
     def __init__(self, seconds: float, most: int | None, most_of_one: int | None) -> None:
         super().__init__(seconds)
@@ -73,6 +78,10 @@ class Crowd(Sweeper):
         self._most_told = min(_MOST_TOLD, most or most_of_one or _MOST_TOLD)
         self._of_address: Counter[str] = Counter()
         self._welcome: dict[Guest, str] = {}
+        self._of_workers: set[Guest] = set()
+        """Over these other workers hand requests on to this one."""
+        self._handed_on = 0
+        """Requests that this one hands on to other workers."""
         self._turned_away: set[Guest] = set()
         self._waiting = _Waiting()
 
@@ -81,11 +90,12 @@ class Crowd(Sweeper):
         super().add(connection, loop)
         guest: Guest = connection
         peer: Any = guest.transport.get_extra_info("peername")
-        if peer.__class__ is not tuple:
-            return  # Another worker passes on a request of a client that it has let in.
-        address = network_of(peer[0])
-        reason = self._full(address, loop)
-        if reason is None:
+        is_worker = peer.__class__ is not tuple
+        address = "" if is_worker else network_of(peer[0])
+        reason = self._full(address, loop.time())
+        if reason is None and is_worker:
+            self._of_workers.add(guest)
+        elif reason is None:
             self._welcome[guest] = address
             self._of_address[address] += 1
         elif len(self._turned_away) < self._most_told:
@@ -94,15 +104,29 @@ class Crowd(Sweeper):
         else:
             guest.transport.abort()
 
-    def _full(self, address: str, loop: asyncio.AbstractEventLoop) -> str | None:
+    def _full(self, address: str, now: float) -> str | None:
         """Why there is no room for one more."""
-        if self._most_of_one is not None and self._of_address[address] >= self._most_of_one:
+        if address and self._most_of_one is not None and self._of_address[address] >= self._most_of_one:
             return "Too many connections from your address: close some, or try again later"
-        if self._most is None or len(self._welcome) < self._most:
+        return None if self._has_room(address, now) else FULL
+
+    def _has_room(self, address: str, now: float) -> bool:
+        """Whether there is room for one more, perhaps because another makes room."""
+        taken = len(self._welcome) + len(self._of_workers) + self._handed_on
+        if self._most is None or taken < self._most:
             self._waiting.forget()
-        elif not self._make_room(address, loop.time()):
-            return "Too many connections: try again later"
-        return None
+            return True
+        return self._make_room(address, now)
+
+    def hand_on(self, address: str | None, now: float) -> bool:
+        """Take a descriptor to hand a request on to another worker; False if there is none."""
+        has_room = self._has_room("" if address is None else network_of(address), now)
+        self._handed_on += has_room
+        return has_room
+
+    def handed_on(self) -> None:
+        """It is given back."""
+        self._handed_on -= 1
 
     def _make_room(self, address: str, now: float) -> bool:
         """Close a connection that waits for its client, for one of this address."""
@@ -125,6 +149,7 @@ class Crowd(Sweeper):
         """The connection is closed."""
         super().discard(connection)
         self._turned_away.discard(connection)
+        self._of_workers.discard(connection)
         self._let_go(connection)
 
     def _let_go(self, guest: Guest) -> None:

@@ -34,6 +34,10 @@ class Carrier(Protocol):
         """The headers that every response has, as bytes."""
         ...
 
+    def count_unsent(self) -> None:
+        """More was written although the client does not read."""
+        ...
+
 
 class Exchange(PrivateStruct):
     """One request and its response, as the application sees them: ASGI's `receive` and `send`."""
@@ -131,6 +135,8 @@ class Exchange(PrivateStruct):
         elif framing.is_cut:
             self.keep_alive = False
         self._connection.transport.write(head + piece)
+        if self._connection.writable is not None:  # The last event of a stream may be the largest.
+            self._connection.count_unsent()
 
     def _begun(self, start: Event | None, size: int | None) -> tuple[Framing, bytes]:
         """How the body is sent, and the head that goes before it."""

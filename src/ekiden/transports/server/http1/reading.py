@@ -13,7 +13,7 @@ from ekiden.transports.server.http1.heads import without_upgrade
 from ekiden.transports.server.shares import Shares
 from ekiden.wire.incoming import Incoming, Refusal
 
-__all__ = ["SHORT_HEAD", "STOPS", "UNCOUNTED", "RequestReader"]
+__all__ = ["SHORT_HEAD", "STOPS", "RequestReader"]
 
 _log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ _HEAD_BYTES: Final = 64 * 1024
 SHORT_HEAD: Final = _HEAD_BYTES // (1 + PER_HEADER // 4)
 """A head in so few bytes cannot be too long: a header has at least four of them."""
 
-UNCOUNTED: Final = 64 * 1024
+_UNCOUNTED: Final = 64 * 1024
 """Bytes of a body that take nothing of the budget: most requests have less."""
 _TINY: Final = 4 * 1024
 """Bytes of a request that take nothing of it while it waits for its turn."""
@@ -247,5 +247,5 @@ class RequestReader(abc.ABC):
         else:
             self._pieces += body  # Not a list of them: a piece of two bytes would take as much as fifty.
             grown = len(self._pieces) - self._held
-            if grown > UNCOUNTED:
+            if grown > _UNCOUNTED:
                 self._take(grown)

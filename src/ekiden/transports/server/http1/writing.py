@@ -40,7 +40,11 @@ class ResponseWriter(abc.ABC):
         """The client reads more slowly than we write."""
         if self.writable is None:
             self.writable = self.loop.create_future()
-            self._all_unread.hold(self, self.transport.get_write_buffer_size())
+            self.count_unsent()
+
+    def count_unsent(self) -> None:
+        """Count what the client has not taken yet."""
+        self._all_unread.hold(self, self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
         """The client has caught up."""

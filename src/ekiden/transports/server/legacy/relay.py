@@ -10,12 +10,13 @@ import contextlib
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import quote
 
 import httptools
 
 from ekiden.errors import InternalError
+from ekiden.transports.server.legacy.carrying import refuse
 from ekiden.transports.server.proxies import RELAYED_FOR
 from ekiden.transports.server.reply import JSON, Receive, Send, respond
 from ekiden.wire import jsonrpc
@@ -32,6 +33,22 @@ _OF_THE_CONNECTION: Final = frozenset(
 _MADE_ANEW: Final = frozenset({b"connection", b"date", b"keep-alive", b"transfer-encoding"})
 """Headers of a response that this connection has of its own."""
 _CHUNK: Final = 64 * 1024
+_BACKLOG: Final = 4096
+"""Requests that may wait to be taken by a worker that is busy. Beyond it they are refused."""
+_BUSY: Final = "The worker that has this session is busy: try again later"
+_AGAIN: Final = (b"retry-after", b"1")
+
+
+class Descriptors(Protocol):
+    """Those that the process may have."""
+
+    def hand_on(self, address: str | None, now: float) -> bool:
+        """Take one to hand a request on to another worker; False if there is none."""
+        ...
+
+    def handed_on(self) -> None:
+        """It is given back."""
+        ...
 
 
 class UnixRelay:
@@ -40,6 +57,8 @@ class UnixRelay:
     def __init__(self, folder: str, name: str) -> None:
         self._folder = Path(folder)
         self.name = name
+        self.descriptors: Descriptors | None = None
+        """Set by whoever serves, if they are counted."""
 
     @property
     def prefix(self) -> str:
@@ -50,7 +69,7 @@ class UnixRelay:
         """Take the requests that other workers hand on."""
         path = self._folder / self.name
         loop: Any = asyncio.get_running_loop()
-        server: asyncio.Server = await loop.create_unix_server(protocol, str(path))
+        server: asyncio.Server = await loop.create_unix_server(protocol, str(path), backlog=_BACKLOG)
         return server
 
     def owner(self, session_id: str) -> str | None:
@@ -59,15 +78,28 @@ class UnixRelay:
         return None if name == self.name or not _NAME.fullmatch(name) else name
 
     async def forward(self, owner: str, incoming: Incoming, receive: Receive, send: Send) -> bool:
-        """Have the owner answer; False if it is not there any more, and nothing was sent.
+        """Have the owner answer; False if it is not there any more, and nothing was sent."""
+        now = asyncio.get_running_loop().time()
+        if self.descriptors is not None and not self.descriptors.hand_on(incoming.address, now):
+            await refuse(send, 503, _BUSY, _AGAIN)
+            return True
+        try:
+            return await self._forward(owner, incoming, receive, send)
+        finally:
+            if self.descriptors is not None:
+                self.descriptors.handed_on()
 
-        A request that it had when it died gets an error. Where a session is not there, some clients begin
-        anew by themselves, and send the request again, which may have been done.
+    async def _forward(self, owner: str, incoming: Incoming, receive: Receive, send: Send) -> bool:
+        """A request that the owner had when it died gets an error. Where a session is not there, some clients
+        begin anew by themselves, and send the request again, which may have been done.
         """
         try:
             reader, writer = await asyncio.open_unix_connection(str(self._folder / owner))
-        except OSError:
+        except (FileNotFoundError, ConnectionError):
             return False
+        except OSError:
+            await refuse(send, 503, _BUSY, _AGAIN)
+            return True
         leaving = asyncio.get_running_loop().create_task(_until_gone(receive, writer))
         answer = _Answer(send)
         try:

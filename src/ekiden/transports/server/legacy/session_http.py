@@ -12,12 +12,12 @@ from typing import Any, Final, Protocol
 
 from ekiden.errors import EnvelopeError, ProtocolError, StatusError, StoreUnavailable
 from ekiden.signals import SessionsFull
-from ekiden.transports.server.budget import head_weight, weight_of
 from ekiden.transports.server.legacy.carrying import Carrier, refuse
 from ekiden.transports.server.legacy.events import EventStream
 from ekiden.transports.server.legacy.kept import Hold, Pools
 from ekiden.transports.server.legacy.port import ClientSession, SessionKeeper
 from ekiden.transports.server.legacy.post import Post
+from ekiden.transports.server.legacy.room import Guest, RequestRoom
 from ekiden.transports.server.legacy.streams import SessionStreams, counted, uncount
 from ekiden.transports.server.reply import JSON, Event, Receive, Send, respond, takes_stream
 from ekiden.transports.server.shares import Shares, client_of
@@ -36,9 +36,6 @@ _log = logging.getLogger(__name__)
 
 _SESSION: Final = b"mcp-session-id"
 _META: Final = PROTOCOL_VERSION.encode()
-_SMALL: Final = 4 * 1024
-"""A request of more bytes, with its head, takes of the budget until it is answered: its client need not stay
-for that."""
 _RETRY_AFTER: Final = (b"retry-after", b"10")
 
 
@@ -72,8 +69,7 @@ class SessionHTTP:
         stall_seconds: float,
     ) -> None:
         self._keeper = keeper
-        self._bodies = bodies
-        self._room = Shares(most_running)
+        self._room = RequestRoom(bodies, most_running)
         self._held = Pools(most_kept, most_unread)
         self._silence_seconds = silence_seconds
         self._carrier = Carrier(silence_seconds=silence_seconds, stall_seconds=stall_seconds)
@@ -111,26 +107,36 @@ class SessionHTTP:
 
     async def serve(self, incoming: Incoming, receive: Receive, send: Send) -> None:
         """Answer one HTTP request."""
+        if incoming.method != "POST":
+            incoming.body = b""  # Nobody looks at it, and a stream may last for ever.
+        guest = self._room.enter(incoming)
+        if guest is None:
+            await refuse(send, 503, _TOO_MUCH, _RETRY_AFTER)
+            return
+        with guest:
+            await self._answered(guest, incoming, receive, send)
+
+    async def _answered(self, guest: Guest, incoming: Incoming, receive: Receive, send: Send) -> None:
         try:
-            await self._serve(incoming, receive, send)
+            await self._serve(guest, incoming, receive, send)
         except ProtocolError as error:  # The author's `principal` function has refused it.
             await _refuse_message(send, error)
         except StoreUnavailable as error:
             _log.error("A session cannot be looked up: %s", error)
             await refuse(send, 503, "The server's store is not available right now", _RETRY_AFTER)
 
-    async def _serve(self, incoming: Incoming, receive: Receive, send: Send) -> None:
+    async def _serve(self, guest: Guest, incoming: Incoming, receive: Receive, send: Send) -> None:
         headers = incoming.headers
-        if incoming.method != "POST":
-            incoming.body = b""  # Nobody looks at it, and a stream may last for ever.
         session_id = headers.get(_SESSION, b"").decode("latin-1").strip()
         version = headers.get(VERSION, b"").strip().decode("latin-1")
         if self.relay is not None and (owner := self.relay.owner(session_id)) is not None:
-            await self._forward(self.relay, owner, incoming, receive, send)
+            guest.arrived()  # It leaves the other process when its client leaves this one.
+            if not await self.relay.forward(owner, incoming, receive, send):
+                await refuse(send, 404, _GONE)
         elif version and version not in self._keeper.spoken:
             await refuse(send, 400, f"Unsupported protocol version: {version[:50]}")
         elif self._keeper.stateless:
-            await self._stateless(version, incoming, receive, send)
+            await self._stateless(guest, version, incoming, receive, send)
         elif not session_id and _is_handshake(incoming):
             await self._open(incoming, send)
         elif not session_id:
@@ -138,28 +144,16 @@ class SessionHTTP:
         elif (session := await self._keeper.find(session_id, incoming)) is None:
             await refuse(send, 404, _GONE)
         else:
-            await self._in_session(session, incoming, receive, send)
+            await self._in_session(guest, session, incoming, receive, send)
 
-    async def _forward(
-        self, relay: Relay, owner: str, incoming: Incoming, receive: Receive, send: Send
+    async def _stateless(
+        self, guest: Guest, version: str, incoming: Incoming, receive: Receive, send: Send
     ) -> None:
-        """Have the process answer in which the session lives."""
-        client, held = client_of(incoming), _weight(incoming)
-        if not self._bodies.take(client, held):
-            await refuse(send, 503, _TOO_MUCH, _RETRY_AFTER)
-            return
-        try:
-            if not await relay.forward(owner, incoming, receive, send):
-                await refuse(send, 404, _GONE)
-        finally:
-            self._bodies.give_back(client, held)
-
-    async def _stateless(self, version: str, incoming: Incoming, receive: Receive, send: Send) -> None:
         if _is_handshake(incoming):
             await self._open(incoming, send)
         else:
             session = self._keeper.passing(version or "2025-03-26")
-            await self._post(session, None, incoming, receive, send)
+            await self._post(guest, session, None, incoming, receive, send)
 
     async def _open(self, incoming: Incoming, send: Send) -> None:
         message = jsonrpc.read(incoming.value())
@@ -177,18 +171,20 @@ class SessionHTTP:
             await respond(send, 200, response, JSON, *named)
 
     async def _in_session(
-        self, session: ClientSession, incoming: Incoming, receive: Receive, send: Send
+        self, guest: Guest, session: ClientSession, incoming: Incoming, receive: Receive, send: Send
     ) -> None:
         session.hold()
         try:
             if incoming.method == "POST":
-                await self._post(session, self._streams_of(session, incoming), incoming, receive, send)
+                streams = self._streams_of(session, incoming)
+                await self._post(guest, session, streams, incoming, receive, send)
             elif (refused := await session.admits(incoming.method, incoming)) is not None:
                 await _refuse_message(send, refused)
             elif incoming.method == "DELETE":
                 await session.delete()
                 await respond(send, 200, b"")
             else:
+                guest.arrived()
                 await self._get(session, incoming, receive, send)
         finally:
             session.let_go()
@@ -219,22 +215,21 @@ class SessionHTTP:
 
     async def _post(
         self,
+        guest: Guest,
         session: ClientSession,
         streams: SessionStreams | None,
         incoming: Incoming,
         receive: Receive,
         send: Send,
     ) -> None:
-        headers = incoming.headers
+        headers, client = incoming.headers, guest.client
         try:
             messages, batch = read_messages(incoming.value(), session.version)
         except ProtocolError as error:
             await respond(send, 400, jsonrpc.error_response(None, error), JSON)
             return
-        held = _weight(incoming)
-        client = client_of(incoming)
         requests = _requests_in(messages)
-        if not self._has_room(client, requests, held):
+        if requests and not self._room.calls.take(client, requests):
             await refuse(send, 503, _TOO_MUCH, _RETRY_AFTER)
             return
         incoming.body = b""  # It is read, and its requests may run for long.
@@ -247,8 +242,10 @@ class SessionHTTP:
         try:
             broken, refused = await self._take(session, messages, post, incoming)
         finally:
-            self._room.give_back(client, requests)  # Those that run are counted by now.
-            post.when_done(functools.partial(self._bodies.give_back, client, held))
+            self._room.calls.give_back(client, requests)  # Those that run are counted by now.
+            guest.arrived()
+            guest.stay()
+            post.when_done(guest.leave)
         if broken is not None and not batch:
             await respond(send, 400, jsonrpc.error_response(broken.request_id, broken), JSON)
         elif refused is not None and post.done and not post.responses:
@@ -257,16 +254,6 @@ class SessionHTTP:
             await respond(send, 202, b"")
         else:
             await self._answer(post, streams, hold, headers, batch, receive, send)
-
-    def _has_room(self, client: str, requests: int, held: int) -> bool:
-        """Take room for so many requests, and for what they hold. Responses and notifications need none: they
-        let others end."""
-        if requests and not self._room.take(client, requests):
-            return False
-        if self._bodies.take(client, held):
-            return True
-        self._room.give_back(client, requests)
-        return False
 
     async def _take(
         self,
@@ -296,11 +283,11 @@ class SessionHTTP:
     def _follow(self, task: "asyncio.Task[None]", client: str) -> None:
         """Count a request of a client as long as it runs."""
         self._running.add(task)
-        self._room.add(client)
+        self._room.calls.add(client)
 
         def ended(_: "asyncio.Task[None]") -> None:
             self._running.discard(task)
-            self._room.give_back(client)
+            self._room.calls.give_back(client)
 
         task.add_done_callback(ended)
 
@@ -352,12 +339,6 @@ _GONE: Final = "Session not found: begin anew with `initialize`"
 
 def _requests_in(messages: Sequence[Message | Response | EnvelopeError]) -> int:
     return sum(isinstance(message, Message) and message.id is not None for message in messages)
-
-
-def _weight(incoming: Incoming) -> int:
-    """What a request takes of the budget. Its head is held as long as it runs, as its values are."""
-    head, body = head_weight(incoming), incoming.body
-    return head + weight_of(body) if head + len(body) > _SMALL else 0
 
 
 def _until(when: float, receive: Receive) -> Receive:
