@@ -18,126 +18,167 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 
-from scripts.mutations import Mutant, mutants_of
+from scripts.mutations import Mutant, count_of, mutants_of
 
 SOURCE = Path("src/ekiden")
 WORK = Path(".cache/mutants")
 GOAL = 0.9
 """The share of mutants that must be caught."""
 PROCESSES = 2
+PATIENCE = 1800.0
+"""Seconds for the tests of a stage."""
+HANG = "a hang"
+PYTEST = (
+    sys.executable,
+    "-m",
+    "pytest",
+    "-q",
+    "-x",
+    "-m",
+    "not slow",
+    "-p",
+    "no:cacheprovider",
+    "--timeout=120",
+)
 
-LAWS = "tests/rounds tests/laws tests/acceptance tests/server"
 TESTS = {
-    "rounds": f"{LAWS} tests/simulation/test_seeds.py",
-    "server/rounds": f"{LAWS} tests/workers/test_duplicates.py tests/eras/test_push.py",
-    "tasks": "tests/tasks tests/server/tasks tests/stores/test_task_contract.py tests/acceptance",
-    "stores": "tests/stores tests/tasks tests/server/sealing",
+    "rounds": (
+        "tests/rounds tests/laws",
+        "tests/acceptance",
+        "tests/simulation/test_seeds.py tests/server/rounds tests/server/steps",
+        "tests/server",
+    ),
+    "server/rounds": (
+        "tests/server/rounds",
+        "tests/rounds tests/laws",
+        "tests/acceptance tests/eras/test_push.py",
+        "tests/server tests/workers/test_duplicates.py",
+    ),
+    "tasks": (
+        "tests/stores/test_task_contract.py tests/tasks tests/server/tasks -k memory",
+        "tests/stores/test_task_contract.py tests/tasks",
+        "tests/server/tasks tests/acceptance",
+    ),
+    "stores/memory": ("tests/stores -k memory", "tests/tasks tests/sessions tests/server -k memory"),
+    "stores/sqlite": ("tests/stores -k sqlite", "tests/tasks tests/sessions tests/stories tests/server"),
+    "stores/postgres": ("tests/stores -k postgres", "tests/tasks tests/sessions tests/server -k postgres"),
+    "stores": ("tests/stores", "tests/tasks tests/server/sealing tests/sessions tests/stories"),
 }
-"""The tests that concern a folder. They stop at the first failure, so those that notice most come first."""
+"""The tests that concern a folder, in stages: where one fails, the next is not needed. Those that notice most
+in the least time come first."""
 
 
-class Copies:
-    """Copies of the library for mutants to live in, one for each that is tested at the same time."""
+class Bench:
+    """A copy of the library for mutants to live in, one after the other, beside one that is whole."""
 
-    def __init__(self) -> None:
-        shutil.rmtree(WORK, ignore_errors=True)
-        self._free = SimpleQueue[Path]()
-        for number in range(PROCESSES):
-            shutil.copytree(SOURCE, WORK / str(number) / SOURCE.name)
-            self._free.put(WORK / str(number))
+    def __init__(self, number: int) -> None:
+        self._log = WORK / f"log-{number}"
+        self._mutated, self._whole = (WORK / f"{kind}-{number}" for kind in ("mutated", "whole"))
+        for copy in (self._mutated, self._whole):
+            shutil.copytree(SOURCE, copy / SOURCE.name)
+        self._sound = set[str]()
+        """Tests that pass without a mutant."""
 
-    def fails(self, mutant: Mutant | None, tests: str, patience: float) -> bool:
-        """Whether the tests fail with a mutant, or without any."""
-        copy = self._free.get()
+    def noticed_by(self, mutant: Mutant) -> str:
+        """The test that notices a mutant; empty if none does."""
+        place = self._mutated / mutant.path.relative_to(SOURCE.parent)
+        original = place.read_text("utf-8")
+        place.write_text(mutant.source, "utf-8")
         try:
-            if mutant is None:
-                return _fails(copy, tests, patience)
-            place = copy / mutant.path.relative_to(SOURCE.parent)
-            original = place.read_text("utf-8")
-            place.write_text(mutant.source, "utf-8")
+            stages = TESTS[folder_of(mutant)]
+            return next(filter(None, map(self._failed_by_mutant, stages)), "")
+        finally:
+            place.write_text(original, "utf-8")
+
+    def _failed_by_mutant(self, stage: str) -> str:
+        """The first test of a stage that fails because of the mutant, and not by chance or in any case."""
+        others = list[str]()
+        while failed := self._failed([*stage.split(), *(f"--deselect={test}" for test in others)]):
+            if failed == HANG or (self._failed([failed]) and self._is_sound(failed)):
+                return failed
+            print(f"it fails without a mutant, too, or by chance: {failed}", flush=True)
+            others.append(failed)
+        return ""
+
+    def _is_sound(self, test: str) -> bool:
+        if test not in self._sound and not self._failed([test], self._whole):
+            self._sound.add(test)
+        return test in self._sound
+
+    def _failed(self, tests: list[str], copy: Path | None = None) -> str:
+        """The first test that fails; empty if none does.
+
+        What tests leave running is ended with them: it is in their process group.
+        """
+        paths = {"PYTHONPATH": str((copy or self._mutated).resolve()), "PYTHONDONTWRITEBYTECODE": "1"}
+        with self._log.open("wb") as log:
+            process = subprocess.Popen(
+                [*PYTEST, *tests],
+                env={**os.environ, **paths},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
             try:
-                return _fails(copy, tests, patience)
+                has_failed = process.wait(PATIENCE) != 0
+            except subprocess.TimeoutExpired:
+                return HANG
             finally:
-                place.write_text(original, "utf-8")
-        finally:
-            self._free.put(copy)
-
-
-def _fails(copy: Path, tests: str, patience: float) -> bool:
-    """Run tests against a copy. What they leave running is ended with them: it is in their process group."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not slow", "-p", "no:cacheprovider"]
-    environment = {**os.environ, "PYTHONPATH": str(copy.resolve()), "PYTHONDONTWRITEBYTECODE": "1"}
-    with (copy / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [*command, *tests.split()],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-        try:
-            return process.wait(patience) != 0
-        except subprocess.TimeoutExpired:
-            return True
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        if not has_failed:
+            return ""
+        lines = self._log.read_text("utf-8", "replace").splitlines()
+        named = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
+        return named[0].split(" - ")[0].split(maxsplit=1)[1] if named else tests[0]
 
 
 def folder_of(mutant: Mutant) -> str:
     """The folder of `TESTS` that a mutant is in."""
-    inside = mutant.path.relative_to(SOURCE).as_posix()
-    return next(folder for folder in TESTS if inside.startswith(f"{folder}/"))
+    parents = [parent.as_posix() for parent in mutant.path.relative_to(SOURCE).parents]
+    return next(parent for parent in parents if parent in TESTS)
 
 
 def drawn(count: int, seed: int, only: str) -> list[Mutant]:
     """A sample of all mutants, the same for the same seed and sources."""
-    paths = [
-        path for folder in TESTS for path in sorted((SOURCE / folder).rglob("*.py")) if only in str(path)
-    ]
-    everything = [mutant for path in paths for mutant in mutants_of(path)]
+    inside = {path for folder in TESTS for path in (SOURCE / folder).rglob("*.py")}
+    paths = [path for path in sorted(inside) if only in str(path)]
+    everything = [(path, number) for path in paths for number in range(count_of(path))]
     count = min(count, len(everything))
     print(f"{len(everything)} mutants in {len(paths)} modules; {count} are drawn, seed {seed}.", flush=True)
-    return random.Random(seed).sample(everything, count)
+    chosen = random.Random(seed).sample(everything, count)
+    return [mutant for path, number in chosen for mutant in mutants_of(path, {number})]
 
 
-def checked(copies: Copies, folder: str) -> float:
-    """The seconds that a mutant of a folder may take. Without any mutant its tests must pass."""
-    began = time.monotonic()
-    if copies.fails(None, TESTS[folder], 1800):
-        sys.exit(f"The tests of {folder} fail without a mutant: look at {WORK}/*/log.")
-    taken = time.monotonic() - began
-    print(f"{folder}: its tests take {taken:.0f} s", flush=True)
-    return 60 + 2 * taken
-
-
-def judge(copies: Copies, mutant: Mutant, patience: float) -> bool:
-    """Whether a mutant is caught."""
-    began = time.monotonic()
-    caught = copies.fails(mutant, TESTS[folder_of(mutant)], patience)
-    word = "caught  " if caught else "SURVIVED"
-    print(f"{word} {time.monotonic() - began:5.0f} s  {mutant.path}:{mutant.line}", flush=True)
-    return caught
+def judge(benches: "SimpleQueue[Bench]", mutant: Mutant) -> bool:
+    """Whether a mutant is caught. What catches it is printed, or else its diff."""
+    began, bench = time.monotonic(), benches.get()
+    try:
+        by = bench.noticed_by(mutant)
+    finally:
+        benches.put(bench)
+    word = "caught  " if by else "SURVIVED"
+    place = f"{mutant.path}:{mutant.line}"
+    print(f"{word} {time.monotonic() - began:5.0f} s  {place}  {by or chr(10) + mutant.diff}", flush=True)
+    return bool(by)
 
 
 def main() -> int:
-    """Print what became of each mutant, and the diffs of those that survived; 1 if too many did."""
+    """Print what became of each mutant; 1 if too many survived."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="a part of the path of the modules")
     options = parser.parse_args()
     mutants = drawn(options.count, options.seed, options.only)
-    copies = Copies()
+    shutil.rmtree(WORK, ignore_errors=True)
+    benches = SimpleQueue[Bench]()
+    for number in range(PROCESSES):
+        benches.put(Bench(number))
     with ThreadPoolExecutor(PROCESSES) as pool:
-        folders = sorted({folder_of(mutant) for mutant in mutants})
-        patience = dict(zip(folders, pool.map(lambda folder: checked(copies, folder), folders), strict=True))
-        caught = list(pool.map(lambda mutant: judge(copies, mutant, patience[folder_of(mutant)]), mutants))
-    for mutant, was_caught in zip(mutants, caught, strict=True):
-        if not was_caught:
-            print(f"\nsurvived: {mutant.path}:{mutant.line}\n{mutant.diff}")
+        caught = list(pool.map(lambda mutant: judge(benches, mutant), mutants))
     share = sum(caught) / len(mutants)
     print(f"\n{sum(caught)} of {len(mutants)} mutants were caught: {share:.0%}; the goal is {GOAL:.0%}.")
     return 0 if share >= GOAL else 1

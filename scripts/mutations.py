@@ -3,7 +3,7 @@
 import ast
 import copy
 import difflib
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,19 +57,30 @@ class Place(NamedTuple):
             getattr(self.parent, self.field)[self.position] = node
 
 
-def mutants_of(path: Path) -> Iterator[Mutant]:
-    """Every mutant of a module. The tree is changed, printed, and changed back."""
+def count_of(path: Path) -> int:
+    """How many mutants a module has."""
+    return sum(1 for _ in _changes(ast.parse(path.read_text("utf-8"))))
+
+
+def mutants_of(path: Path, numbers: Container[int]) -> Iterator[Mutant]:
+    """Those mutants of a module that have these numbers. The tree is changed, printed, and changed back."""
     tree = ast.parse(path.read_text("utf-8"))
     before = ast.unparse(tree).splitlines()
-    for place in list(_places(tree)):
-        node = place.node
-        changed = _mutated(node)
-        if changed is not None:
+    for number, (place, changed) in enumerate(_changes(tree)):
+        if number in numbers:
+            node = place.node
             place.put(ast.copy_location(changed, node))
             after = ast.unparse(ast.fix_missing_locations(tree))
             place.put(node)
             diff = difflib.unified_diff(before, after.splitlines(), str(path), "mutant", n=2, lineterm="")
             yield Mutant(path, getattr(node, "lineno", 0), after, "\n".join(diff))
+
+
+def _changes(tree: ast.AST) -> Iterator[tuple[Place, ast.AST]]:
+    """Every place that can be changed, and what to put there."""
+    for place in list(_places(tree)):
+        if (changed := _mutated(place.node)) is not None:
+            yield place, changed
 
 
 def _places(node: ast.AST, *, in_function: bool = False) -> Iterator[Place]:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -639,10 +640,15 @@ def worker(*, once: Any = "auto", draws: bool = False) -> str:
 
 
 async def _until(path: Path, line: str) -> None:
-    """Wait until the worker has noted a line that begins so."""
-    async with asyncio.timeout(PATIENCE):
+    """Wait until the worker has noted a line that begins so. In a thread: no timer can know when that is."""
+
+    def look() -> None:
+        deadline = time.monotonic() + PATIENCE
         while not (path / "journal").exists() or line not in (path / "journal").read_text():
-            await asyncio.sleep(0.02)
+            assert time.monotonic() < deadline, f"never: {line}"
+            time.sleep(0.02)
+
+    await asyncio.to_thread(look)
 
 
 def _noted(path: Path) -> Counter[str]:
