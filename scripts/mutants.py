@@ -1,22 +1,27 @@
 """Break the engine in small ways, one at a time, and see whether the tests notice.
 
-A sample of the mutants is drawn by a seed. For each one, a copy of the library gets the mutated module, and
-the tests that concern it run against the copy until one fails. A mutant whose tests fail, or hang, is caught.
+A sample of the mutants is drawn by a seed. The tests that concern any of them are collected once. Each mutant
+is judged in a fork of the process that has done so: there the functions of its module get the mutated code,
+and the tests that concern it run until one fails. Processes that tests start get it, too, from a copy of the
+library. A mutant whose tests fail, or hang, is caught.
 Why no tool of others does this: docs/decisions/0012-mutants-are-made-here.md.
 """
 
 import argparse
 import contextlib
+import gc
 import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from queue import SimpleQueue
+from types import CodeType, FunctionType
+from typing import NamedTuple
+
+import pytest
 
 from scripts.mutations import Mutant, count_of, mutants_of
 
@@ -25,114 +30,51 @@ WORK = Path(".cache/mutants")
 GOAL = 0.9
 """The share of mutants that must be caught."""
 PROCESSES = 2
-PATIENCE = 1800.0
-"""Seconds for the tests of a stage."""
+PATIENCE = 900.0
+"""Seconds for all the tests of a mutant."""
 HANG = "a hang"
-PYTEST = (
-    sys.executable,
-    "-m",
-    "pytest",
-    "-q",
-    "-x",
-    "-m",
-    "not slow",
-    "-p",
-    "no:cacheprovider",
-    "--timeout=120",
-)
+OPTIONS = ("-q", "-m", "not slow", "-p", "no:cacheprovider", "--timeout=120", "--capture=sys")
+
+
+class Stage(NamedTuple):
+    """Tests that are run together: those of files and folders that have a word in their name."""
+
+    paths: str
+    word: str = ""
+
 
 TESTS = {
     "rounds": (
-        "tests/rounds tests/laws",
-        "tests/acceptance",
-        "tests/simulation/test_seeds.py tests/server/rounds tests/server/steps",
-        "tests/server",
+        Stage("tests/rounds tests/laws"),
+        Stage("tests/acceptance tests/simulation/test_seeds.py tests/server"),
     ),
     "server/rounds": (
-        "tests/server/rounds",
-        "tests/rounds tests/laws",
-        "tests/acceptance tests/eras/test_push.py",
-        "tests/server tests/workers/test_duplicates.py",
+        Stage("tests/server/rounds tests/rounds tests/laws"),
+        Stage("tests/acceptance tests/eras/test_push.py tests/server tests/workers/test_duplicates.py"),
     ),
     "tasks": (
-        "tests/stores/test_task_contract.py tests/tasks tests/server/tasks -k memory",
-        "tests/stores/test_task_contract.py tests/tasks",
-        "tests/server/tasks tests/acceptance",
+        Stage("tests/stores/test_task_contract.py tests/tasks tests/server/tasks", "memory"),
+        Stage("tests/stores/test_task_contract.py tests/tasks tests/server/tasks tests/acceptance"),
     ),
-    "stores/memory": ("tests/stores -k memory", "tests/tasks tests/sessions tests/server -k memory"),
-    "stores/sqlite": ("tests/stores -k sqlite", "tests/tasks tests/sessions tests/stories tests/server"),
-    "stores/postgres": ("tests/stores -k postgres", "tests/tasks tests/sessions tests/server -k postgres"),
-    "stores": ("tests/stores", "tests/tasks tests/server/sealing tests/sessions tests/stories"),
+    "stores/memory": (
+        Stage("tests/stores", "memory"),
+        Stage("tests/tasks tests/sessions tests/stories tests/server", "memory"),
+    ),
+    "stores/sqlite": (
+        Stage("tests/stores", "sqlite"),
+        Stage("tests/tasks tests/sessions tests/stories tests/server", "sqlite"),
+    ),
+    "stores/postgres": (
+        Stage("tests/stores", "postgres"),
+        Stage("tests/tasks tests/sessions tests/server", "postgres"),
+    ),
+    "stores": (
+        Stage("tests/stores"),
+        Stage("tests/tasks tests/server/sealing tests/sessions tests/stories"),
+    ),
 }
-"""The tests that concern a folder, in stages: where one fails, the next is not needed. Those that notice most
-in the least time come first."""
-
-
-class Bench:
-    """A copy of the library for mutants to live in, one after the other, beside one that is whole."""
-
-    def __init__(self, number: int) -> None:
-        self._log = WORK / f"log-{number}"
-        self._mutated, self._whole = (WORK / f"{kind}-{number}" for kind in ("mutated", "whole"))
-        for copy in (self._mutated, self._whole):
-            shutil.copytree(SOURCE, copy / SOURCE.name)
-        self._sound = set[str]()
-        """Tests that pass without a mutant."""
-
-    def noticed_by(self, mutant: Mutant) -> str:
-        """The test that notices a mutant; empty if none does."""
-        place = self._mutated / mutant.path.relative_to(SOURCE.parent)
-        original = place.read_text("utf-8")
-        place.write_text(mutant.source, "utf-8")
-        try:
-            stages = TESTS[folder_of(mutant)]
-            return next(filter(None, map(self._failed_by_mutant, stages)), "")
-        finally:
-            place.write_text(original, "utf-8")
-
-    def _failed_by_mutant(self, stage: str) -> str:
-        """The first test of a stage that fails because of the mutant, and not by chance or in any case."""
-        others = list[str]()
-        while failed := self._failed([*stage.split(), *(f"--deselect={test}" for test in others)]):
-            if failed == HANG or (self._failed([failed]) and self._is_sound(failed)):
-                return failed
-            print(f"it fails without a mutant, too, or by chance: {failed}", flush=True)
-            others.append(failed)
-        return ""
-
-    def _is_sound(self, test: str) -> bool:
-        if test not in self._sound and not self._failed([test], self._whole):
-            self._sound.add(test)
-        return test in self._sound
-
-    def _failed(self, tests: list[str], copy: Path | None = None) -> str:
-        """The first test that fails; empty if none does.
-
-        What tests leave running is ended with them: it is in their process group.
-        """
-        paths = {"PYTHONPATH": str((copy or self._mutated).resolve()), "PYTHONDONTWRITEBYTECODE": "1"}
-        with self._log.open("wb") as log:
-            process = subprocess.Popen(
-                [*PYTEST, *tests],
-                env={**os.environ, **paths},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-            try:
-                has_failed = process.wait(PATIENCE) != 0
-            except subprocess.TimeoutExpired:
-                return HANG
-            finally:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-        if not has_failed:
-            return ""
-        lines = self._log.read_text("utf-8", "replace").splitlines()
-        named = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
-        return named[0].split(" - ")[0].split(maxsplit=1)[1] if named else tests[0]
+"""The tests that concern a folder, in stages. They stop at the first failure, so those that notice most in
+the least time come first."""
 
 
 def folder_of(mutant: Mutant) -> str:
@@ -152,17 +94,156 @@ def drawn(count: int, seed: int, only: str) -> list[Mutant]:
     return [mutant for path, number in chosen for mutant in mutants_of(path, {number})]
 
 
-def judge(benches: "SimpleQueue[Bench]", mutant: Mutant) -> bool:
-    """Whether a mutant is caught. What catches it is printed, or else its diff."""
-    began, bench = time.monotonic(), benches.get()
-    try:
-        by = bench.noticed_by(mutant)
-    finally:
-        benches.put(bench)
-    word = "caught  " if by else "SURVIVED"
-    place = f"{mutant.path}:{mutant.line}"
-    print(f"{word} {time.monotonic() - began:5.0f} s  {place}  {by or chr(10) + mutant.diff}", flush=True)
-    return bool(by)
+# In a fork
+
+
+def mutate(mutant: Mutant) -> None:
+    """Give the functions of a module that is imported the code of a mutant."""
+    before = list(_functions(compile(mutant.path.read_text("utf-8"), "before", "exec")))
+    after = list(_functions(compile(mutant.source, str(mutant.path.resolve()), "exec")))
+    codes = {(old.co_qualname, old.co_firstlineno): new for old, new in zip(before, after, strict=True)}
+    gc.unfreeze()  # What is frozen is not listed.
+    for each in gc.get_objects():
+        if type(each) is FunctionType and Path(each.__code__.co_filename) == mutant.path.resolve():
+            code = codes.get((each.__code__.co_qualname, each.__code__.co_firstlineno))
+            if code is not None:
+                each.__code__ = code
+
+
+def _functions(code: CodeType) -> Iterator[CodeType]:
+    """The functions of a module and of its classes, but not those inside functions: they come with them."""
+    for part in code.co_consts:
+        if isinstance(part, CodeType):
+            if part.co_flags & 0x2:  # It has fast locals: it is not the body of a class.
+                yield part
+            else:
+                yield from _functions(part)
+
+
+def in_fork(log: Path, work: Callable[[], str]) -> str:
+    """What this work says that is done in a process of its own. What it leaves running is ended with it."""
+    says, said = os.pipe()
+    process = os.fork()
+    if not process:
+        os.close(says)
+        os.setsid()
+        with log.open("wb") as file:
+            for descriptor in (1, 2):
+                os.dup2(file.fileno(), descriptor)
+        os.write(said, (work() or " ").encode())
+        os._exit(0)
+    os.close(said)
+    deadline = time.monotonic() + PATIENCE
+    while not os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.05)
+    is_late = time.monotonic() > deadline
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    with os.fdopen(says, "rb") as file:
+        words = file.read().decode() or (HANG if is_late else "the end of the process")
+    return words.strip()
+
+
+class Judge:
+    """A plugin of pytest. In place of the tests it runs mutants against them."""
+
+    def __init__(self, mutants: Sequence[Mutant]) -> None:
+        self._mutants = mutants
+        self.caught = 0
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Judge all mutants, some at a time."""
+        shutil.rmtree(WORK, ignore_errors=True)
+        free = []
+        for number in range(PROCESSES):
+            shutil.copytree(SOURCE, WORK / str(number) / SOURCE.name)
+            free.append(WORK / str(number))
+        judging = dict[int, Path]()
+        for mutant in self._mutants:
+            if not free:
+                free.append(self._ended(judging))
+            copy = free.pop()
+            process = os.fork()
+            if not process:
+                os._exit(Case(session, copy, mutant).decide())
+            judging[process] = copy
+        while judging:
+            self._ended(judging)
+        return True
+
+    def _ended(self, judging: dict[int, Path]) -> Path:
+        process, status = os.wait()
+        self.caught += os.waitstatus_to_exitcode(status) == 0
+        return judging.pop(process)
+
+
+class Case:
+    """One mutant, its tests and its copy of the library."""
+
+    def __init__(self, session: pytest.Session, copy: Path, mutant: Mutant) -> None:
+        self._session = session
+        self._copy = copy
+        self._mutant = mutant
+
+    def decide(self) -> int:
+        """Say whether the mutant is caught, and by which test; or its diff. 0 if it is caught."""
+        began = time.monotonic()
+        place = self._copy / self._mutant.path.relative_to(SOURCE.parent)
+        original = place.read_text("utf-8")
+        place.write_text(self._mutant.source, "utf-8")
+        try:
+            by = self._noticed_by()
+        finally:
+            place.write_text(original, "utf-8")
+        word, more = ("caught  ", f"  {by}") if by else ("SURVIVED", f"\n{self._mutant.diff}")
+        where = f"{self._mutant.path}:{self._mutant.line}"
+        print(f"{word} {time.monotonic() - began:5.0f} s  {where}{more}", flush=True)
+        return 0 if by else 1
+
+    def _noticed_by(self) -> str:
+        """The test that fails because of the mutant; not by chance, and not without it."""
+        tests = self._tests()
+        while failed := self._failed(tests):
+            alone = [test for test in tests if test.nodeid == failed]
+            if not alone or (self._failed(alone) and not self._failed(alone, mutated=False)):
+                return failed
+            print(f"it fails without a mutant, too, or by chance: {failed}", flush=True)
+            tests = [test for test in tests if test.nodeid != failed]
+        return ""
+
+    def _tests(self) -> list[pytest.Item]:
+        chosen = dict[pytest.Item, None]()
+        for paths, word in TESTS[folder_of(self._mutant)]:
+            for path in paths.split():
+                inside = (f"{path}/", f"{path}::")
+                chosen |= {
+                    test: None
+                    for test in self._session.items
+                    if test.nodeid.startswith(inside) and word in test.nodeid
+                }
+        return list(chosen)
+
+    def _failed(self, tests: Sequence[pytest.Item], *, mutated: bool = True) -> str:
+        return in_fork(self._copy.with_suffix(".log"), lambda: self._run(tests, mutated=mutated))
+
+    def _run(self, tests: Sequence[pytest.Item], *, mutated: bool) -> str:
+        """The first test that fails; empty if none does."""
+        if mutated:
+            mutate(self._mutant)
+            os.environ["PYTHONPATH"] = str(self._copy.resolve())
+        failed = ""
+        for test, following in zip(tests, [*tests[1:], None], strict=True):
+            test.config.hook.pytest_runtest_protocol(item=test, nextitem=following)
+            if self._session.testsfailed:
+                failed = test.nodeid
+                break
+        with contextlib.suppress(BaseException):  # A fixture may be what fails.
+            self._session._setupstate.teardown_exact(None)  # noqa: SLF001
+        return failed
 
 
 def main() -> int:
@@ -173,14 +254,12 @@ def main() -> int:
     parser.add_argument("--only", default="", help="a part of the path of the modules")
     options = parser.parse_args()
     mutants = drawn(options.count, options.seed, options.only)
-    shutil.rmtree(WORK, ignore_errors=True)
-    benches = SimpleQueue[Bench]()
-    for number in range(PROCESSES):
-        benches.put(Bench(number))
-    with ThreadPoolExecutor(PROCESSES) as pool:
-        caught = list(pool.map(lambda mutant: judge(benches, mutant), mutants))
-    share = sum(caught) / len(mutants)
-    print(f"\n{sum(caught)} of {len(mutants)} mutants were caught: {share:.0%}; the goal is {GOAL:.0%}.")
+    paths = {path for mutant in mutants for stage in TESTS[folder_of(mutant)] for path in stage.paths.split()}
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    judge = Judge(mutants)
+    pytest.main([*OPTIONS, *sorted(paths)], plugins=[judge])
+    share = judge.caught / len(mutants)
+    print(f"\n{judge.caught} of {len(mutants)} mutants were caught: {share:.0%}; the goal is {GOAL:.0%}.")
     return 0 if share >= GOAL else 1
 
 

@@ -60,7 +60,7 @@ def test_a_sample_is_the_same_for_the_same_seed_and_every_mutant_has_tests() -> 
         test
         for stages in mutants.TESTS.values()
         for stage in stages
-        for test in stage.split(" -k ")[0].split()
+        for test in stage.paths.split()
     }
     assert [test for test in sorted(named) if not Path(test).exists()] == []
 

@@ -1,6 +1,7 @@
 """Several workers on one store: taking over, handing over, and never both at once."""
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -207,3 +208,44 @@ async def test_an_answer_on_one_replica_wakes_a_worker_of_another(store: Any) ->
         await client.asked(task_id)
         await client.update(task_id, {"sure.1": accept(True)})
         assert await client.text(task_id) == "True"
+
+
+async def test_a_worker_that_must_stop_before_its_step_has_ended_says_so_and_another_runs_it_again(
+    store: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    ran: list[int] = []
+    started, never = asyncio.Event(), asyncio.Event()
+
+    def deploy(number: int) -> Server:
+        server = new_server(store)
+
+        async def stubborn() -> int:
+            ran.append(number)
+            started.set()
+            if number == 1:
+                await never.wait()
+            return number
+
+        @server.tool(task="required")
+        async def tool(ctx: Context) -> str:
+            return str(await ctx.step(stubborn, key="stubborn"))
+
+        return server
+
+    first, second = deploy(1), deploy(2)
+    await first.endpoint.start()
+    task_id = await TaskClient(first).start()
+    async with asyncio.timeout(PATIENCE):
+        await started.wait()
+    runner = first._rounds.tasks.runner  # type: ignore[union-attr]
+    with caplog.at_level(logging.WARNING, "ekiden.tasks"):
+        await runner.stop(0.5)
+    assert "Waiting up to 0.5 s for the running steps of tasks (tool)" in caplog.messages
+    assert f"Task {task_id} has not come to a rest within 0.5 s" in caplog.text
+    never.set()
+    await first.endpoint.stop()
+    assert (await store.tasks.load(task_id)).state == "running", "what it left is not put back: it is not over"
+    assert await store.tasks.entries(task_id) == {}, "that it was cut off is not recorded"
+    async with second.running():
+        assert await TaskClient(second).text(task_id) == "2"
+    assert ran == [1, 2]

@@ -13,7 +13,8 @@ from ekiden.errors import InternalError
 from ekiden.server.tasks.quota import TaskQuota
 from ekiden.stores.memory.store import MemoryStore
 from ekiden.stores.memory.tasks import MemoryTasks
-from ekiden.tasks.store import Usage
+from ekiden.tasks.store import TaskStore, Usage
+from ekiden.testing.task_contract import new_record
 from tests.serving import call, meta, post, served
 from tests.tasks.driving import WITH_TASKS
 
@@ -107,6 +108,16 @@ async def test_many_at_once_do_not_go_over_in_one_process(tmp_path: Path) -> Non
     async with _serving(f"sqlite:///{tmp_path}/s.db", per_principal=10) as (ask, _):
         answers = await asyncio.gather(*(ask(user="alice") for _ in range(60)))
     assert sum("result" in answer for answer in answers) == 10
+
+
+async def test_a_store_that_cannot_count_comes_to_what_one_says_that_can(store: Any) -> None:
+    inserted = [("alice", None), ("alice", None), ("bob", None)]
+    for number, (principal, ttl) in enumerate(inserted):
+        record = new_record(f"t{number}", audience="s", principal=principal, created=float(number), ttl=ttl)
+        await store.tasks.insert(record, {})
+    counted = {who: await store.tasks.usage("s", who) for who in ("alice", "bob", "carol")}
+    assert [usage.open for usage in counted.values()] == [2, 1, 0]
+    assert {who: await TaskStore.usage(store.tasks, "s", who) for who in counted} == counted
 
 
 async def test_a_task_that_is_stored_while_the_store_counts_is_counted() -> None:

@@ -1,7 +1,9 @@
 """Claims of two processes on one round, in virtual time: the store of one of them is slow, or fails."""
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -218,3 +220,21 @@ def test_a_round_that_a_closed_loop_left_behind_is_taken_over_in_the_next() -> N
     assert claimed
     left._let_go(None)  # As when its leg is collected at last.
     assert not len(once.contenders)
+
+
+def test_event_loops_that_are_closed_are_let_go() -> None:
+    once = once_of(MemoryStore())
+
+    async def hold() -> None:
+        claim = claim_of(once)
+        await claim.own()
+        await claim.release()
+
+    def one() -> weakref.ref[asyncio.AbstractEventLoop]:
+        with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+            runner.run(hold())
+            return weakref.ref(runner.get_loop())
+
+    seen = [one() for _ in range(3)]
+    gc.collect()
+    assert [loop() is None for loop in seen[:-1]] == [True, True], "only the last may be known until the next"
