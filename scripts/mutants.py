@@ -223,7 +223,7 @@ class Case:
                 chosen |= {
                     test: None
                     for test in self._session.items
-                    if test.nodeid.startswith(inside) and word in test.nodeid
+                    if test.nodeid.startswith(inside) and word in test.nodeid.lower()
                 }
         return list(chosen)
 

@@ -35,6 +35,18 @@ class TestSQLite(TaskStoreContract):
             await other.close()
 
 
+class TestSQLiteInMemory(TaskStoreContract):
+    """One store: a second one in the same process would see nothing of it."""
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[tuple[TaskStore, TaskStore], None]:
+        store = SQLiteStore(":memory:")
+        try:
+            yield store.tasks, store.tasks
+        finally:
+            await store.close()
+
+
 class TestPostgres(TaskStoreContract):
     @pytest.fixture(autouse=True)
     def _url(self, database: str) -> None:
