@@ -56,12 +56,7 @@ def test_a_sample_is_the_same_for_the_same_seed_and_every_mutant_has_tests() -> 
     first, again = mutants.drawn(30, 7, "rounds/parked.py"), mutants.drawn(30, 7, "rounds/parked.py")
     assert first == again != mutants.drawn(30, 8, "rounds/parked.py")
     assert {mutants.folder_of(mutant) for mutant in first} == {"server/rounds"}
-    named = {
-        test
-        for stages in mutants.TESTS.values()
-        for stage in stages
-        for test in stage.paths.split()
-    }
+    named = {test for stages in mutants.TESTS.values() for stage in stages for test in stage.paths.split()}
     assert [test for test in sorted(named) if not Path(test).exists()] == []
 
 
