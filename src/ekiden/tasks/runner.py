@@ -388,8 +388,7 @@ class Runner:
 
 async def _wait(tasks: Collection[asyncio.Task[None]], deadline: float) -> None:
     if tasks:
-        seconds = max(0.0, deadline - asyncio.get_running_loop().time())
-        await asyncio.wait(set(tasks), timeout=seconds)
+        await asyncio.wait(set(tasks), timeout=max(0.0, deadline - asyncio.get_running_loop().time()))
 
 
 async def _end(tasks: Collection[asyncio.Task[None]], deadline: float) -> None:
