@@ -363,4 +363,11 @@ async def _left(tasks: list[asyncio.Task[Any]]) -> None:
     """Leave no branch behind."""
     for task in tasks:
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+        task.add_done_callback(_forget_error)
+    # Not `gather`: cancelled itself, it raises what cancelled a branch, which is of no scope of anyio.
+    await asyncio.wait(tasks)
+
+
+def _forget_error(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled():
+        task.exception()  # Marks it as seen.
