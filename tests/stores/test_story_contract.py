@@ -7,12 +7,14 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ekiden.stores.memory import MemoryStore
 from ekiden.stores.postgres import PostgresStore
 from ekiden.stores.postgres import stories as postgres_stories
 from ekiden.stores.sqlite import SQLiteStore
 from ekiden.stores.sqlite import stories as sqlite_stories
-from ekiden.stories.store import StoryStore, Told
+from ekiden.stories.store import CallQuery, StoryStore, Told
 from ekiden.testing import StoryStoreContract
 from ekiden.testing.story_contract import _told
 from tests.stores.pairs import InADatabase, InAFolder, two_of_a_database, two_of_a_file, two_sealed
@@ -30,6 +32,17 @@ class TestSQLite(InAFolder, StoryStoreContract):
     async def opened(self) -> AsyncGenerator[tuple[StoryStore, StoryStore], None]:
         async with two_of_a_file(self.folder) as (one, other):
             yield one.stories, other.stories
+
+
+class TestSQLiteInMemory(StoryStoreContract):
+    """One store, which has no bus: nobody else could see anything of it."""
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[tuple[StoryStore, StoryStore], None]:
+        store = SQLiteStore(":memory:")
+        assert store.stories is not None
+        yield store.stories, store.stories
+        await store.close()
 
 
 class TestPostgres(InADatabase, StoryStoreContract):
@@ -55,6 +68,21 @@ class TestSealed(InAFolder, StoryStoreContract):
             told.row.facts = b"another secret"
             await one.write([told])
         assert not any(b"secret" in file.read_bytes() for file in self.folder.glob("store.db*"))
+
+
+async def test_all_calls_are_forgotten_if_all_are_old(store: Any) -> None:
+    await store.stories.write([_told(f"{n}", float(n), events=b"x") for n in range(5)])
+    assert await store.stories.trim(before=100.0, most_calls=100, most_bytes=100) == 5
+    assert await store.stories.listing(CallQuery()) == []
+    assert await store.stories.trim(before=100.0, most_calls=100, most_bytes=100) == 0
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"], indirect=True)
+async def test_so_many_targets_are_listed(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for stories in (sqlite_stories, postgres_stories):
+        monkeypatch.setattr(stories, "_MOST_TARGETS", 2)
+    await store.stories.write([_told(target, target=target) for target in ("a", "b", "c")])
+    assert await store.stories.targets() == ["a", "b"]
 
 
 async def test_every_statement_on_sqlite_uses_an_index(tmp_path: Path) -> None:
