@@ -244,9 +244,7 @@ async def test_a_worker_that_must_stop_before_its_step_has_ended_says_so_and_ano
     assert f"Task {task_id} has not come to a rest within 0.5 s" in caplog.text
     never.set()
     await first.endpoint.stop()
-    assert (await store.tasks.load(task_id)).state == "running", (
-        "what it left is not over"
-    )
+    assert (await store.tasks.load(task_id)).state == "running", "it is not put back: its step runs"
     assert await store.tasks.entries(task_id) == {}, "that it was cut off is not recorded"
     async with second.running():
         assert await TaskClient(second).text(task_id) == "2"
