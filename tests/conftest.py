@@ -93,26 +93,6 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share something in their module, mostly a process, are run by one worker of xdist."""
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None and (shared := _shared_by(item)) is not None:
-            item.add_marker(pytest.mark.xdist_group(shared))
-
-
-def _shared_by(item: pytest.Item) -> str | None:
-    """What a test shares with others of its module, if it does so, by the parameters that it is made with."""
-    known: dict[str, Any] = item._fixtureinfo.name2fixturedefs if isinstance(item, pytest.Function) else {}
-    shared = [name for name, made in known.items() if made[-1].scope == "module"]
-    if not shared:
-        return None
-    chosen = item.callspec.indices if hasattr(item, "callspec") else {}
-    return "-".join(
-        [item.nodeid.partition("::")[0], *(str(chosen[name]) for name in shared if name in chosen)]
-    )
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fuzz", type=int, help="how many seeds the tests in tests/fuzz try")
     parser.addoption("--matrix", action="store_true", help="print who works with whom, as the tests found it")

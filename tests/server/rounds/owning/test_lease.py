@@ -84,6 +84,31 @@ async def test_a_store_that_cancels_a_renewal_does_not_end_them_all() -> None:
     await mine.release()
 
 
+async def test_a_renewal_that_hangs_and_fails_when_it_is_cut_off_is_not_a_fault_of_the_loop(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cut: list[str] = []
+
+    class Hanging(MemoryStore):
+        waits = True
+
+        async def renew(self, claims: Mapping[str, Renewal], *, until: float) -> dict[str, bool]:
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                cut.extend(claims)
+                raise StoreUnavailable("cut off") from None
+            return {}
+
+    mine = claim_of(once_of(Hanging()))
+    await mine.own()
+    await asyncio.sleep(2 * LEASE)
+    await mine.release()
+    gc.collect()
+    assert cut
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
+
+
 @pytest.mark.parametrize("held_before", [False, True])
 async def test_a_claim_whose_reply_came_late_is_renewed_in_time(held_before: bool) -> None:
     rows = MemoryStore()
