@@ -8,7 +8,8 @@ import pytest
 
 from ekiden import Context
 from ekiden.testing import ScriptedClient
-from tests.laws.driving import Client, Handler, accept, serve, soon, yes
+from tests.laws import steps
+from tests.laws.driving import Client, Handler, accept, new_server, serve, soon, text, yes
 
 tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
 noted: list[str] = []
@@ -341,3 +342,26 @@ async def test_a_question_that_was_cut_and_then_reworded_is_asked() -> None:
     assert list(asked.requests) == ["k"]
     assert await after.reply(asked, {"k": accept(True)}) == "True"
     assert noted == ["a"]
+
+
+async def test_an_answer_that_nobody_reads_any_more_holds_up_no_handler_without_branches() -> None:
+    """Only a branch could still come to it. One that does not is not waited for."""
+    server = new_server()
+    deployed = ["before"]
+
+    @server.tool
+    async def tool(ctx: Context) -> str:
+        first = await ctx.step(steps.quick, "a")
+        if deployed == ["before"]:
+            await ctx.elicit("old?", str, key="old")
+        answer = await ctx.elicit("new?", str, key="new")
+        return f"{first} {answer.data} {await ctx.step(steps.quick, 'b')}"
+
+    client, time = Client(server), asyncio.get_running_loop().time
+    asked = await client.ask("tool")
+    deployed[:] = ["after"]
+    asked = await client.retry(asked, {"old": accept("yes")})
+    assert list(asked.requests) == ["new"]
+    began = time()
+    assert "yes" in text(await client.retry(asked, {"new": accept("yes")}))
+    assert time() - began < 1.0
