@@ -21,7 +21,7 @@ def test_there_are_projects() -> None:
 @pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
 def test_the_tests_of_an_example_pass(project: Path, postgres: Postgres) -> None:
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:hypothesispytest"],
         cwd=project,
         env={**os.environ, "DATABASE_URL": postgres.new_database(), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,

@@ -181,3 +181,16 @@ def test_one_that_is_forgotten_leaves_no_folder(place: tuple[str, Path]) -> None
     del wake
     gc.collect()
     assert not folder.exists()
+
+
+async def test_a_store_in_memory_hears_of_no_other_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others that have theirs in memory, in the same folder, have other tasks."""
+    monkeypatch.chdir(tmp_path)
+    store = SQLiteStore(":memory:")
+    end = store.tasks.watch(lambda signal: None)
+    assert list(tmp_path.iterdir()) == []
+    assert not folder_beside(":memory:", "wake").exists()
+    end()
+    await store.close()

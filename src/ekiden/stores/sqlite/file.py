@@ -141,7 +141,8 @@ class SQLiteFile:
         weakref.finalize(self, self._open.close)  # Also if `close` is never called.
 
     @property
-    def _in_memory(self) -> bool:
+    def in_memory(self) -> bool:
+        """Whether there is no file, so that no other process has these rows."""
         return self.path == ":memory:"
 
     # Writing
@@ -197,7 +198,7 @@ class SQLiteFile:
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Look at something small that is committed."""
-        if self._in_memory:
+        if self.in_memory:
             return await self.write(work)  # There is no file that a second connection could read.
         for _ in range(_READ_TRIES):
             if self._open.writer is None:
@@ -210,7 +211,7 @@ class SQLiteFile:
 
     async def scan(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Look at what is committed, in a thread, because that may take a while."""
-        if self._in_memory:
+        if self.in_memory:
             return await self.write(work)
         for _ in range(_READ_TRIES):
             if self._open.writer is None:
@@ -251,7 +252,7 @@ class SQLiteFile:
         return self._open.writer or self._open_writer()
 
     def _open_writer(self) -> sqlite3.Connection:
-        if not self._in_memory:
+        if not self.in_memory:
             make_private(self.path)
             if not self._was_open and is_open_to_others(self.path):
                 _log.warning(
@@ -274,7 +275,7 @@ class SQLiteFile:
     def _check(self) -> None:
         """`StoreUnavailable` if the open file is not at its path any more; the next write opens what is."""
         opened, identity = self._open, self._open.identity
-        if opened.writer is None or self._in_memory or is_there(self.path, identity):
+        if opened.writer is None or self.in_memory or is_there(self.path, identity):
             return
         with opened.writing:
             if opened.identity is not identity:

@@ -51,15 +51,16 @@ class SQLiteStore:
         self, path: str | Path, *, busy_seconds: float = 10.0, synchronous: Synchronous = "FULL"
     ) -> None:
         self._file = SQLiteFile(path, busy_seconds=busy_seconds, synchronous=synchronous)
+        in_memory = self._file.in_memory
         self.tasks = SQLiteTasks(self._file)
         self.people = SQLitePeople(self._file)
-        self.sessions = None if str(path) == ":memory:" else SQLiteSessions(self._file)
-        self.bus = None if str(path) == ":memory:" else SocketBus(folder_beside(str(path), "bus"))
-        told = None if str(path) == ":memory:" else SocketBus(folder_beside(str(path), "stories"))
+        self.sessions = None if in_memory else SQLiteSessions(self._file)
+        self.bus = None if in_memory else SocketBus(folder_beside(str(path), "bus"))
+        told = None if in_memory else SocketBus(folder_beside(str(path), "stories"))
         self.stories = SQLiteStories(self._file, told)
         self.another: Callable[[], SQLiteStore] | None = None
         """Opens the same file with connections of its own, for another event loop."""
-        if str(path) != ":memory:":
+        if not in_memory:
             self.another = lambda: SQLiteStore(path, busy_seconds=busy_seconds, synchronous=synchronous)
 
     async def _run(self, work: Callable[..., T], *arguments: Any, size: int = 0) -> T:

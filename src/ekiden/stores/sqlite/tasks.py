@@ -66,13 +66,14 @@ class SQLiteTasks(TaskStore):
     def __init__(self, file: SQLiteFile) -> None:
         self._file = file
         self._watchers = Listeners[Signal]()
-        self._wake = WakeSocket(file.path)
+        self._wake = None if file.in_memory else WakeSocket(file.path)
         self._search = FairSearch()
 
     def _tell(self, record: TaskRecord) -> None:
         signal = Signal(record.id, record.due)
         self._watchers.tell(signal)
-        self._wake.tell(signal)
+        if self._wake is not None:
+            self._wake.tell(signal)
 
     # Writing
 
@@ -263,18 +264,20 @@ class SQLiteTasks(TaskStore):
     def watch(self, watcher: Watcher, *, works: bool = False) -> Callable[[], None]:
         """Be told of changes, those of other processes too."""
         remove = self._watchers.add(watcher)
-        self._wake.listen(self._watchers.tell)
+        if self._wake is not None:
+            self._wake.listen(self._watchers.tell)
 
         def end() -> None:
             remove()
-            if not self._watchers:
+            if not self._watchers and self._wake is not None:
                 self._wake.stop_listening()
 
         return end
 
     def close(self) -> None:
         """Give the sockets back."""
-        self._wake.close()
+        if self._wake is not None:
+            self._wake.close()
 
 
 def _record(row: Any) -> TaskRecord:

@@ -16,7 +16,7 @@ _SMALL: Final = 4 * 1024
 
 
 class RequestRoom:
-    """Counts calls, what is no call while it waits for the store, and the bytes of both."""
+    """Counts calls, other messages while they wait for the store, and the bytes of both."""
 
     def __init__(self, bodies: Shares, most_running: int) -> None:
         self.bodies = bodies
