@@ -17,6 +17,8 @@ from ekiden.transports.server.asgi import StreamableHTTP
 from ekiden.transports.server.http1 import access
 from ekiden.transports.server.http1.connection import Connection
 from ekiden.transports.server.http1.connections import Connections
+from ekiden.transports.server.http1.crowd import Crowd
+from ekiden.transports.server.http1.handshakes import TlsListener
 from ekiden.transports.server.legacy.relay import UnixRelay
 
 __all__ = ["serve_http"]
@@ -27,11 +29,6 @@ _QUIET_SECONDS: Final = 0.3
 """Calls that end this soon after the signal are not worth a line."""
 _MOST_NAMED: Final = 5
 """Calls that the line names; of others only the number is given."""
-
-
-_HANDSHAKE_SECONDS: Final = 5.0
-"""How long a TLS handshake may take. Until it is done a connection counts for no cap, and no limit of ours
-ends it; by default it has a minute."""
 
 _YOUNG: Final = 10_000
 """How many new objects set off the garbage collector. The 700 of Python 3.11 are what a dozen rounds hold
@@ -47,14 +44,16 @@ class _Draining(uvicorn.Server):
         application: StreamableHTTP,
         on_ready: Callable[[], None] | None,
         relay: UnixRelay | None,
+        crowd: Crowd,
     ) -> None:
         super().__init__(config)
         self._application = application
         self._on_ready = on_ready
         self._relay = relay
+        self._crowd = crowd
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        with _short_handshakes(asyncio.get_running_loop()):
+        with _counted_handshakes(asyncio.get_running_loop(), self._crowd):
             await super().startup(sockets)
         if self.started and self._relay is not None:
             self.servers.append(await self._relay.listen(self._connection))
@@ -95,13 +94,15 @@ class _Draining(uvicorn.Server):
 
 
 @contextlib.contextmanager
-def _short_handshakes(loop: Any) -> Generator[None, None, None]:
-    """Limit the time of TLS handshakes on what is listened to meanwhile. uvicorn has no option for that."""
+def _counted_handshakes(loop: Any, crowd: Crowd) -> Generator[None, None, None]:
+    """Have the crowd count TLS handshakes on what is listened to meanwhile: uvicorn has no option."""
     create = loop.create_server
 
-    def create_server(*arguments: Any, **options: Any) -> Any:
-        limit = {} if options.get("ssl") is None else {"ssl_handshake_timeout": _HANDSHAKE_SECONDS}
-        return create(*arguments, **options, **limit)
+    async def create_server(make: Any, *, ssl: Any = None, backlog: int = 100, **options: Any) -> Any:
+        if ssl is None:
+            return await create(make, backlog=backlog, **options)
+        server = await create(make, backlog=backlog, start_serving=False, **options)
+        return TlsListener(server, make, ssl, crowd, backlog)
 
     loop.create_server = create_server
     try:
@@ -162,7 +163,7 @@ async def serve_http(
     if sockets is None:
         _check_address(host, port)
     with calling_on_hangup(on_hangup):
-        await _Draining(config, application, on_ready, relay).serve(sockets)
+        await _Draining(config, application, on_ready, relay, connections.crowd).serve(sockets)
 
 
 def _check_address(host: str, port: int) -> None:

@@ -95,9 +95,10 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     batches until their last response is there, mounted or not; above it, they are given up of the client
     that has most."""
     connections: int | None = None
-    """Connections that one process has open. For one more, one that waits for its client is closed; if there
-    is none, it is answered with 503 and `Retry-After`. By default almost as many as the process may have file
-    descriptors. Where the server is mounted, whoever listens decides."""
+    """Connections that one process has open, also those whose TLS handshake is not done. For one more, one
+    that waits for its client is closed; if there is none, it is answered with 503 and `Retry-After`. By
+    default almost as many as the process may have file descriptors. Where the server is mounted, whoever
+    listens decides."""
     connections_per_address: int | None = None
     """The same for one IP address (of IPv6, one network), so that one client cannot take all of them. Not
     behind a proxy: there all connections come from the proxy."""

@@ -4,11 +4,11 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
 from urllib.parse import urlsplit
 
 from ekiden import HttpLimits, Server
 from ekiden.transports.server.http1.crowd import Crowd
+from ekiden.transports.server.proxies import network_of
 from tests.serving import PATIENCE, call, headers_for, post, served
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -126,12 +126,8 @@ class _Guest:
     """A connection from an address."""
 
     def __init__(self, address: str) -> None:
-        self.transport = self
-        self.address = address
+        self.network: str | None = network_of(address)
         self.was_turned_away = False
-
-    def get_extra_info(self, name: str) -> tuple[str, int]:
-        return (self.address, 1)
 
     def turn_away(self, reason: str) -> None:
         self.was_turned_away = True
@@ -178,6 +174,9 @@ async def test_of_one_address_whoever_has_waited_longest_makes_room_if_that_was_
     guests = [_Waiting("10.0.0.1", now - ago) for ago in (1.0, 6.0, 7.0)]
     assert not (await _newcomer_at("10.0.0.1", *guests)).was_turned_away
     assert [guest.made_room for guest in guests] == [False, False, True]
+    together = [_Waiting("10.0.0.1", now - 7.0) for _ in range(3)]
+    assert not (await _newcomer_at("10.0.0.1", *together)).was_turned_away
+    assert [guest.made_room for guest in together] == [True, False, False], "it was there before the others"
     fresh = [_Waiting("10.0.0.1", now - 1.0) for _ in range(3)]
     assert (await _newcomer_at("10.0.0.1", *fresh)).was_turned_away
     assert not any(guest.made_room for guest in fresh)
@@ -201,9 +200,7 @@ class _Worker(_Waiting):
 
     def __init__(self) -> None:
         super().__init__("", None)
-
-    def get_extra_info(self, name: str) -> Any:
-        return ""
+        self.network = None
 
 
 async def test_requests_that_workers_hand_on_to_each_other_take_descriptors_too() -> None:

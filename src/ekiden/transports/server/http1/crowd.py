@@ -1,9 +1,9 @@
 """Caps on open connections: of the whole process, and of one address.
 
-If the process has no room left, one that waits for its client makes room: it is idle, or its request does not
-arrive. It is one of the address that has most, if that has more than the newcomer's; else one that has waited
-for some seconds. So whoever opens connections and sends nothing keeps nobody else out. What is being answered
-is never closed.
+If the process has no room left, one that waits for its client makes room: it is idle, its request does not
+arrive, or its TLS handshake is not done. It is one of the address that has most, if that has more than the
+newcomer's; else one that has waited for some seconds. So whoever opens connections and sends nothing keeps
+nobody else out. What is being answered is never closed.
 
 Requests that workers hand on to each other take descriptors, too: one in either process. They count, and make
 room in the same way.
@@ -52,7 +52,8 @@ def default_cap() -> int | None:
 class Guest(Timed, Protocol):
     """A connection that can be turned away."""
 
-    transport: Any
+    network: str | None
+    """What it is counted by; None for another worker."""
 
     @property
     def waits_since(self) -> float | None:
@@ -89,9 +90,8 @@ class Crowd(Sweeper):
         """Look after a connection from now on, or turn it away."""
         super().add(connection, loop)
         guest: Guest = connection
-        peer: Any = guest.transport.get_extra_info("peername")
-        is_worker = peer.__class__ is not tuple
-        address = "" if is_worker else network_of(peer[0])
+        is_worker = guest.network is None
+        address = guest.network or ""
         reason = self._full(address, loop.time())
         if reason is None and is_worker:
             self._of_workers.add(guest)
@@ -102,7 +102,7 @@ class Crowd(Sweeper):
             self._turned_away.add(guest)
             guest.turn_away(reason)
         else:
-            guest.transport.abort()
+            guest.make_room()
 
     def _full(self, address: str, now: float) -> str | None:
         """Why there is no room for one more."""
@@ -175,7 +175,7 @@ class _Waiting:
         if now - self._looked_at < (_LOOK_SECONDS if self.by_time else _LOOK_AGAIN_SECONDS):
             return
         self._looked_at = now
-        found = [(since, guest) for guest in welcome if (since := guest.waits_since) is not None]
+        found = [(since, guest) for guest in reversed(welcome) if (since := guest.waits_since) is not None]
         self.by_time = sorted(found, key=lambda each: -each[0])
         self.by_crowd = sorted(self.by_time, key=lambda each: of_address[welcome[each[1]]])
 
