@@ -24,6 +24,7 @@ from ekiden.server.tasks.sources import TaskMap, TaskSource
 from ekiden.server.tasks.tasks import Tasks
 from ekiden.telemetry.observed import is_observed
 from ekiden.telemetry.spans import traced
+from ekiden.transports.server.large import LargeResults
 from ekiden.transports.server.port import Ready, Stream
 from ekiden.wire import versions
 from ekiden.wire.handshake import request_meta
@@ -79,6 +80,8 @@ class ServerEndpoint:
         self._auth: Auth | None = None
         self._recording: CallRecording | None = None
         self._compose()
+        self.large = LargeResults()
+        """Its results that are so large that they wait for one another."""
         self.local: Principal | None = None
         """Who sends what comes over stdio and in memory."""
         self.sessions = sessions(self)
@@ -283,6 +286,7 @@ class ServerEndpoint:
             if self._rounds.tasks is not None:
                 self._rounds.tasks.forget()
             self.sessions.forget_loop()
+            self.large.forget()
             self._loop = None
 
     async def _get_ready(self) -> None:

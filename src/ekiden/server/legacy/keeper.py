@@ -10,6 +10,7 @@ from ekiden.rounds.outcome import Outcome
 from ekiden.server.outgoing import Outlet
 from ekiden.server.registration.registry import Registry
 from ekiden.sessions.logs import StreamLogs
+from ekiden.transports.server.large import LargeResults
 from ekiden.transports.server.port import Stream
 from ekiden.wire.json import JsonObject
 from ekiden.wire.modern import Request
@@ -39,6 +40,9 @@ class SessionLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 class Answering(Protocol):
     """The part of the endpoint that sessions call."""
+
+    large: LargeResults
+    """Its results that are so large that they wait for one another."""
 
     def answer(self, request: Request, stream: Stream) -> Coroutine[Any, Any, Outcome]:
         """Answer one request."""

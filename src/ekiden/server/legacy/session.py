@@ -18,7 +18,7 @@ from ekiden.errors import (
     ProtocolError,
     StatusError,
 )
-from ekiden.rounds.outcome import Failed, Outcome
+from ekiden.rounds.outcome import Failed
 from ekiden.server.legacy.asking import Asking
 from ekiden.server.legacy.keeper import Keeper
 from ekiden.server.legacy.requests import ClientRequests
@@ -29,6 +29,7 @@ from ekiden.sessions.record import SessionRecord, What
 from ekiden.sessions.shared import SharedSessions
 from ekiden.transports.server.legacy.port import Line
 from ekiden.transports.server.port import Stream
+from ekiden.transports.server.reply import LARGE
 from ekiden.wire import jsonrpc
 from ekiden.wire.handshake import Hello, Response, request_meta, usable_capabilities
 from ekiden.wire.incoming import Incoming
@@ -119,7 +120,7 @@ class Session:
         assert task is not None
         self._running[request_id] = task
         self.hold()
-        outlet = self._keeper.endpoint.outlet
+        outlet, large = self._keeper.endpoint.outlet, self._keeper.endpoint.large
         stream = SessionStream(self, outlet.line(line, request) if outlet.used else line)
         try:
             outcome = await self._keeper.endpoint.answer(request, stream)
@@ -128,16 +129,16 @@ class Session:
             stream.open = False
             if isinstance(outcome, Failed) and isinstance(outcome.error, StatusError):
                 line.fail(outcome.error)
-            response = self._spelled(outcome, request.method, request_id)
+            outcome = await large.admit(outcome, self.client) if large.busy else outcome
+            response = after_handshake(outcome, request.method).render(self._dialect, request_id)
+            if len(response) > LARGE:
+                large.spelled(len(response))
             return await outlet.response(response, request) if outlet.used else response
         finally:
             stream.open = False
             if self._running.get(request_id) is task:
                 del self._running[request_id]
             self.let_go()
-
-    def _spelled(self, outcome: Outcome, method: str, request_id: RequestId) -> bytes:
-        return after_handshake(outcome, method).render(self._dialect, request_id)
 
     def _accept(self, message: Message, incoming: Incoming | None) -> Request:
         method = message.method
@@ -172,9 +173,8 @@ class Session:
         headers, principal = (
             (None, self.local) if incoming is None else (incoming.headers, incoming.principal)
         )
-        session = self.id or None
         return Request(
-            request_id, method, params, meta, name, headers, None, session, kind, principal, incoming
+            request_id, method, params, meta, name, headers, None, self.id or None, kind, principal, incoming
         )
 
     # Other messages of the client

@@ -20,6 +20,7 @@ from ekiden.transports.server.budget import SMALL, weight_of
 from ekiden.transports.server.cors import Cors
 from ekiden.transports.server.gate import Gate
 from ekiden.transports.server.guard import Guard, sent_twice
+from ekiden.transports.server.large import MOST, LargeResults
 from ekiden.transports.server.legacy.session_http import SessionHTTP
 from ekiden.transports.server.port import Endpoint
 from ekiden.transports.server.reply import (
@@ -93,7 +94,9 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     than 64 KiB are not counted. Above it, a connection is cut of the address that has most of them. Where the
     server is mounted, whoever listens decides. As many bytes may wait in streams of clients of 2025, and in
     batches until their last response is there, mounted or not; above it, they are given up of the client
-    that has most."""
+    that has most. So are results of more than 64 KiB that end at once: they are sent one after another, as
+    many bytes, and 256 MiB at least, may wait for their turn, and what is given up is answered with error
+    -32603."""
     connections: int | None = None
     """Connections that one process has open, also those whose TLS handshake is not done. For one more, one
     that waits for its client is closed; if there is none, it is answered with 503 and `Retry-After`. By
@@ -114,6 +117,7 @@ class StreamableHTTP:
         self._dialect = endpoint.dialect
         self.limits = limits
         self.bodies = Shares(limits.bodies)
+        endpoint.large = LargeResults(max(limits.unread, MOST))
         self.gate = Gate(path, guard, limits.body)
         """Sees every request before its body is read."""
         if guard.origins:
@@ -192,7 +196,8 @@ class StreamableHTTP:
         headers = incoming.headers
         if self.gate.cors is not None:
             send, respond = self._for_pages(self.gate.cors, incoming, send, respond)
-        reply = Reply(send, headers, self.limits.stall_seconds, respond)
+        large = self.endpoint.large
+        reply = Reply(send, headers, self.limits.stall_seconds, respond, large)
         if (
             incoming.refusal is not None or incoming.repeating is not None or headers.get(VERSION) != MODERN
         ) and await self._is_answered(incoming, receive, send, reply):
@@ -223,8 +228,24 @@ class StreamableHTTP:
                 outcome = answered.value
         else:
             outcome = answer  # type: ignore[assignment]  # There is no other kind of coroutine.
-        sending = reply.to_nobody() if outcome is None else reply.finish(outcome, self._dialect, request_id)
+        sending = (
+            self._in_turn(outcome, incoming, reply, request_id)
+            if outcome is None or large.busy
+            else reply.finish(outcome, self._dialect, request_id)
+        )
         if sending is not None:
+            await sending
+
+    async def _in_turn(
+        self, outcome: Outcome | None, incoming: Incoming, reply: Reply, request_id: RequestId
+    ) -> None:
+        """Send a response that may be large, when its turn has come; none, if its client has left."""
+        if outcome is None:
+            await reply.to_nobody()
+            return
+        reply.end()
+        outcome = await self.endpoint.large.admit(outcome, client_of(incoming))
+        if (sending := reply.finish(outcome, self._dialect, request_id)) is not None:
             await sending
 
     def _attend(

@@ -6,6 +6,7 @@ from typing import Any, Protocol, TypeAlias
 
 from ekiden.errors import ProtocolError
 from ekiden.rounds.outcome import Complete, Dialect, Failed, Outcome
+from ekiden.transports.server.large import LargeResults
 from ekiden.transports.server.legacy.port import SessionKeeper
 from ekiden.wire.incoming import Incoming
 from ekiden.wire.jsonrpc import Message
@@ -33,6 +34,9 @@ class Stream(Protocol):
 
 class Endpoint(Protocol):
     """What a transport sees of a server."""
+
+    large: LargeResults
+    """Its results that are so large that they wait for one another."""
 
     @property
     def methods(self) -> Container[str]:

@@ -7,7 +7,7 @@ left, and keeps the proxies in between awake.
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from ekiden.errors import InvalidRequest, ProtocolError, TransportError
 from ekiden.private_struct import PrivateStruct
@@ -21,6 +21,7 @@ from ekiden.wire.modern import http_headers, http_status
 
 __all__ = [
     "JSON",
+    "LARGE",
     "SSE",
     "Attendant",
     "Event",
@@ -43,6 +44,9 @@ Respond: TypeAlias = Callable[[int, bytes], None]
 
 _LATE_SECONDS: Final = 0.02
 """Shorter calls are not looked after: most that wait at all wait only for a few passes of the loop."""
+
+LARGE: Final = 64 * 1024
+"""A response of more bytes may have to wait for its turn. Those of fewer are not counted."""
 
 _LEFT: Final = 499
 """The status of a request whose client has left. It is sent to nobody, but middleware may log it."""
@@ -142,6 +146,14 @@ async def respond_json(send: Send, status: int, body: bytes) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
+class Counting(Protocol):
+    """Whoever counts what large responses have."""
+
+    def spelled(self, size: int) -> None:
+        """One has so many bytes."""
+        ...
+
+
 class Reply(PrivateStruct):
     """The response to one request. Implements `ekiden.transports.server.port.Stream`."""
 
@@ -149,6 +161,8 @@ class Reply(PrivateStruct):
     _headers: Headers
     _stall_seconds: float
     _respond: Respond | None = None
+    _large: Counting | None = None
+    """Told of a large response."""
     _writing: asyncio.Lock | None = None
     _streaming: bool = False
     _ended: bool = False
@@ -208,6 +222,8 @@ class Reply(PrivateStruct):
         """Send the response and end. If it could not be sent at once, await what is returned."""
         self._ended = True
         body = outcome.render(dialect, request_id)
+        if len(body) > LARGE and self._large is not None:
+            self._large.spelled(len(body))
         if self._streaming:
             return self._finish_stream(body)
         if type(outcome) is Failed:
