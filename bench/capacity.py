@@ -32,7 +32,7 @@ class Cost:
     source: str
 
 
-_RESULTS: Final = "RESULTS.md"
+_RESULTS: Final = "make bench, on the machine of the other costs"
 _COSTS: Final = "bench.costs"
 _WRITES: Final = "bench.run --only tasks:writes"
 _CODE: Final = "by construction"
