@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ekiden import CancelledTask, Context, TaskLimits
+from ekiden.stores.memory import MemoryStore
 from ekiden.stores.postgres import tasks as postgres_tasks
 from ekiden.tasks import runner
 from ekiden.tasks.moves import Ending, LostClaim
@@ -109,3 +110,29 @@ async def test_a_worker_does_not_look_at_a_task_that_has_just_ended_there(
         client = TaskClient(server)
         assert await client.text(await client.start()) == "1"
     assert looks == []
+
+
+async def test_a_look_that_begins_when_the_leg_has_ended_finds_nothing_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It changed in the last moment of the leg, which in memory is over within that pass of the loop."""
+    server, looks = new_server(MemoryStore(), tasks=TaskLimits()), list[asyncio.Task[None]]()
+    quieten = Run._quieten
+
+    def changed_at_last(run: Run) -> None:
+        run.look_soon()
+        if run._looking is not None:
+            looks.append(run._looking)
+        quieten(run)
+
+    monkeypatch.setattr(Run, "_quieten", changed_at_last)
+
+    @server.tool(task="required")
+    async def tool(ctx: Context) -> str:
+        return "done"
+
+    async with server.running(), asyncio.timeout(PATIENCE):
+        client = TaskClient(server)
+        assert await client.text(await client.start()) == "done"
+        assert looks
+        await asyncio.gather(*looks)

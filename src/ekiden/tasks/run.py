@@ -265,7 +265,9 @@ class Run:
             self._look_again = True
 
     async def _look(self) -> None:
-        assert self._leg is not None
+        leg = self._leg
+        if leg is None:
+            return  # It has ended before this look began.
         try:
             current = await self._store.load(self.id)
         except StoreUnavailable:
@@ -278,9 +280,9 @@ class Run:
         if current.final:
             return  # It has just ended here.
         if current.state == "stopping":
-            self._leg.cancel()
-        if answers := moves.unread(current, self._leg.seen):
-            self._leg.deliver(answers)
+            leg.cancel()
+        if answers := moves.unread(current, leg.seen):
+            leg.deliver(answers)
         if self._look_again:
             self._look_again = False
             await self._look()
