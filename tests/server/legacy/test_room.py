@@ -33,5 +33,6 @@ async def test_a_client_that_is_refused_again_and_again_has_all_sessions_looked_
     for _ in range(50):
         with pytest.raises(SessionsFull):
             room.to_end(sessions, "", "greedy")
+        assert room.unused_of("greedy", sessions) is None  # Where sessions lie in a store.
     assert looks[0] < 25 * 1000  # 50,000, before. A busy machine may look once a second.
     assert room.to_end(sessions, "", "modest") == []  # A quarter more is there for others.

@@ -117,7 +117,7 @@ class SessionRoom:
 
     def unused_of(self, client: str, sessions: Mapping[str, S]) -> S | None:
         """The session of a client that was unused for longest, and for a while."""
-        return self.unused(each for each in sessions.values() if each.client == client)
+        return self._looked(client, lambda: (s for s in sessions.values() if s.client == client))
 
     def unused(self, sessions: Iterable[S]) -> S | None:
         """The session that was unused for longest, if it is not in use and was not for a while."""
