@@ -308,3 +308,25 @@ async def test_a_claim_that_cannot_be_had_does_not_wait_for_who_writes(tmp_path:
             assert await store.claim("running", "history", **times) == Busy(1, 11.0)
         other.execute("ROLLBACK")
     await store.close()
+
+
+async def test_what_is_looked_at_again_is_not_read_from_the_file_again(tmp_path: Path) -> None:
+    """Journals of 6 MB together, each on pages of its own: more than SQLite keeps by itself."""
+    store = SQLiteStore(tmp_path / "rounds.db", synchronous="NORMAL")
+    for number in range(1000):
+        await store.put_journal(str(number), b"x" * 6000, expires=100.0)
+    await _look_at_all(store)
+    before = _reads_of_this_process()
+    await _look_at_all(store)
+    assert _reads_of_this_process() - before < 500
+    await store.close()
+
+
+async def _look_at_all(store: SQLiteStore) -> None:
+    for number in range(1000):
+        assert await store.get_journal(str(number)) == b"x" * 6000
+
+
+def _reads_of_this_process() -> int:
+    counters = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(counters["syscr"])
