@@ -13,12 +13,27 @@ from bench.failure import BenchFailure
 PATH: Final = "/mcp"
 VERSION: Final = "2026-07-28"
 _TIMEOUT: Final = 10.0
-_META: Final = {
-    "io.modelcontextprotocol/protocolVersion": VERSION,
-    "io.modelcontextprotocol/clientInfo": {"name": "bench", "version": "1"},
-}
-_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
+_META: Final = "io.modelcontextprotocol/"
 _UVICORNS_OWN: Final = frozenset({"date", "server", "connection"})
+
+
+@dataclass(frozen=True)
+class Sender:
+    """A client program: what it says of itself, and what it declares beside what a call needs."""
+
+    name: str
+    version: str
+    capabilities: dict[str, Any] = field(default_factory=dict)
+
+
+BENCH: Final = Sender("bench", "1")
+SENDERS: Final = (
+    BENCH,
+    Sender("terminal", "0.14.2", {"sampling": {}}),
+    Sender("editor-extension", "2026.11.3", {"roots": {}}),
+    Sender("Desk for teams", "1.102.0-beta.4", {"sampling": {"tools": {}}, "roots": {}}),
+)
+"""Those of a load, which are not all alike."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +44,8 @@ class Call:
     params: dict[str, Any] = field(default_factory=dict)
     name: str | None = None
     capabilities: dict[str, Any] = field(default_factory=dict)
-    """What the client declares."""
+    """What the client must declare."""
+    sender: Sender = BENCH
     token: str | None = None
     """The access token that is sent along."""
 
@@ -45,9 +61,14 @@ class Call:
             **named,
         }
 
-    def body(self) -> str:
-        params = {**self.params, "_meta": {**_META, _CAPABILITIES: self.capabilities}}
-        message = {"jsonrpc": "2.0", "id": 1, "method": self.method, "params": params}
+    def body(self, request_id: int | str = 1) -> str:
+        meta = {
+            f"{_META}protocolVersion": VERSION,
+            f"{_META}clientInfo": {"name": self.sender.name, "version": self.sender.version},
+            f"{_META}clientCapabilities": {**self.sender.capabilities, **self.capabilities},
+        }
+        params = {**self.params, "_meta": meta}
+        message = {"jsonrpc": "2.0", "id": request_id, "method": self.method, "params": params}
         return json.dumps(message, separators=(",", ":"))
 
 

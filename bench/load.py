@@ -1,9 +1,14 @@
-"""The load: `wrk` with one thread and 16 connections, which repeats one request as fast as it can."""
+"""The load: `wrk` with one thread and 16 connections, which sends requests as fast as it can.
+
+They are one call, made by several client programs, with ids that differ: a server gains nothing if it
+recognises requests that it has read before.
+"""
 
 import json
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,10 +20,22 @@ CONNECTIONS: Final = 16
 _INSTALL_SECONDS: Final = 300
 _GRACE_SECONDS: Final = 30
 
+_IDS: Final = 64
+"""Requests of each client program, which take turns."""
+
 _SCRIPT: Final = """\
-wrk.method = "POST"
-wrk.body = %(body)s
-%(headers)s
+local requests = {}
+local turn = 0
+
+function init(arguments)
+  wrk.method = "POST"
+%(requests)s
+end
+
+function request()
+  turn = turn %% #requests + 1
+  return requests[turn]
+end
 
 function done(summary)
   local e = summary.errors
@@ -49,10 +66,10 @@ def ensure_wrk() -> None:
         raise BenchFailure(f"`wrk` is missing and could not be installed ({error}): install it") from error
 
 
-def run_load(port: int, call: Call, seconds: int, core: int) -> Load:
+def run_load(port: int, calls: Sequence[Call], seconds: int, core: int) -> Load:
     """Load the server; any error at all is a failure."""
     with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
-        script.write(lua(call))
+        script.write(lua(calls))
         script.flush()
         output = _run_wrk(Path(script.name), port, seconds, core)
     summary = json.loads(output.rpartition("SUMMARY ")[2])
@@ -73,10 +90,26 @@ def _run_wrk(script: Path, port: int, seconds: int, core: int) -> str:
     return finished.stdout
 
 
-def lua(call: Call) -> str:
-    """The script that makes `wrk` send `call`: built once, so that it costs nothing per request."""
-    headers = "\n".join(f"wrk.headers[{_quote(k)}] = {_quote(v)}" for k, v in call.headers().items())
-    return _SCRIPT % {"body": _quote(call.body()), "headers": headers}
+def lua(calls: Sequence[Call]) -> str:
+    """The script that makes `wrk` send the calls in turn: all is spelled before the load begins."""
+    return _SCRIPT % {"requests": "\n".join(_spelled(*request) for request in requests_of(calls))}
+
+
+def requests_of(calls: Sequence[Call]) -> Iterator[tuple[dict[str, str], str]]:
+    """The headers and the body of each request of a load."""
+    for number in range(_IDS):
+        for which, call in enumerate(calls):
+            yield call.headers(), call.body(_request_id(number * len(calls) + which))
+
+
+def _spelled(headers: dict[str, str], body: str) -> str:
+    table = ", ".join(f"[{_quote(name)}] = {_quote(value)}" for name, value in headers.items())
+    return f"  requests[#requests + 1] = wrk.format(nil, nil, {{{table}}}, {_quote(body)})"
+
+
+def _request_id(number: int) -> int | str:
+    """Numbers that grow, as most clients have; now and then a text."""
+    return f"request-{number}" if number % 8 == 7 else 1000 + number
 
 
 def _quote(text: str) -> str:

@@ -10,13 +10,13 @@ import json
 import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
 from bench.cells import DISCOVER, Cell, Setup
-from bench.exchange import Answer, Call
+from bench.exchange import SENDERS, Answer, Call, Sender
 from bench.load import run_load
 from bench.process import cpu_seconds, rss_megabytes
 from bench.servers import Running, cores, running
@@ -76,7 +76,7 @@ class CellResult:
 class Ceiling:
     """ekiden's own exchange, which the bare server repeats with constant bytes."""
 
-    call: Call
+    calls: list[Call]
     answers: Path
 
 
@@ -97,11 +97,12 @@ def measure_cell(cell: Cell, plan: Plan, tell: Callable[[str], None]) -> CellRes
 def record_ceiling(cell: Cell, file: Path) -> Ceiling:
     """Ask ekiden once, and keep what it answers for the bare server."""
     with running(cell.subject, cores()[0]) as server, server.blamed():
-        call = cell.prepare(_asker(server))
+        calls = _prepared(cell, server)
+        call = calls[0]
         answers = {DISCOVER.method: server.ask(DISCOVER), call.method: server.ask(call)}
         cell.accept(answers[call.method].result())
     file.write_text(json.dumps({method: _recorded(answer) for method, answer in answers.items()}))
-    return Ceiling(call, file)
+    return Ceiling(calls, file)
 
 
 def _recorded(answer: Answer) -> dict[str, Any]:
@@ -109,8 +110,13 @@ def _recorded(answer: Answer) -> dict[str, Any]:
     return {"status": answer.status, "headers": answer.headers, "body": body}
 
 
-def _asker(server: Running) -> Callable[[Call], dict[str, Any]]:
-    return lambda call: server.ask(call).result()
+def _prepared(cell: Cell, server: Running) -> list[Call]:
+    """The call as each of the client programs makes it."""
+    return [replace(cell.prepare(_asker(server, sender)), sender=sender) for sender in SENDERS]
+
+
+def _asker(server: Running, sender: Sender) -> Callable[[Call], dict[str, Any]]:
+    return lambda call: server.ask(replace(call, sender=sender)).result()
 
 
 def _take_turn(cell: Cell, setups: tuple[Setup, ...], ceiling: Ceiling, plan: Plan) -> dict[Setup, Sample]:
@@ -140,20 +146,22 @@ class _Meter:
         self._spent = 0.0
         with server.blamed():
             bare = server.setup.contestant == "bare"
-            self._call = server.admitted(ceiling.call if bare else cell.prepare(_asker(server)))
+            calls = ceiling.calls if bare else _prepared(cell, server)
+            self._calls = [server.admitted(call) for call in calls]
             self._check()
 
     def _check(self) -> None:
-        self._cell.accept(self.server.ask(self._call).result())
+        for call in self._calls:
+            self._cell.accept(self.server.ask(call).result())
 
     def warm_up(self, seconds: int) -> None:
         with self.server.blamed():
-            run_load(self.server.port, self._call, seconds, self._core)
+            run_load(self.server.port, self._calls, seconds, self._core)
 
     def load(self) -> None:
         before = cpu_seconds(self.server.pid)
         with self.server.blamed():
-            load = run_load(self.server.port, self._call, _SLICE_SECONDS, self._core)
+            load = run_load(self.server.port, self._calls, _SLICE_SECONDS, self._core)
         self._spent += cpu_seconds(self.server.pid) - before
         self._requests += load.requests
         self._seconds += load.seconds

@@ -6,6 +6,7 @@ from statistics import median
 from typing import Final
 
 from bench.cells import HALF, NEWER, Setup
+from bench.exchange import SENDERS
 from bench.load import CONNECTIONS
 from bench.measure import CellResult, Plan, Sample
 from bench.verdict import Section, Verdict, spread, table
@@ -85,7 +86,8 @@ def _heading(figures: Figures) -> str:
     return (
         "# Benchmark results\n\n"
         "Written by `make bench`. The measure is the server's CPU time per request: one process on one "
-        f"core, `wrk` with {CONNECTIONS} connections on another. Ratios are medians over interleaved pairs "
+        f"core, `wrk` with {CONNECTIONS} connections on another. The load is one call made by "
+        f"{len(SENDERS)} client programs, with ids that differ. Ratios are medians over interleaved pairs "
         f"({plan.pairs} with the baseline, {min(plan.peer_turns, plan.pairs)} with each peer) of "
         f"{plan.slices} s each, in slices of a second that take turns, with fresh processes for every pair; "
         "lowest and highest pair in brackets. "
