@@ -66,6 +66,7 @@ class Dispatcher:
     def __init__(self, registry: Registry, rounds: Rounds) -> None:
         self._registry = registry
         self._rounds = rounds
+        self._making = rounds.making
         self.ready: dict[str, Callable[[Request, Stream], Ready]] = {
             "server/discover": self._discover,
             "tools/list": self._lister(registry.tools),
@@ -125,7 +126,9 @@ class Dispatcher:
                 return tool_error(f"Invalid arguments for tool {tool.key!r}: {problem}")
             if handler.is_direct and _LATER.isdisjoint(request.params):
                 try:
-                    return Complete(tool.result(await handler.call(**bound)))
+                    value = await handler.call(**bound)
+                    made = self._making.at_once(tool, value)
+                    return _direct(made or await self._making.in_turn(tool, value, request), tool.title)
                 except BaseException as error:
                     return _direct(tool.failed(error), tool.title)
             call = Call(request, stream, self.state, handler, arguments, bound, tool.bind, tool.title, tool)
@@ -203,8 +206,9 @@ class Dispatcher:
         if call.handler.is_direct and _LATER.isdisjoint(call.request.params):
             try:
                 value = await call.handler.call(**call.bound)
-                ended = value if isinstance(value, InputRequired) else call.ending.complete(value)
-                return _direct(ended, call.title)
+                made = self._making.at_once(call.ending, value)
+                made = made or await self._making.in_turn(call.ending, value, call.request)
+                return _direct(made, call.title)
             except BaseException as error:
                 return _direct(call.ending.failed(error), call.title)
         return await self._round(call)

@@ -80,7 +80,7 @@ class ServerEndpoint:
         self._auth: Auth | None = None
         self._recording: CallRecording | None = None
         self._compose()
-        self.large = LargeResults()
+        self.large = rounds.making.large
         """Its results that are so large that they wait for one another."""
         self.local: Principal | None = None
         """Who sends what comes over stdio and in memory."""
@@ -109,6 +109,7 @@ class ServerEndpoint:
             self.task_map.sources.append(tasks)
             if self._recording is not None:
                 inner.record(self._recording)
+            inner.share(self.large)
             self._lifespan = Lifespan(self._with_mounted)
             self._dispatcher.learn_extensions()
             self._listens = self._registry.extensions.listen
@@ -149,6 +150,12 @@ class ServerEndpoint:
         self._auth = auth
         self.local = auth.local
         self._compose()
+
+    def share(self, large: LargeResults) -> None:
+        """Let large results wait among those of the server in which this one is mounted."""
+        self.large = self._rounds.making.large = large
+        for inner in self._mounted:
+            inner.share(large)
 
     def record(self, recording: CallRecording) -> None:
         """Record what happens to calls, those of mounted servers too."""

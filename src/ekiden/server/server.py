@@ -156,7 +156,8 @@ class Server(Authoring, Serving):
         standby, most_bytes = self._storage.standby(limits, tasks), registry.dialect.most_bytes
         rounds = Rounds(sealer, once_in(self._store, limits, most_bytes, clock, standby), clock)
         if (kept := self._storage.tasks) is not None:
-            made = Tasks(kept, registry, self._audience, principal, tasks, clock, standby)
+            making, audience = rounds.making, self._audience
+            made = Tasks(kept, registry, audience, principal, tasks, clock, making, standby)
             rounds.offer_tasks(made, registry)
         return rounds
 

@@ -4,17 +4,21 @@ import asyncio
 import itertools
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
-from ekiden import Context, Server
+from ekiden import Client, Context, Image, Server
 from ekiden.errors import InternalError
 from ekiden.rounds.outcome import Complete, Dialect, Failed, Outcome
+from ekiden.server.questions import content
 from ekiden.transports.server.large import LargeResults
 from ekiden.wire.jsonrpc import RequestId
 from tests.eras import old_client as old
-from tests.serving import call, post, served, soon
+from tests.serving import call, post, request, served, soon
 
 MEGABYTE = 1024 * 1024
 
@@ -221,3 +225,237 @@ async def test_large_results_that_end_together_are_not_spelled_in_one_pass(
     assert all(len(response.content) > 2_000_000 for response in responses)
     assert len(spelled) == 8
     assert len(set(spelled.values())) == 8
+
+
+# What handlers return
+
+
+async def test_a_result_that_is_made_goes_before_values_that_wait_to_be_made() -> None:
+    large = LargeResults(100 * MEGABYTE)
+    large.spelled(2 * MEGABYTE)
+    order: list[str] = []
+
+    async def value(name: str) -> None:
+        assert await large.admit_value(["x" * 2 * MEGABYTE], "client")
+        order.append(name)
+
+    async def made() -> None:
+        await large.admit(result(2 * MEGABYTE), "client")
+        order.append("made")
+
+    await soon(asyncio.gather(value("first"), value("second"), made()))
+    assert order == ["made", "first", "second"]
+
+
+class Sure(BaseModel):
+    ok: bool
+
+
+class Rows(BaseModel):
+    rows: list[dict[str, int]]
+
+
+@dataclass(slots=True)
+class Line:
+    text: str
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"rows": [{"n": n} for n in range(20_000)]},
+        Rows(rows=[{"n": n} for n in range(20_000)]),
+        [Line("x" * 1000) for _ in range(200)],
+        {"x" * 1000} | {f"{n:0>1000}" for n in range(200)},
+        MappingProxyType(dict.fromkeys(range(200), "x" * 1000)),
+        b"x" * 200_000,
+        Image(data=b"x" * 200_000, format="png"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+async def test_which_values_are_large(value: object) -> None:
+    large = LargeResults(100 * MEGABYTE)
+    large.spelled(2 * MEGABYTE)
+    waiting = asyncio.ensure_future(large.admit_value(value, "client"))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    assert await soon(waiting)
+
+
+@pytest.mark.parametrize("value", [None, 5, "x" * 1000, {"n": [1, 2, 3]}, Line("x"), object(), [[]] * 100])
+async def test_which_values_are_small(value: object) -> None:
+    large = LargeResults(100 * MEGABYTE)
+    large.spelled(2 * MEGABYTE)
+    assert await large.admit_value(value, "client")
+    assert large.busy
+
+
+async def test_a_value_for_which_no_client_waits_is_made_however_much_waits() -> None:
+    large = LargeResults(3 * MEGABYTE)
+    large.spelled(2 * MEGABYTE)
+    value = ["x" * 2 * MEGABYTE]
+    made = await soon(asyncio.gather(*(large.admit_value(value, None) for _ in range(6))))
+    assert made == [True] * 6
+
+
+async def test_fewer_bytes_wait_once_that_is_said() -> None:
+    large = LargeResults(100 * MEGABYTE)
+    large.limit(3 * MEGABYTE)
+    large.spelled(2 * MEGABYTE)
+    value = ["x" * 2 * MEGABYTE]
+    made = await soon(asyncio.gather(*(large.admit_value(value, "client") for _ in range(6))))
+    assert made.count(False) == 5
+
+
+FORMS: dict[str, Any] = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
+DATA = {"rows": ["x" * 1000 for _ in range(2000)]}
+
+
+class Ended:
+    """Lets many calls end in one pass."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.waiting = 0
+
+    async def with_data(self) -> dict[str, Any]:
+        self.waiting += 1
+        await self.gate.wait()
+        return DATA
+
+    async def until(self, count: int) -> None:
+        async with asyncio.timeout(20):
+            while self.waiting < count:
+                await asyncio.sleep(0.01)
+
+
+def server_with_data(ended: Ended) -> Server:
+    server = Server("large", version="1")
+
+    @server.tool
+    async def direct() -> dict[str, Any]:
+        return await ended.with_data()
+
+    @server.tool
+    async def in_a_round(ctx: Context) -> dict[str, Any]:
+        return await ended.with_data()
+
+    @server.resource("data://rows")
+    async def rows() -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction]
+        return await ended.with_data()
+
+    return server
+
+
+@pytest.fixture
+def made_in(monkeypatch: pytest.MonkeyPatch) -> tuple[Passes, list[int]]:
+    """In which passes of the loop results were made of large data."""
+    passes, made_in = Passes(), list[int]()
+    text_block = content.text_block
+
+    def counting(data: object) -> dict[str, Any]:
+        made_in.append(passes.count)
+        return text_block(data)
+
+    to_json = content.to_json
+
+    def counting_json(value: object) -> Any:
+        made_in.append(passes.count)
+        return to_json(value)
+
+    monkeypatch.setattr(content, "text_block", counting)
+    monkeypatch.setattr(content, "to_json", counting_json)
+    return passes, made_in
+
+
+@pytest.mark.parametrize("era", ["2026", "2025"])
+@pytest.mark.parametrize("what", ["direct", "in_a_round", "data://rows"])
+async def test_results_of_large_data_are_not_made_in_one_pass(
+    what: str, era: str, made_in: tuple[Passes, list[int]]
+) -> None:
+    ended = Ended()
+    server = server_with_data(ended)
+    passes, made = made_in
+    async with served(server) as base, old.old_client(base) as client:
+        if "://" in what:
+            method, params = "resources/read", {"uri": what}
+        else:
+            method, params = "tools/call", {"name": what, "arguments": {}}
+        if era == "2026":
+            calls = [soon(post(base, request(method, params, request_id=n))) for n in range(8)]
+        else:
+            plain = {"jsonrpc": "2.0", "method": method, "params": params}
+            calls = [soon(client.send({**plain, "id": n})) for n in range(8)]
+        answering = asyncio.gather(*calls)
+        await ended.until(8)
+        with passes.counted():
+            ended.gate.set()
+            responses = await answering
+    assert all(len(response.content) > 2_000_000 for response in responses)
+    assert len(made) == len(set(made)) == 8
+
+
+async def test_results_of_tasks_with_large_data_are_not_made_in_one_pass(
+    made_in: tuple[Passes, list[int]],
+) -> None:
+    ended = Ended()
+    server = Server("large", version="1", store="memory:")
+
+    @server.tool(task="required")
+    async def much(ctx: Context) -> dict[str, Any]:
+        return await ended.with_data()
+
+    passes, made = made_in
+    async with Client(server, tasks=True) as client:
+        calls = asyncio.gather(*(client.call_tool("much") for _ in range(8)))
+        await ended.until(8)
+        with passes.counted():
+            ended.gate.set()
+            results = await soon(calls)
+    assert [len(each.structured_content["rows"]) for each in results if each.structured_content] == [2000] * 8
+    assert len(made) == len(set(made)) == 8
+
+
+async def test_a_call_whose_large_value_is_too_much_fails_and_its_round_can_be_repeated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = Server("large", version="1", keys=[b"k" * 32])
+    begun: list[int] = []
+
+    async def charge() -> int:
+        begun.append(1)
+        return 1
+
+    @server.tool
+    async def pay(ctx: Context) -> dict[str, Any]:
+        await ctx.elicit("Sure?", Sure)
+        await ctx.step(charge)
+        return DATA
+
+    large = server.endpoint.large
+    async with served(server) as base:
+        params = {"name": "pay", "arguments": {}}
+        asked = (await post(base, request("tools/call", params, **FORMS))).json()["result"]
+        [key] = asked["inputRequests"]
+        answer = {key: {"action": "accept", "content": {"ok": True}}}
+        again = {**params, "inputResponses": answer, "requestState": asked["requestState"]}
+        with monkeypatch.context() as patched:
+            patched.setattr(large, "busy", True)
+            patched.setattr(large, "admit_value", _no_room)
+            refused = (await post(base, request("tools/call", again, **FORMS))).json()["error"]
+        assert refused["code"] == -32603
+        assert "Too many large results" in refused["message"]
+        repeated = (await post(base, request("tools/call", again, **FORMS))).json()["result"]
+    assert repeated["structuredContent"] == DATA
+    assert begun == [1]
+
+
+async def _no_room(value: object, client: str | None) -> bool:
+    return False
+
+
+async def test_large_results_of_a_mounted_server_wait_among_those_of_the_server_around_it() -> None:
+    outer, inner, innermost = Server("outer"), Server("inner"), Server("innermost")
+    outer.mount(inner, prefix="a")
+    inner.mount(innermost, prefix="b")
+    assert outer.endpoint.large is inner.endpoint.large is innermost.endpoint.large

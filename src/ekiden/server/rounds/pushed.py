@@ -19,6 +19,7 @@ from ekiden.rounds.pushing import Push
 from ekiden.server.context import Context
 from ekiden.server.handlers import limit_paused
 from ekiden.server.legacy.session import AskingStream
+from ekiden.server.making import Making
 from ekiden.server.questions.input_required import (
     InputRequired,
     capabilities_for,
@@ -122,9 +123,10 @@ async def push_rounds(
 class PushedCalls:
     """Runs the calls of clients with a session."""
 
-    def __init__(self, sealer: Sealer, clock: Callable[[], float]) -> None:
+    def __init__(self, sealer: Sealer, clock: Callable[[], float], making: Making) -> None:
         self._sealer = sealer
         self._clock = clock
+        self._making = making
 
     def context_of_completion(self, request: Request, stream: Stream, state: object) -> Context[Any]:
         """The context for a completion: it has the request and the state, and cannot ask anything."""
@@ -168,7 +170,7 @@ class PushedCalls:
         )
         if call.handler.context is not None:
             call.bound[call.handler.context] = context
-        ended = await _ended(call, push.run(call.handler.call(**call.bound)))
+        ended = await self._ended(call, push.run(call.handler.call(**call.bound)))
         if push.reasked:
             add(REASKS, of_call(call.request.method, call.request.name), push.reasked)
         if isinstance(ended, InputRequired):
@@ -178,6 +180,14 @@ class PushedCalls:
             return ended
         await questions.report_visited(ended)
         return ended
+
+    async def _ended(self, call: Call, run: Coroutine[Any, Any, Any]) -> Outcome | InputRequired:
+        try:
+            value = await run
+            made = self._making.at_once(call.ending, value)
+            return made or await self._making.in_turn(call.ending, value, call.request)
+        except BaseException as error:
+            return call.ending.failed(error)
 
 
 def _told(state: CallState) -> Story | None:
@@ -196,14 +206,6 @@ async def _resolved(state: CallState, manual: InputRequired, questions: Question
     state.manual = manual.request_state
     state.round += 1
     return answers
-
-
-async def _ended(call: Call, run: Coroutine[Any, Any, Any]) -> Outcome | InputRequired:
-    try:
-        value = await run
-        return value if isinstance(value, InputRequired) else call.ending.complete(value)
-    except BaseException as error:
-        return call.ending.failed(error)
 
 
 async def _nobody(method: str, params: Mapping[str, Any] | None) -> Any:

@@ -18,13 +18,14 @@ from ekiden.rounds.leg import BACKGROUND, Leg, Suspended
 from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome, untraced
 from ekiden.rounds.replay import Replay
 from ekiden.server.context import Context
+from ekiden.server.making import Making
 from ekiden.server.people.people import People
 from ekiden.server.questions.gate import through_the_gate
 from ekiden.server.questions.input_required import InputRequired
 from ekiden.server.questions.questions import check_answers
 from ekiden.server.registration.registry import Registry
 from ekiden.server.rounds.by_hand import asked_by_hand
-from ekiden.server.rounds.call import Call, append, returned, step_up, unshared
+from ekiden.server.rounds.call import Call, append, step_up, unshared
 from ekiden.server.rounds.owning.claim import RoundClaim
 from ekiden.server.rounds.owning.once import Once
 from ekiden.server.rounds.parked import ParkingLot
@@ -72,7 +73,9 @@ class Rounds:
         """Called with every leg before it runs; for tests."""
         self.records = False
         """Whether what happens is told to the current story."""
-        self.pushed = PushedCalls(sealer, clock)
+        self.making = Making(self.owner_of)
+        """Makes outcomes of what handlers return."""
+        self.pushed = PushedCalls(sealer, clock, self.making)
         """Runs the calls of clients of 2025, to which questions are pushed."""
         self.tasks: Tasks | None = None
         """The tasks of the server; None if its store keeps none."""
@@ -274,20 +277,25 @@ class Rounds:
         context: Context[Any] = parked.context
         context.rebind(call.request, call.stream)
         try:
-            ended = returned(call, await parked.leg.go_on(values, self.askable(call.request)))
+            value = await parked.leg.go_on(values, self.askable(call.request))
+            made = self._at_once(call, value)
+            ended = made or await self.making.in_turn(call.ending, value, call.request)
         except BaseException as error:
             ended = call.ending.failed(error)
         outcome = await self._end_round(call, state, parked.leg, context, ended)
         call_ended(call.request, state.round, outcome)
         return outcome
 
-    def _conclude(self, call: Call, replay: Replay) -> Outcome | Suspended | InputRequired:
-        """How a leg ended. Reports how long its handler took to repeat what earlier rounds did."""
+    def _conclude(self, call: Call, replay: Replay) -> Any:
+        """What the handler returned. Reports how long its handler took to repeat what earlier rounds did."""
         if (seconds := replay.rerun_seconds) is not None:
             record(RERUN_DURATION, seconds, {"handler": call.title})
             if seconds > self._sealer.limits.rerun_seconds:
                 _log.warning(_SLOW, call.title, seconds * 1000)
-        return returned(call, replay.conclude())
+        return replay.conclude()
+
+    def _at_once(self, call: Call, value: object) -> Outcome | Suspended | InputRequired | None:
+        return value if type(value) is Suspended else self.making.at_once(call.ending, value)
 
     async def _run_leg(
         self,
@@ -306,7 +314,9 @@ class Rounds:
                     replay = leg.replay
                     if not replay.task.start(leg.whole(call.handler.call, call.bound)):
                         await replay.task.settled()
-                    ended = self._conclude(call, replay)
+                    value = self._conclude(call, replay)
+                    made = self._at_once(call, value)
+                    ended = made or await self.making.in_turn(call.ending, value, call.request)
                 except BaseException as error:
                     ended = call.ending.failed(error)
                 if type(ended) is Complete:

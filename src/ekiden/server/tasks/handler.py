@@ -22,6 +22,7 @@ from ekiden.rounds.leg import Suspended
 from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome
 from ekiden.server.context import Context
 from ekiden.server.handlers import Handler
+from ekiden.server.making import Making
 from ekiden.server.middleware import Middleware, around
 from ekiden.server.questions.input_required import InputRequired
 from ekiden.server.registration.tools import CancelledTask, Tool
@@ -57,6 +58,7 @@ class ToolWork:
         tool: Tool,
         record: TaskRecord,
         state: object,
+        making: Making,
         layers: Sequence[Middleware] = (),
         people: TaskPeople | None = None,
         recorder: Recorder | None = None,
@@ -71,6 +73,7 @@ class ToolWork:
         self._tool = tool
         self._record = record
         self._state = state
+        self._making = making
         self._layers = layers
         self._recorder = recorder
 
@@ -124,7 +127,10 @@ class ToolWork:
     ) -> Outcome | Suspended | InputRequired:
         try:
             value = await leg.run(self._tool.handler.call, self._bound(leg, request, stream, by_hand))
-            return value if isinstance(value, Suspended | InputRequired) else self._tool.complete(value)
+            if isinstance(value, Suspended):
+                return value
+            made = self._making.at_once(self._tool, value)
+            return made or await self._making.in_turn(self._tool, value, None)
         except (ArgumentsInvalid, StoreRefused):
             raise
         except BaseException as error:

@@ -18,6 +18,7 @@ from ekiden.rounds.asks import declares
 from ekiden.rounds.call_state import CallState
 from ekiden.rounds.journal import Entry, fingerprint
 from ekiden.rounds.outcome import Outcome, Task
+from ekiden.server.making import Making
 from ekiden.server.middleware import Middleware
 from ekiden.server.registration.registry import Registry
 from ekiden.server.subscriptions import Change
@@ -68,6 +69,7 @@ class Tasks:
         principal: Callable[[Request], str | None] | None,
         limits: TaskLimits,
         clock: Callable[[], float],
+        making: Making,
         standby: Standby | None = None,
     ) -> None:
         self.store = store
@@ -88,6 +90,7 @@ class Tasks:
         self.audience = audience
         self._principal = principal
         self._clock = clock
+        self._making = making
         self._quota = TaskQuota(limits, clock)
         self.layers: list[Middleware] = []
         """The middleware around every leg."""
@@ -141,7 +144,7 @@ class Tasks:
         tool = self._registry.tools.get(record.tool)
         if tool is None or tool.handler.task == "never":
             return None
-        return ToolWork(tool, record, self._state, self.layers, self.people, self.recorder)
+        return ToolWork(tool, record, self._state, self._making, self.layers, self.people, self.recorder)
 
     def _tools(self) -> list[str]:
         """The tools whose tasks run here. Tasks of tools that this version lacks are left to others."""

@@ -20,7 +20,7 @@ from ekiden.transports.server.budget import SMALL, weight_of
 from ekiden.transports.server.cors import Cors
 from ekiden.transports.server.gate import Gate
 from ekiden.transports.server.guard import Guard, sent_twice
-from ekiden.transports.server.large import MOST, LargeResults
+from ekiden.transports.server.large import MOST
 from ekiden.transports.server.legacy.session_http import SessionHTTP
 from ekiden.transports.server.port import Endpoint
 from ekiden.transports.server.reply import (
@@ -94,9 +94,9 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     than 64 KiB are not counted. Above it, a connection is cut of the address that has most of them. Where the
     server is mounted, whoever listens decides. As many bytes may wait in streams of clients of 2025, and in
     batches until their last response is there, mounted or not; above it, they are given up of the client
-    that has most. So are results of more than 64 KiB that end at once: they are sent one after another, as
-    many bytes, and 256 MiB at least, may wait for their turn, and what is given up is answered with error
-    -32603."""
+    that has most. So are results of more than 64 KiB that end at once: they are made and sent one after
+    another, as many bytes, and 256 MiB at least, may wait for their turn, and what is given up is answered
+    with error -32603."""
     connections: int | None = None
     """Connections that one process has open, also those whose TLS handshake is not done. For one more, one
     that waits for its client is closed; if there is none, it is answered with 503 and `Retry-After`. By
@@ -117,7 +117,7 @@ class StreamableHTTP:
         self._dialect = endpoint.dialect
         self.limits = limits
         self.bodies = Shares(limits.bodies)
-        endpoint.large = LargeResults(max(limits.unread, MOST))
+        endpoint.large.limit(max(limits.unread, MOST))
         self.gate = Gate(path, guard, limits.body)
         """Sees every request before its body is read."""
         if guard.origins:

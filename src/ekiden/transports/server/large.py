@@ -1,25 +1,26 @@
-"""Large results become bytes a few at a time.
+"""Large results are made, and become bytes, a few at a time.
 
-Many calls may end in one pass of the event loop, each with a result of many megabytes. To spell one takes
-tens of milliseconds, and until its client has read it, or was cut because it does not, it lies in memory. So
-only so many bytes are spelled in some passes. What is more waits for its turn, and others have theirs in
-between.
+Many calls may end in one pass of the event loop, each with a result of many megabytes. To make it of the
+handler's value, and to spell it, takes tens of milliseconds each, and until its client has read it, or was
+cut because it does not, it lies in memory. So only so many bytes are made and spelled in some passes. What
+is more waits for its turn, and others have theirs in between. Results that are made go before values of
+which none is made yet, because they take several times the memory.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
+from types import NoneType
 from typing import Any, Final, cast
 
 from ekiden.errors import InternalError
 from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.transports.server.legacy.kept import HeldBytes
 from ekiden.transports.server.reply import LARGE
-from ekiden.wire.json import is_object
 
-__all__ = ["MOST", "LargeResults"]
+__all__ = ["MOST", "TOO_MUCH", "LargeResults"]
 
 _log = logging.getLogger(__name__)
 
@@ -29,10 +30,14 @@ _AT_ONCE: Final = 1024 * 1024
 """Bytes that are spelled before others have their turn: about three milliseconds. A result may be larger."""
 _PASSES: Final = 8
 """Passes of the event loop for others: a request that has come meanwhile is read and answered in them."""
-_LOOKED_AT: Final = 4096
-"""Values of a result that are looked at for its size."""
+_LOOKED_AT: Final = 1024
+"""Values of a result that are looked at for its size. Of more, some stand for the others."""
+_IN_ONE: Final = 256
+"""Of one list, dict or object: rows are mostly alike."""
 _PER_VALUE: Final = 16
-_TOO_MUCH: Final = "Too many large results wait to be sent: ask again later, or for less of it at a time"
+_UNKNOWN: Final = " " * (LARGE + 1)
+_SCALARS: Final = frozenset({bool, int, float, NoneType})
+TOO_MUCH: Final = "Too many large results wait to be sent: ask again later, or for less of it at a time"
 
 
 class LargeResults:
@@ -45,11 +50,27 @@ class LargeResults:
     def forget(self) -> None:
         """Begin anew: the event loop is gone in which some have waited."""
         self.busy = False
-        """Whether large results have to wait at this moment: ask `admit` before one is spelled."""
-        self._waiting: deque[_Waiting] = deque()
+        """Whether large results have to wait at this moment: ask `admit_value` before one is made, and
+        `admit` before it is spelled."""
+        self._made: deque[_Waiting] = deque()
+        self._values: deque[_Waiting] = deque()
+        """Those of which no result is made yet."""
         self._held = HeldBytes(self._most)
         self._left = _AT_ONCE
         self._resting = False
+
+    def limit(self, most: int) -> None:
+        """From now on so many bytes may wait."""
+        self._most = self._held.most = most
+
+    def made(self, outcome: Outcome) -> None:
+        """A result was made of a value. It counts if it is large, as if it was spelled."""
+        if isinstance(outcome, Complete) and isinstance(result := outcome.result, dict):
+            blocks: list[Any] = result.get("content", ())
+            if len(blocks) == 1 and len(blocks[0].get("text", _UNKNOWN)) <= LARGE:
+                return  # Data is as long as its text.
+            if (size := _size_of(result)) > LARGE:
+                self.spelled(size)
 
     def spelled(self, size: int) -> None:
         """A large result was spelled that did not have to wait."""
@@ -64,16 +85,30 @@ class LargeResults:
         size = _size_of(outcome.result) if isinstance(outcome, Complete) else 0
         if size <= LARGE:
             return outcome
-        waiting = _Waiting(self._held, client, size)
-        self._waiting.append(waiting)
-        self._held.hold(client, waiting, size)
+        if await self._turn(self._made, client, size):
+            return outcome
+        return Failed(InternalError(TOO_MUCH))
+
+    async def admit_value(self, value: object, client: str | None) -> bool:
+        """Whether a result can be made of a value, when its turn has come; that of a small one is now.
+
+        Without a client, it is made however much waits.
+        """
+        size = _size_of(value)
+        return size <= LARGE or await self._turn(self._values, client, size)
+
+    async def _turn(self, queue: "deque[_Waiting]", client: str | None, size: int) -> bool:
+        waiting = _Waiting(self._held, client or "", size)
+        queue.append(waiting)
+        if client is not None:
+            self._held.hold(client, waiting, size)
         try:
-            if await waiting.turn:
-                return outcome
+            if not await waiting.turn:
+                _log.warning("A result of about %d bytes is not sent: too many large ones wait", size)
+                return False
         finally:
-            self._held.hold(client, waiting, 0)
-        _log.warning("A result of about %d bytes is not sent: too many large ones wait", size)
-        return Failed(InternalError(_TOO_MUCH))
+            waiting.let_go()
+        return True
 
     def _rest(self, loop: asyncio.AbstractEventLoop, passes: int) -> None:
         """Let others have their turn, then some of those that wait."""
@@ -81,12 +116,12 @@ class LargeResults:
             loop.call_soon(self._rest, loop, passes - 1)
             return
         self._left = _AT_ONCE
-        while self._waiting and self._left > 0:
-            waiting = self._waiting.popleft()
+        while (queue := self._made or self._values) and self._left > 0:
+            waiting = queue.popleft()
             if not waiting.turn.done():  # Else its call was cancelled, or it was given up.
                 waiting.turn.set_result(True)
                 self._left -= waiting.size
-        self.busy = bool(self._waiting) or self._left <= 0
+        self.busy = bool(queue) or self._left <= 0
         self._resting = self._left < _AT_ONCE
         if self._resting:
             loop.call_soon(self._rest, loop, _PASSES - 1)
@@ -105,27 +140,41 @@ class _Waiting:
         self._held = held
         self._client = client
 
+    def let_go(self) -> None:
+        """It does not wait any more."""
+        self._held.hold(self._client, self, 0)
+
     def give_up(self) -> None:
         """It is not sent: others need the memory."""
-        self._held.hold(self._client, self, 0)
+        self.let_go()
         if not self.turn.done():
             self.turn.set_result(False)
 
 
-def _size_of(result: Any) -> int:
-    """About how many bytes a result has. Of very many values, not all are looked at."""
-    size, left = 0, deque([result])
+def _size_of(value: object) -> int:
+    """About how many bytes of JSON a value is: data, models, bytes."""
+    size, left = 0.0, deque[tuple[Any, float]]([(value, 1.0)])
     for _ in range(_LOOKED_AT):
         if not left:
             break
-        value = left.popleft()
-        if isinstance(value, str | bytes):
-            size += len(value)
-        elif is_object(value):
-            size += _PER_VALUE * len(value)
-            left.extend(islice(value.values(), _LOOKED_AT))
-        elif isinstance(value, list | tuple):
-            values = cast("Sequence[Any]", value)
-            size += _PER_VALUE * len(values)
-            left.extend(islice(values, _LOOKED_AT))
-    return size
+        one, times = left.popleft()
+        if isinstance(one, str | bytes | bytearray):
+            size += times * len(one)
+        elif type(one) not in _SCALARS and (count := len(parts := _parts(one))):
+            size += times * _PER_VALUE * count
+            step = -(-count // _IN_ONE)
+            left.extend((part, times * step) for part in islice(parts, 0, None, step))
+    return int(size)
+
+
+def _parts(value: object) -> Collection[Any]:
+    """The values that are in this one."""
+    if isinstance(value, list | tuple | set | frozenset):
+        return cast("Collection[Any]", value)
+    if isinstance(value, Mapping):
+        return cast("Collection[Any]", value.values())
+    fields: Mapping[str, Any] | None = getattr(value, "__dict__", None)
+    if fields:
+        return fields.values()
+    names: Sequence[str] = getattr(value, "__slots__", ())
+    return [getattr(value, name, None) for name in names]

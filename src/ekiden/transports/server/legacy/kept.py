@@ -35,7 +35,7 @@ class HeldBytes:
     """Counts the bytes that are held for each client."""
 
     def __init__(self, most: int) -> None:
-        self._most = most
+        self.most = most
         self._total = 0
         self._of: dict[str, dict[Held, int]] = {}
         """The bytes by client, those first that were counted longest ago."""
@@ -48,14 +48,14 @@ class HeldBytes:
             mine[held] = size
         elif not mine:
             del self._of[client]
-        if size and self._total > self._most:
+        if size and self._total > self.most:
             self._make_room()
 
     def _make_room(self) -> None:
         """Give up more than must be, so that not all clients are compared for each event."""
         most_first = [(-sum(mine.values()), client) for client, mine in self._of.items()]
         heapq.heapify(most_first)
-        while self._total > self._most * _ENOUGH and most_first:
+        while self._total > self.most * _ENOUGH and most_first:
             size, client = heapq.heappop(most_first)
             if mine := self._of.get(client):
                 given = next(iter(mine))
