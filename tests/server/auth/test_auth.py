@@ -13,6 +13,7 @@ from starlette.routing import Mount
 
 from ekiden import Auth, Context, Principal, Server, StaticTokens, UsageError, VerifiedToken
 from ekiden.server.auth import verifying
+from ekiden.server.auth.jwt import JWTVerifier
 from ekiden.signals import VerifierUnavailable
 from tests.identity_provider import IdentityProvider
 from tests.requirements.marks import requirement
@@ -349,3 +350,17 @@ def test_mistakes_are_told_at_once() -> None:
         Auth(RESOURCE, verifier=object())  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="at least one token"):
         StaticTokens({"": Principal("zoe")})
+
+
+async def test_an_auth_of_which_nobody_checks_for_whom_a_token_was_issued_is_refused(
+    idp: IdentityProvider,
+) -> None:
+    with pytest.raises(UsageError, match="give the JWTVerifier an audience="):
+        Auth(RESOURCE, issuer=idp.issuer, audience=None)
+    with pytest.raises(UsageError, match="give the JWTVerifier an audience="):
+        Auth(
+            RESOURCE,
+            verifier=[JWTVerifier(idp.issuer, audience="api://a"), JWTVerifier(idp.issuer)],
+            audience=None,
+        )
+    assert Auth(RESOURCE, verifier=JWTVerifier(idp.issuer, audience="api://a"), audience=None)

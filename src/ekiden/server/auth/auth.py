@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 _TOKEN: Final = re.compile(rb"[A-Za-z0-9._~+/-]{1,16384}=*")
 _NOTHING: Final[frozenset[str]] = frozenset()
 _CACHE_SECONDS: Final = 300.0
-"""How long a verified token is not looked at again; so long a key that its issuer has withdrawn may count."""
+"""How long a verified token is not verified again: so long a key counts that its issuer has withdrawn."""
 
 DpopMode: TypeAlias = Literal["accepted", "required"]
 
@@ -43,8 +43,8 @@ class Auth:
     `resource` is the URL by which clients know the endpoint; tokens must have been issued for it, or for one
     of `audience`. `issuer` are the authorization servers, and by default tokens are JWTs of theirs.
     `verifier` is another way to verify tokens: one of ekiden's, any object with the official SDK's
-    `verify_token`, or several of them, which are asked in turn. With `audience=None` the verifier itself
-    checks for whom a token was issued.
+    `verify_token`, or several of them, which are asked in turn. `audience=None` leaves it to the verifier to
+    check for whom a token was issued; a `JWTVerifier` does so if it has an `audience=`.
 
     `scopes` are needed by every request. `implies` says which scopes a broader one includes:
     `{"admin": ["read", "write"]}`. `scopes_supported` is what the metadata names, by default `scopes`.
@@ -74,6 +74,11 @@ class Auth:
         self._audience = None if audience is None else {_comparable(each) for each in _listed(audience)}
         if self._audience is not None:
             self._audience.add(_comparable(resource))
+        elif any(getattr(each, "checks_audience", True) is False for each in self._verifiers):
+            raise UsageError(
+                "Auth(audience=None) needs verifiers that check for whom a token was issued: give the "
+                "JWTVerifier an audience=, or tokens that its issuer made for others would be accepted"
+            )
         self.scopes = check_scopes(scopes)
         self._implied = _implied(implies or {})
         self._needs_dpop = dpop == "required"
@@ -211,7 +216,9 @@ class Auth:
         if known.key is not None or scheme == b"dpop" or self._needs_dpop:
             proof = incoming.headers.get(b"dpop")
             if known.key is None or scheme != b"dpop" or proof is None:
-                _log.info("An access token was refused: it is not presented as the token is bound")
+                _log.info(
+                    "An access token was refused: DPoP needs a bound token, the scheme DPoP and a proof"
+                )
                 return self._challenges.invalid if proof is None else self._challenges.unproven
             owner, method = known.principal.id, incoming.method
             problem = self._proofs.problem(proof, token.decode("ascii"), known.key, method, now, owner=owner)
