@@ -2,12 +2,12 @@
 into a result, a log line or one of the errors of `ekiden.errors`.
 
     Exception
-    ├── Ended                    engine: the leg ends here, with this outcome
-    │   └── TaskCancelled        engine: ... because its task was cancelled
-    ├── Restart                  engine: an earlier attempt at the round went further: run the handler again
-    ├── MalformedAnswer          engine: the value is not a result of the question's kind: an error
-    ├── UnfitAnswer              engine: the value breaks the rules of this question: it is asked again
-    ├── StateRefused             engine: a token that must not be used
+    ├── Ended                    rounds: the leg ends here, with this outcome
+    │   └── TaskCancelled        rounds: ... because its task was cancelled
+    ├── Restart                  rounds: an earlier attempt at the round went further: run the handler again
+    ├── MalformedAnswer          rounds: the value is not a result of the question's kind: an error
+    ├── UnfitAnswer              rounds: the value breaks the rules of this question: it is asked again
+    ├── StateRefused             rounds: a token that must not be used
     ├── ArgumentsInvalid         server: arguments do not fit their schema
     ├── OutputInvalid            server: what a tool returned does not fit its output schema
     ├── NotKept                  server: a value cannot be written to the journal

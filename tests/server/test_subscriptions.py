@@ -200,7 +200,7 @@ async def test_changes_that_nobody_took_yet_are_told_once() -> None:
     hub = Hub()
     subscription = hub.open(ALL)
     for _ in range(1000):
-        hub.list_changed("toolsListChanged")()
+        hub.list_publisher("toolsListChanged")()
         hub.resource_updated("a://1")
         hub.resource_updated("a://3")
     hub.drain()
@@ -211,13 +211,13 @@ async def test_a_change_that_comes_while_the_last_one_is_being_told_is_told_agai
     hub = Hub()
     subscription = hub.open(ALL)
     told: list[Change] = []
-    hub.list_changed("toolsListChanged")()
+    hub.list_publisher("toolsListChanged")()
     async with asyncio.timeout(PATIENCE):
         async for change in subscription:
             told.append(change)
             if len(told) == 1:
                 for _ in range(5):
-                    hub.list_changed("toolsListChanged")()
+                    hub.list_publisher("toolsListChanged")()
                 await asyncio.sleep(0)
             else:
                 hub.drain()
@@ -232,7 +232,7 @@ async def test_changes_may_be_told_from_any_thread() -> None:
     def publish(offset: int) -> None:
         for n in range(50):
             hub.resource_updated(f"a://{(n + offset) % 50}")
-            hub.list_changed("toolsListChanged")()
+            hub.list_publisher("toolsListChanged")()
 
     async def hear() -> None:
         async for change in subscription:

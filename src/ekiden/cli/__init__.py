@@ -1,8 +1,9 @@
 """The command line: `ekiden` followed by one of these.
 
-`run` and `worker` serve; `call`, `prompt`, `read`, `tools`, `prompts`, `resources` and `tasks` talk to a
-server; `install` and `uninstall` write it into hosts, `bundle` and `publish` give it to others;
-`store migrate`, `keys new` and `token` are for whoever operates one.
+`run`, `dev`, `gateway` and `worker` serve, `ui` shows what happened to calls; `call`, `prompt`, `read`,
+`tools`, `prompts`, `resources` and `tasks` talk to a server; `install` and `uninstall` write it into hosts,
+`bundle` and `publish` give it to others; `store migrate`, `keys new` and `token` are for whoever operates
+one.
 
 Knows: terminals, processes, files of the user's. Refuses to know: how messages are spelled or carried.
 

@@ -1,4 +1,8 @@
-"""What an upstream lists, as entries of our own catalogs: their definitions pass as they are."""
+"""What an upstream lists, as entries of our own catalogs.
+
+Definitions pass as they are, without `execution`, which says how the upstream runs tasks. Those that are
+malformed or too large are left out.
+"""
 
 import asyncio
 import functools

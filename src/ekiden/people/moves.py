@@ -1,6 +1,7 @@
 """What may be done to a question: functions without I/O or a clock. Each is one conditional write of a store.
 
 A move changes the record that it is given and returns True, or returns False and leaves it as it was.
+`pass_time` returns what has happened instead, or None. `due_at` changes nothing.
 """
 
 from typing import Any, Final, Literal, TypeAlias

@@ -1,4 +1,4 @@
-"""No new step begins while a step of an earlier leg has not come up again that it could stand for.
+"""If an earlier leg ran a step that this replay has not reached, no new step begins that might be that one.
 
 A deploy may have renamed a step, or given it another argument: then the replay comes to what looks like a
 new step, and to begin it would do the same thing twice. In the same branch of the handler that is certain,

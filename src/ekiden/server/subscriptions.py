@@ -229,8 +229,7 @@ class Hub:
 
     def _hear(self, message: bytes | None) -> None:
         if message is None:
-            for subscription in tuple(self._open):
-                subscription.offer_all()
+            self._heard_of_all()
             return
         try:
             told = _decode(message)
@@ -238,6 +237,17 @@ class Hub:
             return  # Not a change, or of another version.
         if told.audience == self._audience:
             self.heard(told.change)
+
+    def _heard_of_all(self) -> None:
+        """Other processes have told of something that did not arrive: everything may have changed."""
+        for subscription in tuple(self._open):
+            subscription.offer_all()
+        if self.outer:
+            changes = [Change(method) for method in _LIST_CHANGES.values()]
+            changes += [Change(RESOURCE_UPDATED, uri) for uri in self.watched()]
+            for tell in self.outer:
+                for change in changes:
+                    tell(change, True)
 
     def heard(self, change: Change) -> None:
         """Take a change that another process has told of."""
@@ -300,7 +310,7 @@ class Hub:
         for tell in self.on_watched:
             tell()
 
-    def list_changed(self, kind: str) -> Callable[[], None]:
+    def list_publisher(self, kind: str) -> Callable[[], None]:
         """A function that publishes a change of the list `kind`."""
         change = Change(_LIST_CHANGES[kind])
         return lambda: self._publish(change)

@@ -1,4 +1,6 @@
-"""Where what must outlive a request is kept: the ledger of rounds, and tasks.
+"""Where what must outlive a request is kept.
+
+That is the ledger of rounds, tasks, sessions of 2025, questions to people, and the stories of calls.
 
 `store` says what a store is; `memory`, `sqlite` and `postgres` are the three that there are. They do not know
 each other. What they share: `keys_of_entries`, `columns`, `story_columns`.

@@ -1,9 +1,9 @@
 """Which of the tasks that are due a worker claims next. No I/O, no clock.
 
 1. Principals take turns: however many tasks one of them has, the first task of another comes next.
-2. A task whose worker is silent is not taken over at once. It is watched for a moment in which the store was
-   there all the time, and could be written at its beginning: after an outage a live worker renews its leases
-   before anybody takes them from it.
+2. A task whose worker is silent is not taken over at once. It is watched for a moment first, which counts
+   only if the store was there throughout, and could be written at its beginning, so that live workers could
+   renew their leases after an outage.
 3. A task that has lost several workers without any progress is a suspect. A worker runs one suspect at a
    time: if a task kills its workers, no other suspect is lost with them.
 4. The last try before a task is given up is made alone: the worker runs nothing else until that task has

@@ -207,7 +207,7 @@ class Run:
             observer.asked_again(self.tool, again)
 
     async def hand_over(self) -> None:
-        """The process ends, or the claim is lost. If it is not lost, other workers may go on at once."""
+        """The process ends, or the claim is lost. A claim that is still ours goes to other workers now."""
         self._quieten()
         if self._lost:
             return
@@ -224,7 +224,7 @@ class Run:
     # What the leg commits
 
     async def recall(self) -> Mapping[str, Entry]:
-        """Nothing that the journal does not have. But nothing may begin unless the task is certainly ours."""
+        """Make sure that the task is ours; if in doubt, renew its lease. A task has only its journal."""
         while not self._lost and not self.is_sure():
             await self._worker.insist(lambda: self._worker.leases.renew({self.id: self.fence}))
         if self._lost:
@@ -253,7 +253,7 @@ class Run:
     # What others do meanwhile
 
     def look_soon(self) -> None:
-        """Something may have changed: look. Not if the leg has ended: that may be what has changed."""
+        """Something may have changed: look. Not after the leg has ended: that change was our own."""
         if self._quiet:
             return
         if self._leg is None:
@@ -297,7 +297,7 @@ class Run:
                 self.task.cancel()
 
     async def _survive(self) -> None:
-        """Say that this worker lives, so that the task is not blamed for its loss."""
+        """Tell the store that this worker lives, so that the take-over does not count against the task."""
         with contextlib.suppress(StoreUnavailable, StoreRefused):
             await self._store.survive(self.id, self.fence)
 

@@ -195,7 +195,7 @@ class Runner:
         try:
             await run.perform()
         except LostClaim as lost:
-            _log.info("A leg of a task ended without effect: %s", lost)
+            _log.info("A leg of a task was dropped: %s", lost)
         except asyncio.CancelledError:
             await run.hand_over()
         except Exception:

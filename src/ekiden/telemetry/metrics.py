@@ -1,4 +1,4 @@
-"""Every metric of ekiden, in one table, and the three ways to report to them.
+"""Every metric of ekiden, in one table, and the two ways to report to them.
 
 Nothing is reported unless the process has imported OpenTelemetry's metrics: until then a report costs one
 dictionary lookup. `docs/reference/metrics.md` is this table in words; a test holds one to the other.

@@ -1,7 +1,7 @@
 """Servers inside servers: lists, calls, questions, tasks, subscriptions, lifespans, in both eras."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Literal
 
@@ -201,6 +201,43 @@ async def test_tasks_of_a_mounted_server_are_seen_through_the_outer_one(era: Era
         assert (await handle.status()).status == "completed"  # type: ignore[union-attr]
         with pytest.raises(ServerError, match="Unknown task"):
             await client.task("0" * 32).status()
+
+
+class LossyBus:
+    """A bus of which a listener hears only that it has missed something."""
+
+    def __init__(self) -> None:
+        self.hear: Callable[[bytes | None], None] = lambda message: None
+
+    def publish(self, message: bytes) -> None:
+        raise AssertionError("nothing changes here")
+
+    async def listen(self, hear: Callable[[bytes | None], None]) -> Callable[[], None]:
+        self.hear = hear
+        return lambda: None
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_what_a_mounted_server_has_missed_of_other_processes_may_have_changed_for_outer_clients() -> (
+    None
+):
+    billing, shop, bus = _billing(), _shop(), LossyBus()
+    billing.endpoint.registry.hub.connect(bus, "billing")
+    shop.mount(billing, prefix="billing")
+    async with Client(shop) as client:
+        stream = client.listen(tools=True, uris=("billing+config://app",))
+        reading = asyncio.create_task(anext(stream))
+        while not shop.endpoint.registry.hub.watched():
+            await asyncio.sleep(0)
+        bus.hear(None)
+        first, second = await asyncio.wait_for(reading, 10), await asyncio.wait_for(anext(stream), 10)
+        await stream.aclose()
+    assert {(each["method"], each["params"].get("uri")) for each in (first, second)} == {
+        ("notifications/resources/updated", "billing+config://app"),
+        ("notifications/tools/list_changed", None),
+    }
 
 
 async def test_changes_of_a_mounted_server_are_told_to_clients_of_the_outer_one() -> None:

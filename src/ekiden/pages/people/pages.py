@@ -18,7 +18,7 @@ __all__ = ["Identify", "May", "Pages"]
 Identify: TypeAlias = Callable[[WebRequest], Awaitable[Principal | None]]
 """Finds out who has sent a request; None if nobody is signed in."""
 May: TypeAlias = Callable[[Principal, str], bool]
-"""Whether a person may answer what somebody, named with `who=`, is asked."""
+"""Whether this person may answer a question that names `who`."""
 
 
 def is_named(principal: Principal, who: str) -> bool:

@@ -149,7 +149,7 @@ class Extension:
             result_types=self._result_types,
             in_sessions=self._sessions,
         )
-        living = LivingExtension(offered, dialect, mutual=self._mutual)
+        living = LivingExtension(offered, dialect, needs_declaring=self._mutual)
         living.lifespan, living.requires = self._lifespan, self._requires
         living.intercepts = frozenset[str]().union(*(methods for _, methods in self.interceptors))
         offered.methods = {name: function.answer(living) for name, function in self._methods.items()}

@@ -23,10 +23,10 @@ __all__ = ["ExtensionContext", "ExtensionFunction", "Living"]
 class Living:
     """An extension while its server runs."""
 
-    def __init__(self, offered: OfferedExtension, dialect: Modern, *, mutual: bool) -> None:
+    def __init__(self, offered: OfferedExtension, dialect: Modern, *, needs_declaring: bool) -> None:
         self.offered = offered
         self.dialect = dialect
-        self.mutual = mutual
+        self.needs_declaring = needs_declaring
         """Whether only clients that declare the extension may use its methods."""
         self.state: Any = None
         """What its lifespan yielded."""
@@ -82,7 +82,7 @@ class ExtensionFunction:
         """The function as what answers requests."""
 
         async def answer(request: Request, stream: Stream) -> Outcome:
-            if living.mutual:
+            if living.needs_declaring:
                 living.offered.require(request)
             require(request.principal, self._handler.scopes)
             value = await self._call(request, stream, living)

@@ -28,7 +28,7 @@ from ekiden.wire.json import JsonObject, decode
 from ekiden.wire.principal import Principal
 from ekiden.wire.printable import printable
 
-__all__ = ["Kept", "People", "ToAsk", "about_ask"]
+__all__ = ["Kept", "People", "ToAsk", "client_title"]
 
 _log = logging.getLogger(__name__)
 
@@ -332,8 +332,8 @@ def call_id(*parts: bytes) -> str:
     return _CALL + hashlib.sha256(framed(*parts)).hexdigest()
 
 
-def about_ask(client_info: Mapping[str, Any] | None) -> str:
-    """The client in its own words."""
+def client_title(client_info: Mapping[str, Any] | None) -> str:
+    """What the client calls itself."""
     info = client_info or {}
     name = info.get("title") or info.get("name")
     return name[:100] if isinstance(name, str) else ""

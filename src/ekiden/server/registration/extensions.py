@@ -1,7 +1,8 @@
 """The extensions that a server offers (SEP-2133): what each adds, and that no two add the same.
 
-Tasks are here, and whatever authors bring: capabilities, methods, result types and notifications come through
-this one door. Nothing in here runs for a request of another method.
+Tasks are registered here, and whatever authors bring: capabilities, methods, result types and notifications
+come through this one door. A client that did not declare what a request needs is refused here, too. Nothing
+in here runs for a request of another method.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping

@@ -94,7 +94,7 @@ class Registry:
         self._offer()
 
     def _catalog(self, what: str, field: str, method: str, change: str) -> Catalog[Any]:
-        publish = self.hub.list_changed(change)
+        publish = self.hub.list_publisher(change)
 
         def on_change() -> None:
             self.changed()

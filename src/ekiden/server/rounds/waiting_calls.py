@@ -1,4 +1,4 @@
-"""Calls that wait for people: whom no client can ask, a page asks, and the same call goes on with the answer.
+"""Calls that wait for people: a page asks what the client cannot be asked, and the call goes on.
 
 Where a round ends with a question that its client cannot show, or that is for somebody else, the question
 goes to the store, and the state of the call with it. A client with URL mode is sent to the page; any other is
@@ -15,7 +15,7 @@ from ekiden.errors import InsufficientScope, InvalidParams, InvalidRequest, Prot
 from ekiden.rounds.asks import ELICIT, Ask, declares
 from ekiden.rounds.call_state import CallState, encode_state
 from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome, Suspended
-from ekiden.server.people.people import Kept, People, ToAsk, about_ask, call_id
+from ekiden.server.people.people import Kept, People, ToAsk, call_id, client_title
 from ekiden.server.people.words import Waiting, in_words
 from ekiden.server.rounds.call import Call
 from ekiden.server.rounds.telling import tell_of_people, tell_story
@@ -73,9 +73,9 @@ class WaitingCalls:
     async def put_all(
         self, call: Call, state: CallState, ended: Suspended, requests: dict[str, JsonObject]
     ) -> Outcome | None:
-        """Put those questions on pages that the client cannot be asked; how the round ends, if they are all.
+        """Put on pages what the client cannot be asked. What is left in `requests` goes to the client.
 
-        What is left in `requests` goes to the client.
+        Returns how the round ends if nothing is left, else None.
         """
         declared = call.request.meta.capabilities
         paged = {key: ask for key, ask in ended.asks.items() if is_for_a_page(declared, ask)}
@@ -209,7 +209,7 @@ def _about(request: Request, state: CallState) -> ToAsk:
         method=request.method,
         target=request.name or "",
         principal=state.principal,
-        client=about_ask(request.meta.client_info),
+        client=client_title(request.meta.client_info),
     )
 
 

@@ -14,7 +14,7 @@ from ekiden.errors import StoreUnavailable
 from ekiden.people import moves
 from ekiden.people.record import Inquiry
 from ekiden.rounds.asks import ELICIT, Ask, declares
-from ekiden.server.people.people import People, ToAsk, about_ask
+from ekiden.server.people.people import People, ToAsk, client_title
 from ekiden.server.people.words import Waiting, status_words
 from ekiden.tasks.record import Question, TaskRecord
 from ekiden.tasks.store import TaskStore
@@ -49,7 +49,7 @@ class TaskPeople:
             method="tools/call",
             target=record.tool,
             principal=record.principal,
-            client=about_ask(record.meta.get(CLIENT_INFO)),
+            client=client_title(record.meta.get(CLIENT_INFO)),
             task=record.id,
         )
         for question in asked:

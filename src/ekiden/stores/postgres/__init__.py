@@ -4,8 +4,8 @@ Needs the extra `ekiden[postgres]`, and `ekiden store migrate postgresql://...` 
 
 Read in this order: `schema` (the tables), `session` (a connection, and what its errors mean), `lane` and
 `database` (which connection is used for what), `rows` (the statements for tasks), `together` (many callers,
-one statement), `listening`, `signals` and `bus` (how other processes hear of changes), `tasks` and `stories`
-(the stores of those), `store` (the ledger of rounds).
+one statement), `listening`, `signals` and `bus` (how other processes hear of changes), `tasks`, `sessions`,
+`people` and `stories` (the stores of those), `store` (the ledger of rounds).
 """
 
 from ekiden.stores.postgres.store import PostgresStore

@@ -4,8 +4,8 @@ Messages that are published while a statement runs go out with the next one. Whi
 wait here, up to a limit; beyond it listeners are told only that they have missed some.
 
 Each process numbers its messages. Without the number Postgres would fold equal messages of one transaction
-into the first of them. By the number a listener also knows a message that comes twice, because its sender
-could not tell whether it had left, and one that is lacking.
+into the first of them. The number also shows a listener a message that comes twice, because its sender did
+not know whether it had been sent, and a gap.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 _MISSED: Final = "?"
 _MOST_WAITING: Final = 1000
 _MOST_HEARD: Final = 1000
-"""Processes whose numbers are remembered. Those that have ended are not told of."""
+"""Processes whose numbers are remembered. Nobody tells which of them have ended, so there is a bound."""
 _HEAD_BYTES: Final = 40
 """What stands before a message, at most."""
 _AT_ONCE: Final = 100

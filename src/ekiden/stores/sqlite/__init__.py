@@ -2,8 +2,8 @@
 
 Read in this order: `schema` (the tables), `opening` (how the file is made and opened), `one_thread`, `file`
 (how it is read and written), `statements` and `due` (the statements for tasks, and which are next),
-`wake` (how other processes hear of changes), `tasks` and `stories` (the stores of those),
-`store` (the ledger of rounds).
+`wake` (how other processes hear of changes), `tasks`, `sessions`, `people` and `stories` (the stores of
+those), `store` (the ledger of rounds).
 """
 
 from ekiden.stores.sqlite.store import SQLiteStore

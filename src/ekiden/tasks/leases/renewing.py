@@ -24,8 +24,9 @@ SURE_PART: Final = 0.75
 speed, and for the time between the look at the clock and what is done then."""
 
 _LATE_PART: Final = 0.4
-"""The part of a lease after which it should have been renewed: that is tried when a third is over. With the
-time until that is noticed it is less than two thirds: then a lease may be over by a clock that is ahead."""
+"""The part of a lease after which its renewal is late: it is tried when a third is over. The thread that
+stands by notices some time after this, and still before two thirds. Clocks may differ by a third of a lease,
+so later may be too late."""
 
 _LONGEST_RETRY: Final = 0.25
 """Seconds between two tries while the store is away."""

@@ -1,7 +1,7 @@
 """Places, or bytes, of which a process has only so many for all of its clients.
 
-One client may take all of them. So that it keeps nobody else out, there are a quarter more, for those who
-hold almost none: a client may take of them as long as it holds less than an eighth of that quarter.
+One client may take all of them. So that it keeps nobody else out, there are a quarter more, which are only
+for clients that hold almost none: less than an eighth of that quarter.
 """
 
 from typing import Final
