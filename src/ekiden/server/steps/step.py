@@ -73,7 +73,8 @@ class FunctionStep:
 
     def prepare(self) -> None:
         """Copy the arguments before the step waits for its turn: the handler may change its own meanwhile."""
-        self._function, self._arguments = self._copies()
+        if type(self._function) is not FunctionType or not ATOMS.issuperset(map(type, self._arguments)):
+            self._function, self._arguments = self._copies()  # Else there is nothing that can be changed.
 
     async def perform(self) -> Entry:
         """Run the function, with its retries; returns the entry of its value or of its exception."""
@@ -137,8 +138,6 @@ class FunctionStep:
         return Entry(kind, self.digest, value, 0, self.about)
 
     def _copies(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        if type(self._function) is FunctionType and ATOMS.issuperset(map(type, self._arguments)):
-            return self._function, self._arguments  # Nobody can change these.
         try:
             return _copied_partial(self._function), _copied(self._arguments)
         except Exception as error:
