@@ -47,7 +47,8 @@ class Accounting(PrivateStruct):
     is_suspect: bool = False
     """Whether a replay has kept a cancellation from the handler. A scope or a `gather` that knows of the
     cancellation may have taken the handler another way: then all that is missing counts, not only steps."""
-    _held: tuple[NewStep, ...] = ()
+    held: tuple[NewStep, ...] = ()
+    """New steps that wait until all of old has come up."""
 
     def admit(self, new: NewStep) -> None:
         """Begin a new step, hold it back, or refuse the call."""
@@ -58,7 +59,7 @@ class Accounting(PrivateStruct):
         if old is not None:
             self._refuse(old, new)
         elif next(self._missing(), None) is not None:
-            self._held += (new,)
+            self.held += (new,)
             if _HOLDING not in self._turns.alarms:
                 alarm = Patience(self._task.loop, _HOLD_SECONDS, self._held_too_long)
                 self._turns.alarms[_HOLDING] = alarm
@@ -66,22 +67,22 @@ class Accounting(PrivateStruct):
             new.begin()
 
     def came_up(self) -> None:
-        """An effect has come up: perhaps nothing is missing any more."""
-        if self._held and next(self._missing(), None) is None:
-            held, self._held = self._held, ()
+        """An effect has come up: perhaps nothing is missing any more that a step is held for."""
+        if next(self._missing(), None) is None:
+            held, self.held = self.held, ()
             for new in held:
                 self.admit(new)
 
     def drop(self, name: str) -> None:
         """The handler does not wait for a step any more."""
-        if self._held:
-            self._held = tuple(held for held in self._held if held.name != name)
+        if self.held:
+            self.held = tuple(held for held in self.held if held.name != name)
 
     def _held_too_long(self) -> None:
         del self._turns.alarms[_HOLDING]
         missing = next(self._missing(), None)
-        if self._held and missing is not None:
-            self._refuse(missing, self._held[0])
+        if self.held and missing is not None:
+            self._refuse(missing, self.held[0])
         else:
             self.came_up()
 

@@ -19,7 +19,7 @@ What the handler does, effect by effect, is here. How it begins and ends, waits 
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from contextvars import Context, copy_context
+from contextvars import copy_context
 from functools import partial
 from threading import get_ident
 from typing import Any, Final
@@ -221,7 +221,7 @@ class Leg(PrivateStruct):
             if replay.journal.backlog:
                 self._account_for(step, name)
             step.prepare()
-            begin = partial(self._begin_step, step, name, copy_context())
+            begin = partial(replay.steps().begin, step, name, copy_context())
             entry = await replay.turn(name, step.digest, begin, None, step)
         elif entry.digest != step.digest:
             problem = f"{self.handler}: step {name[2:]!r} is another function, or has other arguments"
@@ -249,9 +249,6 @@ class Leg(PrivateStruct):
             now = f"it is about to do step {name[2:]!r} ({step.about})"
             replay.task.fail_here(replay.vanished(old, now))
 
-    def _begin_step(self, step: Step, name: str, context: Context, branch: int) -> None:
-        self.replay.steps().begin(step, name, context, branch)
-
     def draw(self, what: str, make: Callable[[], Any], key: str | None = None) -> Any:
         """A value that must be the same in every leg: a time, an id, a random number."""
         replay, task = self.replay, self.replay.task
@@ -268,7 +265,7 @@ class Leg(PrivateStruct):
             replay.record(name, entry)
         else:
             replay.journal.backlog.pop(name, None)
-            if replay.waiting is not None:
+            if replay.waiting is not None and replay.waiting.accounting.held:
                 replay.waiting.accounting.came_up()
         return entry.value
 

@@ -67,18 +67,14 @@ class Steps(PrivateStruct, kw_only=True):
 
     def begin(self, step: Step, name: str, context: Context, branch: int) -> None:
         """Begin a new step as soon as it may begin. One that has failed before may have to wait."""
-        if self.pauses is not None:
-            tries = _tries(name)
-            failed = self.journal.find(tries)
-            self.journal.backlog.pop(tries, None)
-            if failed is not None and failed.value[1] - self.clock() >= _SOON:
-                self._try_at(failed.value[1], step, name, context, branch)
+        journal, start = self.journal, partial(self._start, step, name, context, branch)
+        new = NewStep(name, step, branch, start)
+        if self.pauses is not None and journal.unseen and (failed := journal.find(_tries(name))) is not None:
+            journal.backlog.pop(_tries(name), None)
+            if failed.value[1] - self.clock() >= _SOON:
+                self._try_at(failed.value[1], new)
                 return
-        self._admit(step, name, context, branch)
-
-    def _admit(self, step: Step, name: str, context: Context, branch: int) -> None:
-        start = partial(self._start, step, name, context, branch)
-        self.waiting.accounting.admit(NewStep(name, step, branch, start))
+        self.waiting.accounting.admit(new)
 
     def _start(self, step: Step, name: str, context: Context, branch: int) -> None:
         self.freshen()
@@ -228,21 +224,22 @@ class Steps(PrivateStruct, kw_only=True):
             self.record(_tries(name), Entry("again", step.digest, [failures, until]))
             if self.task.phase not in OVER:
                 branch = self.waiting.turns.waiting[name].branch
-                self._try_at(until, step, name, copy_context(), branch)
+                start = partial(self._start, step, name, copy_context(), branch)
+                self._try_at(until, NewStep(name, step, branch, start))
         return None
 
-    def _try_at(self, until: float, step: Step, name: str, context: Context, branch: int) -> None:
+    def _try_at(self, until: float, new: NewStep) -> None:
         assert self.pauses is not None
-        self.pauses[_tries(name)] = until
-        seconds = max(0.0, until - self.clock())
-        alarm = self.task.loop.call_later(seconds, self._try_again, step, name, context, branch)
-        self.waiting.turns.alarms[_tries(name)] = alarm
+        tries = _tries(new.name)
+        self.pauses[tries] = until
+        alarm = self.task.loop.call_later(max(0.0, until - self.clock()), self._try_again, new)
+        self.waiting.turns.alarms[tries] = alarm
 
-    def _try_again(self, step: Step, name: str, context: Context, branch: int) -> None:
+    def _try_again(self, new: NewStep) -> None:
         assert self.pauses is not None
-        self.waiting.turns.alarms.pop(_tries(name), None)
-        if self.task.phase not in OVER and self.pauses.pop(_tries(name), None) is not None:
-            self._admit(step, name, context, branch)
+        self.waiting.turns.alarms.pop(_tries(new.name), None)
+        if self.task.phase not in OVER and self.pauses.pop(_tries(new.name), None) is not None:
+            self.waiting.accounting.admit(new)
 
 
 def _tries(name: str) -> str:

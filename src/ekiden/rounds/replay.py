@@ -56,6 +56,8 @@ class Replay(PrivateStruct):
     is_durable: bool = False
     """Whether this is the leg of a task: it waits for answers that may come while it runs, its sleeps are
     times in the row, and a checkpoint is a commit."""
+    saving: asyncio.Lock | None = None
+    """Held while entries are saved, if others than the steps save some, too."""
     asks: dict[str, Ask] = {}
     """The questions that wait for an answer, by the key that it comes with."""
     pauses: dict[str, float | None] = {}
@@ -68,7 +70,6 @@ class Replay(PrivateStruct):
     """How often each name was used, and by which task first."""
     waiting: Waiting | None = None
     _steps: Steps | None = None
-    _saving: asyncio.Lock | None = None
     watcher: Watcher | None = None
     """Whoever is told what the handler does."""
 
@@ -235,7 +236,8 @@ class Replay(PrivateStruct):
         step: Step | None = None,
     ) -> Any:
         """Wait until it is the turn of an effect; its value. See `Waiting.turn`."""
-        return await self.waits().turn(name, self.branch_of(name), digest, begin, value, step)
+        waiting = self.waiting or self.waits()
+        return await waiting.turn(name, self.branch_of(name), digest, begin, value, step)
 
     def waits(self) -> Waiting:
         """Made when first needed: a handler that is alone has no need of turns."""
@@ -260,18 +262,11 @@ class Replay(PrivateStruct):
                 record=self.record,
                 freshen=self.freshen,
                 clock=self.clock,
-                saving=self.saving,
+                saving=self.saving or asyncio.Lock(),
                 pauses=self.pauses if self.is_durable else None,
                 watcher=self.watcher,
             )
         return self._steps
-
-    @property
-    def saving(self) -> asyncio.Lock:
-        """Held while entries are saved, so that they are saved in order."""
-        if self._saving is None:
-            self._saving = asyncio.Lock()
-        return self._saving
 
     def _on_cut(self, name: str) -> None:
         """The handler does not wait for this effect any more."""

@@ -241,7 +241,8 @@ class Turns(PrivateStruct):
                 return
             arrival = self._arrived.popleft()
             if self._tell(arrival.name, arrival.value):
-                self._went_ahead()
+                if self._journal.backlog:
+                    self._went_ahead()
                 return
         for name, waiter in self.waiting.items():
             if waiter.is_known and self._is_to_be_cut(name):
@@ -374,9 +375,8 @@ class Turns(PrivateStruct):
 
     def _went_ahead(self) -> None:
         """Something new was told. What is left of the journal is told later than that."""
-        if backlog := self._journal.backlog:
-            self._journal.move_to_the_end([*backlog, *self.untold()])
-            self.caught_up = False
+        self._journal.move_to_the_end([*self._journal.backlog, *self.untold()])
+        self.caught_up = False
 
     def _begin(self, waiter: Waiter) -> None:
         if waiter.begin is not None and not self._closed:

@@ -54,7 +54,8 @@ class Waiting(PrivateStruct):
         # No local variable holds the task: what it raises leads to this frame.
         undelivered, why = self._cancellations_due() if turns.undelivered else (0, ())
         waiter.cancels = current_task().cancelling() - undelivered
-        self.accounting.came_up()
+        if self.accounting.held:
+            self.accounting.came_up()
         if undelivered and (value is CUT or not self._has_value(waiter)):
             # A replay has kept a cancellation from it so far. From here on it counts.
             waiter.future.cancel(*why)

@@ -18,7 +18,7 @@ from ekiden.errors import ToolError
 from ekiden.rounds.performing import current_memory
 from ekiden.wire.json import JsonObject
 
-__all__ = ["Handler", "OnceMode", "ResumeMode", "Run", "TaskMode", "limit_paused"]
+__all__ = ["Handler", "OnceMode", "ResumeMode", "TaskMode", "ThreadRun", "is_async", "limit_paused"]
 
 _log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class Handler:
         self.task: TaskMode = task
         self.is_direct = context is None and not needs and task in ("never", "deferred")
         """Whether it needs only the arguments of a request."""
-        self.call: Callable[..., Any] = function if _is_async(function) else self._in_thread
+        self.call: Callable[..., Any] = function if is_async(function) else self._in_thread
         """The function to call; async, also if the author's is not."""
         if timeout is not None:
             self.call = functools.partial(_within_limit, self.call, timeout, title, context)
@@ -233,8 +233,8 @@ def _forget_error(task: "asyncio.Future[Any]") -> None:
         task.exception()  # Marks it as seen: asyncio would warn that it was never retrieved.
 
 
-class Run:
-    """One call of a step's function. A thread cannot be cancelled: it is abandoned, and goes on."""
+class ThreadRun:
+    """One call of a step's plain function. A thread cannot be cancelled: it is abandoned, and goes on."""
 
     __slots__ = ("_function", "_has_begun", "_is_cut", "_lock", "_memory", "abandoned")
 
@@ -247,12 +247,7 @@ class Run:
         """The thread that still runs although the call was cancelled."""
 
     async def call(self, /, *arguments: Any) -> Any:
-        """The function's value. A cancellation is raised at once, even if a thread still runs."""
-        if _is_async(self._function):
-            # A further try may come long after the first. Between this look and the function nobody runs.
-            if self._memory is not None and not self._memory.is_sure():
-                await self._memory.recall()
-            return await self._function(*arguments)
+        """The function's value. A cancellation is raised at once, even if the thread still runs."""
         while (value := await self._in_thread(*arguments)) is _NOT_BEGUN:
             assert self._memory is not None
             await self._memory.recall()
@@ -298,7 +293,8 @@ def _contained(function: Callable[..., Any], /, *arguments: Any, **keywords: Any
         raise RuntimeError("the handler raised StopIteration") from error
 
 
-def _is_async(function: Callable[..., Any]) -> bool:
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether a function, inside of partials, is `async def`."""
     while isinstance(function, functools.partial):
         function = function.func
     call = getattr(function, "__call__", None)  # noqa: B004  an instance with an async __call__

@@ -36,6 +36,8 @@ class TaskLeg(PrivateStruct):
     effects: Leg
     """What the handler's `Context` calls."""
     _questions: TaskQuestions
+    saving: asyncio.Lock
+    """Held while entries are saved, so that they are saved in order."""
     _is_cancelling: bool = False
 
     @classmethod
@@ -62,6 +64,7 @@ class TaskLeg(PrivateStruct):
             attempts=dict(held.record.asked),
             seen={key for key, question in standing.items() if question.answered},
         )
+        saving = asyncio.Lock()
         replay = Replay(
             HandlerTask(handler),
             journal,
@@ -71,21 +74,17 @@ class TaskLeg(PrivateStruct):
             memory=memory,
             fresh=not held.entries or _waits_by_hand(journal),
             is_durable=True,
+            saving=saving,
         )
         begins = not held.record.asked and next(reversed(journal.entries), None) == BACKGROUND
         frontier = (BACKGROUND,) if begins else ()
         # It is in the background already. Where it became a task by that, the journal knows.
-        return cls(Leg(replay, frontier, can_background=BACKGROUND in journal.entries), questions)
+        return cls(Leg(replay, frontier, can_background=BACKGROUND in journal.entries), questions, saving)
 
     @property
     def seen(self) -> set[str]:
         """Keys of the answers that this leg knows of."""
         return self._questions.seen
-
-    @property
-    def saving(self) -> asyncio.Lock:
-        """Held while entries are saved, so that they are saved in order."""
-        return self.effects.replay.saving
 
     # Running
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from ekiden.errors import InternalError, LostClaim, ProtocolError, StoreRefused, StoreUnavailable
@@ -225,8 +226,9 @@ class Run:
 
     async def recall(self) -> Mapping[str, Entry]:
         """Make sure that the task is ours; if in doubt, renew its lease. A task has only its journal."""
-        while not self._lost and not self.is_sure():
-            await self._worker.insist(lambda: self._worker.leases.renew({self.id: self.fence}))
+        leases = self._worker.leases
+        while not (self._lost or leases.is_sure(self.asked)):
+            await self._worker.insist(lambda: leases.renew({self.id: self.fence}))
         if self._lost:
             raise _taken_over()
         return {}
@@ -239,7 +241,7 @@ class Run:
         """Commit a step as it ends, with what led to it."""
         if self._lost:
             raise _taken_over()
-        state = await self._worker.insist(lambda: self._store.append(self.id, self.fence, entries))
+        state = await self._worker.insist(partial(self._store.append, self.id, self.fence, entries))
         if state is None:
             self._lost = True
             self._worker.beside(self._survive())

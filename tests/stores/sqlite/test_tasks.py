@@ -79,6 +79,42 @@ async def test_every_statement_uses_an_index(tmp_path: Path) -> None:
     await store.close()
 
 
+async def test_a_task_is_found_after_it_has_moved_in_the_file(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "tasks.db")
+    for number in range(4):
+        await store.tasks.insert(new_record(f"task {number}"), {})
+    before = await looked_at(store, 4)
+    assert before == ["task 0", "task 1", "task 2", "task 3"]
+    assert await looked_at(store, 4) == before
+    with closing(sqlite3.connect(tmp_path / "tasks.db")) as connection:
+        connection.execute("DELETE FROM tasks WHERE id = 'task 1'")
+        for place, task_id in ((2, "task 2"), (3, "task 3")):  # As `VACUUM` may do it.
+            connection.execute("UPDATE tasks SET rowid = ? WHERE id = ?", (place, task_id))
+        connection.commit()
+    for _ in range(2):
+        assert await looked_at(store, 4) == ["task 0", None, "task 2", "task 3"]
+    await store.close()
+
+
+async def test_places_of_so_many_tasks_are_kept_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_tasks, "_PLACES", 3)
+    store = SQLiteStore(tmp_path / "tasks.db")
+    for number in range(8):
+        await store.tasks.insert(new_record(f"task {number}"), {})
+    for _ in range(2):
+        assert await looked_at(store, 9) == [*(f"task {number}" for number in range(8)), None]
+        assert set(store.tasks._places) == {"task 5", "task 6", "task 7"}
+    await store.close()
+
+
+async def looked_at(store: SQLiteStore, count: int) -> list[str | None]:
+    """The ids of the rows that looks at `task 0` and so on give."""
+    seen = [await store.tasks.glance(f"task {number}") for number in range(count)]
+    return [None if each is None else each.record.id for each in seen]
+
+
 def many(path: Path, count: int, **fields: Any) -> None:
     """Put many tasks into a file, without waiting for the disk each time."""
     with closing(sqlite3.connect(path)) as connection:

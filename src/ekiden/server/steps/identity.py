@@ -8,6 +8,7 @@ import functools
 import sys
 from collections.abc import Callable, Iterator
 from enum import Enum
+from itertools import filterfalse
 from types import (
     BuiltinFunctionType,
     CellType,
@@ -30,7 +31,7 @@ from ekiden.server.steps.spelling import (
 )
 from ekiden.signals import Unidentified
 
-__all__ = ["digest_of", "digest_of_value", "is_partial", "name_of", "place_of", "taken_apart", "unwrapped"]
+__all__ = ["digest_of", "digest_of_value", "is_partial", "line_of", "name_of", "taken_apart", "unwrapped"]
 
 _LAMBDA: Final = "<lambda>"
 _METHODS: Final = (MethodType, BuiltinFunctionType, MethodWrapperType)
@@ -52,7 +53,7 @@ def taken_apart(
     function: Callable[..., Any], arguments: tuple[Any, ...]
 ) -> tuple[Callable[..., Any], list[Any]]:
     """The function inside of partials, and all its arguments except contexts."""
-    given = [argument for argument in arguments if not is_context(argument)]
+    given = list(filterfalse(is_context, arguments))
     while is_partial(function):
         given = [*_bound_by(function), *given]
         function = function.func
@@ -61,10 +62,8 @@ def taken_apart(
 
 def name_of(function: Callable[..., Any]) -> str:
     """A function's name as its author would say it."""
-    return _qualified(function if type(function) is FunctionType else unwrapped(function))
-
-
-def _qualified(function: Callable[..., Any]) -> str:
+    if type(function) is not FunctionType:
+        function = unwrapped(function)
     return getattr(function, "__qualname__", None) or type(function).__qualname__
 
 
@@ -95,12 +94,12 @@ def digest_of_value(value: object) -> str:
     return fingerprint(_Work("", True, "").spell(value))
 
 
-def place_of(function: Callable[..., Any]) -> str:
-    """The name of a function that is not a partial, and the line where it is defined."""
+def line_of(function: Callable[..., Any]) -> str:
+    """Where a function is defined, to be written behind its name; nothing for one that is not Python's."""
     code: CodeType | None = getattr(function, "__code__", None)
     if code is None:
-        return _qualified(function)
-    return f"{_qualified(function)} at {code.co_filename.rpartition('/')[2]}:{code.co_firstlineno}"
+        return ""
+    return f" at {code.co_filename.rpartition('/')[2]}:{code.co_firstlineno}"
 
 
 def _is_plain(function: FunctionType) -> bool:
@@ -172,9 +171,9 @@ class _Work(Speller):
             if not is_step:
                 raise Unidentified("a lambda cannot be distinguished from another")
             raise UsageError(
-                f"step {place_of(function)} is a lambda, which cannot be distinguished from another when the "
-                "call is run again: give the step a key=, or write a named function that takes what it "
-                "needs as arguments"
+                f"step {name_of(function)}{line_of(function)} is a lambda, which cannot be distinguished "
+                "from another when the call is run again: give the step a key=, or write a named function "
+                "that takes what it needs as arguments"
             )
         if self._keyed:
             return  # The author's `key=` identifies it.

@@ -9,6 +9,7 @@ import asyncio
 import copy
 import functools
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -16,9 +17,9 @@ from pydantic import ValidationError
 from ekiden.errors import NotRecalled, ToolError, UsageError
 from ekiden.rounds.interpreter import Retry
 from ekiden.rounds.journal import STEP, Entry, Kind
-from ekiden.rounds.performing import current_step
+from ekiden.rounds.performing import current_memory, current_step
 from ekiden.server.cancellation import is_cancelled
-from ekiden.server.handlers import Run
+from ekiden.server.handlers import ThreadRun, is_async
 from ekiden.server.schemas import explain
 from ekiden.server.steps.codecs import codec_of
 from ekiden.server.steps.failures import rebuilt, remembered, text_of
@@ -58,7 +59,7 @@ class FunctionStep:
         self._arguments = arguments
         self._raises = (*raises, ToolError) if raises else _ALWAYS
         self._codec = codec_of(function)
-        self._run: Run | None = None
+        self._run: ThreadRun | None = None
 
     @property
     def about(self) -> str:
@@ -72,7 +73,8 @@ class FunctionStep:
 
     def prepare(self) -> None:
         """Copy the arguments before the step waits for its turn: the handler may change its own meanwhile."""
-        self._function, self._arguments = self._copies()
+        if type(self._function) is not FunctionType or not ATOMS.issuperset(map(type, self._arguments)):
+            self._function, self._arguments = self._copies()  # Else there is nothing that can be changed.
 
     async def perform(self) -> Entry:
         """Run the function, with its retries; returns the entry of its value or of its exception."""
@@ -82,6 +84,8 @@ class FunctionStep:
             if (story := current_story.get()) is not None:
                 story.retried(STEP + (current_step.get() or "").partition(":")[2], entry)
             await asyncio.sleep(self.retry.delay(failures))
+            if (memory := current_memory.get()) is not None and not memory.is_sure():
+                await memory.recall()  # The claim may have run out meanwhile.
             entry, again = await self.attempt()
             failures += 1
         return entry
@@ -89,9 +93,12 @@ class FunctionStep:
     async def attempt(self) -> tuple[Entry, bool]:
         """Run the function once, with copies of its arguments; returns the entry and whether to try again."""
         function, arguments = (self._function, self._arguments) if self.retry is None else self._copies()
-        run = self._run = Run(function)
         try:
-            value = await run.call(*arguments)
+            if is_async(function):
+                value = await function(*arguments)
+            else:
+                self._run = ThreadRun(function)
+                value = await self._run.call(*arguments)
         except (GeneratorExit, Ended):
             raise  # The coroutine was closed, or the claim was lost before the function began.
         except BaseException as error:
@@ -144,8 +151,6 @@ _ALWAYS: Final = (ToolError,)
 
 
 def _copied(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    if ATOMS.issuperset(map(type, arguments)):
-        return arguments
     memo = {id(argument): argument for argument in arguments if is_context(argument)}
     return tuple(copy.deepcopy(list(arguments), memo))
 

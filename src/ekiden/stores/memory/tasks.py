@@ -76,7 +76,8 @@ class MemoryTasks(TaskStore):
 
     async def append(self, task_id: str, fence: int, entries: Mapping[str, Entry]) -> State | None:
         """Add to a journal."""
-        record = await self.load(task_id)
+        row = self._rows.get(task_id)
+        record = None if row is None else decode_record(row)
         if record is None or record.fence != fence or record.state not in RUNNING:
             return None
         if record.losses:

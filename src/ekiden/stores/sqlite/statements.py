@@ -35,6 +35,7 @@ __all__ = [
     "OVERDUE",
     "PROGRESS",
     "SMALL_BY_ID",
+    "SMALL_BY_PLACE",
     "USAGE",
     "newest",
 ]
@@ -49,10 +50,11 @@ INSERT: Final = f"""
     INSERT INTO tasks ({", ".join(ROW)}, record) VALUES ({"?, " * len(ROW)}?) ON CONFLICT (flow) DO NOTHING
 """
 BY_ID: Final = f"SELECT record, {_LIVE} FROM tasks WHERE id = ?"
-SMALL_BY_ID: Final = f"""
-    SELECT CASE WHEN length(record) <= ? THEN record END, {_LIVE} FROM tasks WHERE id = ?
-"""
+_SMALL: Final = f"SELECT CASE WHEN length(record) <= ? THEN record END, {_LIVE}, rowid FROM tasks WHERE"
 """The record only if it is small: SQLite knows how long a blob is without reading it."""
+SMALL_BY_ID: Final = f"{_SMALL} id = ?"
+SMALL_BY_PLACE: Final = f"{_SMALL} rowid = ? AND id = ?"
+"""Without the index of ids, which is as deep as the table. Only `VACUUM` moves a row to another place."""
 BY_FLOW: Final = f"SELECT record, {_LIVE} FROM tasks WHERE flow = ?"
 CHANGE: Final = f"UPDATE tasks SET {_SET_LIVE}, record = ? WHERE id = ?"
 CHANGE_EXPIRY: Final = "UPDATE tasks SET expires = ? WHERE id = ?"

@@ -51,6 +51,10 @@ _REMEMBERED: Final = 512
 _REMEMBERED_BYTES: Final = 4 * 1024
 """Rows that are kept as they were decoded for the next look, and how large each may be: 2 MiB in all."""
 
+_PLACES: Final = 4096
+"""Tasks whose place in the file is kept for the next look: 1 MiB. To find it in a large file takes as long
+as to read the row."""
+
 _FORGET_SECONDS: Final = 0.02
 """How long tasks are removed in one transaction: others wait for it."""
 _FORGET_ROWS: Final = 500
@@ -68,6 +72,8 @@ class SQLiteTasks(TaskStore):
         self._watchers = Listeners[Signal]()
         self._wake = None if file.in_memory else WakeSocket(file.path)
         self._search = FairSearch()
+        self._places: dict[str, int] = {}
+        """Where rows were that were looked at, by task."""
 
     def _tell(self, record: TaskRecord) -> None:
         signal = Signal(record.id, record.due)
@@ -195,12 +201,24 @@ class SQLiteTasks(TaskStore):
         return _glance(row) if len(row[0]) <= _REMEMBERED_BYTES else Glance(_record(row))
 
     async def _row(self, task_id: str) -> Any:
-        row = await self._file.read(
-            lambda connection: connection.execute(sql.SMALL_BY_ID, (_SMALL, task_id)).fetchone()
-        )
+        row = await self._file.read(functools.partial(self._small_row, task_id))
         if row is None or row[0] is not None:
             return row
         return await self._file.scan(lambda connection: connection.execute(sql.BY_ID, (task_id,)).fetchone())
+
+    def _small_row(self, task_id: str, connection: sqlite3.Connection) -> Any:
+        """The row, from where it was last time, or found by its id."""
+        place, row = self._places.get(task_id), None
+        if place is not None:
+            row = connection.execute(sql.SMALL_BY_PLACE, (_SMALL, place, task_id)).fetchone()
+        if row is None:
+            row = connection.execute(sql.SMALL_BY_ID, (_SMALL, task_id)).fetchone()
+            if row is None:
+                return None
+            if len(self._places) >= _PLACES:
+                del self._places[next(iter(self._places))]
+            self._places[task_id] = row[-1]
+        return row[:-1]
 
     async def entries(self, task_id: str) -> dict[str, Entry]:
         """A journal."""
