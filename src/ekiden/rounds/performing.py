@@ -89,7 +89,7 @@ class Steps(PrivateStruct, kw_only=True):
         task, waited = self.task, False
         if self.memory is not None:
             known = await self.memory.recall()
-            if not known.keys() <= self.journal.entries.keys():
+            if not self.journal.agrees_with(known):
                 task.fail(Restart(known))
             unsaved = self.journal.unsaved
             if unsaved and task.phase not in OVER and any(e.kind != "answer" for e in unsaved.values()):

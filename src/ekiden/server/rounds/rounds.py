@@ -307,16 +307,16 @@ class Rounds:
                     if not replay.task.start(leg.whole(call.handler.call, call.bound)):
                         await replay.task.settled()
                     ended = self._conclude(call, replay)
+                except Restart as restart:
+                    append(state.journal, restart.entries)
+                    call.bound = call.bind(unshared(call.raw))
+                    continue
                 except BaseException as error:
                     ended = call.ending.failed(error)
                 if type(ended) is Complete:
                     outcome = ended
                 else:
                     outcome = await self._end_round(call, state, leg, context, ended)
-            except Restart as restart:
-                append(state.journal, restart.entries)
-                call.bound = call.bind(unshared(call.raw))
-                continue
             except NonDeterminismError as error:
                 _log.error("%s", untraced(error))
                 outcome = Failed(InternalError(_DIFFERS, data={**RESTART}))
