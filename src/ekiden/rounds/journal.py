@@ -75,8 +75,8 @@ class Journal(PrivateStruct, gc=False):
     unsaved: dict[str, Entry] = {}
     """Entries of this leg that no store knows yet, in order."""
     is_last: bool = False
-    """Whether no later leg replays this one, because its task is cancelled. Whoever cleans up after it is told
-    of all that was done, also if the handler was not."""
+    """Whether no later leg replays this one: its task is cancelled. Whoever cleans up after it is told of all
+    that was done, also if the handler was not."""
 
     @classmethod
     def of(cls, entries: dict[str, Entry]) -> "Journal":
