@@ -52,6 +52,30 @@ async def test_a_step_that_is_begun_again_has_what_was_drawn_for_it(draw: str) -
     assert keys[0] == keys[1]
 
 
+async def test_no_step_begins_while_what_was_drawn_for_it_is_still_being_kept() -> None:
+    """The step of a sibling has it kept, together with what was drawn for that one."""
+    keys: list[tuple[str, str]] = []
+
+    async def charge(order: str, ctx: Context) -> str:
+        keys.append((order, ctx.step_key))
+        await asyncio.sleep(1)
+        return order
+
+    async def tool(ctx: Context) -> str:
+        async def branch(name: str) -> None:
+            await ctx.step(partial(charge, ctx=ctx), f"{name} {ctx.uuid(key=name)}", key=name)
+
+        await ctx.elicit("pay?", bool, key="k")
+        await asyncio.gather(branch("one"), branch("other"))
+        return "paid"
+
+    store = MemoryStore()
+    dying = Faulty(store)
+    dying.delays["commit"] = 0.2
+    assert await taken_over(tool, dying, store, 0.1) == "paid"
+    assert len(keys) == len(set(keys)) == 2
+
+
 async def test_who_has_lost_a_round_does_not_try_its_step_once_more() -> None:
     tries: list[str] = []
 
