@@ -159,6 +159,8 @@ class Faulty:
         self._store = store or MemoryStore()
         self.failures: dict[str, int] = {}
         """How many more calls of a method fail."""
+        self.cancels: dict[str, int] = {}
+        """How many more calls of a method it cancels by itself, as a pool that is closed does."""
         self.away = False
         """Whether nothing works at all."""
         self.delays: dict[str, float] = {}
@@ -180,6 +182,9 @@ class Faulty:
             if self.away or self.failures.get(name, 0) > 0:
                 self.failures[name] = self.failures.get(name, 0) - 1
                 raise StoreUnavailable(f"{name}: the store is away")
+            if self.cancels.get(name, 0) > 0:
+                self.cancels[name] -= 1
+                raise asyncio.CancelledError
             if name in self.results:
                 return self.results[name]
             return await kept(*arguments, **keywords)

@@ -209,6 +209,42 @@ async def test_renewal_survives_errors_of_the_store(failures: int, once: Any) ->
     assert noted == ["begin pay", "end pay"]
 
 
+@pytest.mark.parametrize("once", ["auto", True])
+@pytest.mark.parametrize("method", ["claim", "renew", "commit", "finish"])
+async def test_what_a_store_cancels_by_itself_is_tried_again(method: str, once: Any) -> None:
+    store = Faulty()
+    store.waits = True
+    client = Client(serve(long_step(0.6), store=store, rounds=SHORT_LEASE, once=once))
+    first = await client.ask("tool")
+    store.cancels[method] = 1
+    told = await client.reply(first, YES)
+    assert told == (
+        "error -32603" if method == "claim" else "pay"
+    )  # Nothing had begun: the client tries again.
+    assert await client.reply(first, YES) == "pay"
+    assert noted == ["begin pay", "end pay"]
+    assert await settled(1) == []
+
+
+async def test_a_call_whose_step_is_cancelled_from_outside_ends() -> None:
+    store = Faulty()
+    store.delays["commit"] = 1.0
+
+    async def tool(ctx: Context) -> str:
+        await ctx.elicit("begin?", bool, key="k")
+        before = asyncio.all_tasks()
+        paying = asyncio.ensure_future(ctx.step(steps.quick, "pay"))
+        await steps.until_ended("pay")
+        for task in asyncio.all_tasks() - before - {paying}:
+            task.cancel()
+        return await paying
+
+    client = Client(serve(tool, store=store, rounds=SHORT_LEASE))
+    first = await client.ask("tool")
+    assert await client.reply(first, YES) == "error -32603"
+    assert await settled(1) == []
+
+
 async def test_a_store_that_was_away_for_longer_than_a_lease_costs_no_second_begin() -> None:
     store = Faulty()
     one, other = (Client(serve(long_step(0.9), store=store, rounds=SHORT_LEASE)) for _ in range(2))

@@ -71,6 +71,65 @@ async def test_a_task_that_is_cancelled_at_the_moment_of_rest_is_cleaned_up_at_o
     assert cleaned == [task_id]
 
 
+async def test_a_clean_up_is_told_of_a_step_that_was_committed_when_its_task_was_cancelled(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The handler hears of the cancellation first, and never of the step. Who cleans up hears of the step."""
+    server = new_server(store, tasks=PATIENT)
+    done: list[Mapping[str, Any]] = []
+    append = store.tasks.append
+
+    async def cancelled_first(task_id: str, *arguments: Any) -> Any:
+        assert await store.tasks.cancel(task_id, now=time.time(), tidy=True)
+        return await append(task_id, *arguments)
+
+    async def charge() -> str:
+        return "receipt"
+
+    async def clean(task: CancelledTask) -> None:
+        done.append(task.steps)
+
+    @server.tool(task="required", on_cancel=clean)
+    async def tool(ctx: Context) -> str:
+        return await ctx.step(charge, key="charge")
+
+    monkeypatch.setattr(store.tasks, "append", cancelled_first)
+    async with server.running():
+        client = TaskClient(server)
+        await client.until(await client.start(), "cancelled")
+        async with asyncio.timeout(PATIENCE):
+            while not done:
+                await asyncio.sleep(0.005)
+    assert done == [{"charge": ["receipt"]}]
+
+
+@pytest.mark.parametrize("what", [SystemExit, asyncio.CancelledError, ValueError])
+async def test_a_clean_up_that_raises_anything_ends_its_task_and_not_its_worker(
+    store: Any, what: type[BaseException]
+) -> None:
+    server = new_server(store, tasks=PATIENT)
+    cleaned: list[str] = []
+
+    async def clean(task: CancelledTask) -> None:
+        cleaned.append(task.task_id)
+        raise what
+
+    @server.tool(task="required", on_cancel=clean)
+    async def tool(ctx: Context) -> str:
+        await ctx.elicit("Go on?", bool)
+        return "never"
+
+    async with server.running():
+        client = TaskClient(server)
+        task_id = await client.start()
+        await client.asked(task_id)
+        await client.cancel(task_id)
+        async with asyncio.timeout(PATIENCE):
+            while (await store.tasks.load(task_id)).state != "cancelled":
+                await asyncio.sleep(0.005)
+    assert cleaned == [task_id]
+
+
 async def test_a_task_that_is_taken_over_at_the_moment_of_rest_is_its_new_owners(
     store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,6 +27,7 @@ from threading import get_ident
 from types import coroutine
 from typing import Any, Final, Literal, NoReturn, TypeAlias
 
+from ekiden.errors import InternalError
 from ekiden.patience import Patience
 from ekiden.rounds.outcome import Suspended
 from ekiden.rounds.turns import Turns
@@ -330,7 +331,9 @@ class HandlerTask:
         task.add_done_callback(self._beside_done)
 
     def _beside_done(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if task.cancelled():  # Not by us: what it was to do will never be done.
+            self.fail(InternalError(f"{self.title}: what it waited for was cancelled"))
+        elif (error := task.exception()) is not None:
             self.fail(error)
         elif self.turns is not None:
             self.turns.go_on()

@@ -7,7 +7,7 @@ values, and a replay tells them in the same order.
 """
 
 from binascii import b2a_base64
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, Final, Literal, TypeAlias
 
@@ -74,6 +74,9 @@ class Journal(PrivateStruct, gc=False):
     """Keys of the entries of earlier legs that have not come up in this one, in order."""
     unsaved: dict[str, Entry] = {}
     """Entries of this leg that no store knows yet, in order."""
+    is_last: bool = False
+    """Whether no later leg replays this one: its task is cancelled. Whoever cleans up after it is told of all
+    that was done, also if the handler was not."""
 
     @classmethod
     def of(cls, entries: dict[str, Entry]) -> "Journal":
@@ -106,6 +109,14 @@ class Journal(PrivateStruct, gc=False):
         """Take what is not saved yet. The caller must save it, or put it back."""
         taken, self.unsaved = self.unsaved, {}
         return taken
+
+    def agrees_with(self, known: Mapping[str, Entry]) -> bool:
+        """Whether it has all of these, and nothing was drawn that was drawn otherwise in them."""
+        for key, entry in known.items():
+            own = self.entries.get(key)
+            if own is None or (own.kind == entry.kind == "draw" and own.value != entry.value):
+                return False
+        return True
 
     def missing_steps(self) -> Iterator[str]:
         """Steps that were done in an earlier leg and have not come up in this one."""

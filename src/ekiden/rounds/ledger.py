@@ -203,7 +203,7 @@ class Ledger(Protocol):
         A round that has an owner is handed over only if its lease has run out and it is still exactly as in
         `instead_of`. Pass what earlier claims returned for three quarters of a lease, the last quarter of a
         lease after its end. From that end on a claim waits while the store can only be read, or raises
-        `StoreUnavailable`: the owner cannot renew then.
+        `StoreUnavailable`, or names the owner as if it had just renewed: it cannot renew then.
         """
         ...
 

@@ -85,10 +85,11 @@ class Steps(PrivateStruct, kw_only=True):
         task, waited = self.task, False
         if self.memory is not None:
             known = await self.memory.recall()
-            if not known.keys() <= self.journal.entries.keys():
+            if not self.journal.agrees_with(known):
                 task.fail(Restart(known))
-            unsaved = self.journal.unsaved
-            if unsaved and task.phase not in OVER and any(e.kind != "answer" for e in unsaved.values()):
+            unsaved = self.journal.unsaved.values()
+            is_unsaved = self.saving.locked() or any(entry.kind != "answer" for entry in unsaved)
+            if is_unsaved and task.phase not in OVER:
                 waited = True
                 await self.save()  # What led here, draws above all: a new owner comes to the same step.
         running = self._running.values()

@@ -118,7 +118,7 @@ class TaskLeg(PrivateStruct):
         replay = self.effects.replay
         if self._is_cancelling or replay.is_over or replay.task.task is None:
             return  # One that has not begun is looked at again.
-        self._is_cancelling = True
+        self._is_cancelling = replay.journal.is_last = True
         if not replay.task.task.done():
             replay.task.task.cancel()
 

@@ -13,7 +13,7 @@ from ekiden.rounds.leg import Suspended
 from ekiden.rounds.outcome import Complete, Failed, Outcome, too_large
 from ekiden.signals import Ended, TaskCancelled
 from ekiden.tasks import moves
-from ekiden.tasks.leases.renewing import Asked
+from ekiden.tasks.leases.renewing import Asked, answer_of
 from ekiden.tasks.leg import TaskLeg
 from ekiden.tasks.moves import Ending, Suspension
 from ekiden.tasks.states import State
@@ -339,9 +339,10 @@ class Run:
                 try:
                     if self._work is not None and self._work.is_paged is not None:
                         await self._work.put(leaves.asked, leaves.withdrawn)
-                    self._known = await self._store.publish(
+                    publishing = self._store.publish(
                         self.id, self.fence, leaves, batch, now=self._worker.now(), known=self._known
                     )
+                    self._known = await answer_of(publishing)
                 except (LostClaim, StoreUnavailable, StoreRefused) as problem:
                     self._journal.unsaved = {**batch, **self._journal.unsaved}
                     _log.info("The news of task %s cannot be told: %s", self.id, problem)

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
 from ekiden.errors import InternalError, LostClaim, StoreUnavailable
-from ekiden.tasks.leases.renewing import Asked, Leases
+from ekiden.tasks.leases.renewing import Asked, Leases, answer_of
 from ekiden.tasks.leases.standby import Standby
 from ekiden.tasks.limits import TaskLimits
 from ekiden.tasks.observer import TaskObserver, Unobserved
@@ -219,7 +219,7 @@ class Runner:
         while not self._stopping:  # What is asked of the store may swallow a cancellation.
             self._wake.clear()
             try:
-                delay = await self._fill()
+                delay = await answer_of(self._fill())
             except Exception as problem:
                 if isinstance(problem, StoreUnavailable):
                     _log.warning("The store cannot be reached: %s", problem)
@@ -319,7 +319,7 @@ class Runner:
     async def _sweep_now_and_then(self) -> None:
         while not self._stopping:
             try:
-                await self.sweep()
+                await answer_of(self.sweep())
             except StoreUnavailable as problem:
                 _log.info("What has expired was not looked for: %s", problem)
             except Exception:
@@ -371,7 +371,7 @@ class Runner:
         pause = 0.05
         while True:
             try:
-                return await work()
+                return await answer_of(work())
             except StoreUnavailable as problem:
                 _log.warning("A task waits for its store: %s", problem)
                 await asyncio.sleep(pause)

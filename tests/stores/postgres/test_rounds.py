@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from ekiden.rounds.journal import Entry
-from ekiden.rounds.ledger import Busy, Claimed, Recorded, Renewal
+from ekiden.rounds.ledger import Busy, Claimed, Recorded, Refused, Renewal
 from ekiden.stores.postgres import PostgresStore
 from ekiden.stores.postgres import store as rounds
 from tests.tasks.driving import PATIENCE
@@ -33,6 +33,23 @@ async def test_a_row_that_somebody_writes_does_not_keep_others_from_being_renewe
             renewed = await store.renew(wanted, until=LATE)
         assert renewed == {round_id: True for round_id in wanted if round_id != "round 7"}
     assert await store.renew(wanted, until=LATE) == dict.fromkeys(wanted, True)
+    await store.close()
+
+
+async def test_who_watches_an_owner_does_not_count_the_time_in_which_its_row_is_locked(database: str) -> None:
+    """The owner cannot renew then. Who takes over must not be the first to have the row when it is free."""
+    store = PostgresStore(database)
+    await claim(store, "round")
+    watched = Busy(1, NOW + LEASE)
+    assert await claim(store, "round", LATE) == watched
+    with psycopg.connect(database) as other:
+        other.execute("SELECT 1 FROM ekiden_rounds WHERE id = 'round' FOR UPDATE")
+        async with asyncio.timeout(PATIENCE):
+            assert await claim(store, "round", LATE) == Busy(1, LATE)
+            assert await claim(store, "round", LATE + 1) == Busy(1, LATE + 1)
+            found = await store.claim("round", "no", now=LATE, lease=LEASE, expires=EXPIRES)
+            assert found == Refused(), "that needs no lock"
+    assert await claim(store, "round", LATE, watched) == Claimed(2, {})
     await store.close()
 
 

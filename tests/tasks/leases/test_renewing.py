@@ -93,3 +93,38 @@ async def test_a_lease_that_was_renewed_late_is_renewed_again_at_once() -> None:
         go.set()
         assert await TaskClient(server).text(task_id) == "done"
     assert min(asked for asked in file.extended if asked >= unlocked) < unlocked + 0.5
+
+
+class Cancelling(MemoryTasks):
+    """Cancels by itself what it is asked for, once, as a pool that is closed does."""
+
+    method = ""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name != "method" and name == self.method:
+            self.method = ""
+            return _cancelled
+        return super().__getattribute__(name)
+
+
+async def _cancelled(*arguments: Any, **keywords: Any) -> None:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize("method", ["due", "next_due", "extend", "append", "overdue", "forget"])
+async def test_a_worker_goes_on_when_its_store_has_cancelled_what_it_was_asked_for(method: str) -> None:
+    store, ran, go = MemoryStore(), list[int](), asyncio.Event()
+    store.tasks = cancelling = Cancelling()
+    server = deploy(store, 1, ran, go)
+    async with server.running():
+        cancelling.method = method
+        task_ids = [await TaskClient(server).start() for _ in range(20)]
+        await asyncio.sleep(LEASE)
+        go.set()
+        texts = [await TaskClient(server).text(task_id) for task_id in task_ids]
+        await asyncio.sleep(LEASE)
+        assert not cancelling.method
+        runner = server._rounds.tasks.runner  # type: ignore[union-attr]
+        assert not any(loop.done() for loop in runner._loops)
+    assert texts == ["done"] * 20
+    assert len(ran) == 20

@@ -20,6 +20,7 @@ from ekiden.stores.postgres import PostgresStore
 from ekiden.stores.sqlite import SQLiteStore
 from ekiden.tasks.leases import standby
 from ekiden.tasks.leases.standby import Standby
+from ekiden.tasks.queue import _WATCH_SECONDS
 from tests.simulation.virtual_time import VirtualTimeLoop
 from tests.tasks.driving import PATIENCE, QUICK, TaskClient, new_server
 
@@ -389,3 +390,27 @@ async def test_a_store_that_does_not_close_does_not_hold_the_thread_up(
     await until_renewed(holder)
     await watching.stop()
     assert not watching._watching
+
+
+class _Late:
+    """Its lease is over from the start, as if the clock had been set forward."""
+
+    def __init__(self) -> None:
+        self.renewed = threading.Event()
+
+    def is_late(self) -> bool:
+        return True
+
+    async def renew_by(self, store: Any) -> None:
+        self.renewed.set()
+
+
+async def test_a_lease_that_is_over_by_a_clock_that_was_set_forward_is_renewed_before_others_take_it() -> (
+    None
+):
+    holder, watches = _Late(), Standby(lambda: SQLiteStore(":memory:"), lease_seconds=60.0)
+    began = time.monotonic()
+    watches.add(holder)
+    assert await asyncio.to_thread(holder.renewed.wait, PATIENCE)
+    await watches.stop()
+    assert time.monotonic() - began < _WATCH_SECONDS

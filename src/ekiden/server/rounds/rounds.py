@@ -317,16 +317,16 @@ class Rounds:
                     value = self._conclude(call, replay)
                     made = self._at_once(call, value)
                     ended = made or await self.making.in_turn(call.ending, value, call.request)
+                except Restart as restart:
+                    append(state.journal, restart.entries)
+                    call.bound = call.bind(unshared(call.raw))
+                    continue
                 except BaseException as error:
                     ended = call.ending.failed(error)
                 if type(ended) is Complete:
                     outcome = ended
                 else:
                     outcome = await self._end_round(call, state, leg, context, ended)
-            except Restart as restart:
-                append(state.journal, restart.entries)
-                call.bound = call.bind(unshared(call.raw))
-                continue
             except NonDeterminismError as error:
                 _log.error("%s", untraced(error))
                 outcome = Failed(InternalError(_DIFFERS, data={**RESTART}))

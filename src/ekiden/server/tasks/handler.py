@@ -20,6 +20,7 @@ from ekiden.rounds.asks import Ask
 from ekiden.rounds.journal import Entry
 from ekiden.rounds.leg import Suspended
 from ekiden.rounds.outcome import Complete, Failed, Interim, Outcome
+from ekiden.server.cancellation import ends_more_than_a_call
 from ekiden.server.context import Context
 from ekiden.server.handlers import Handler
 from ekiden.server.making import Making
@@ -158,7 +159,14 @@ class ToolWork:
         assert self._tool.on_cancel is not None
         record = self._record
         cancelled = CancelledTask(record.id, record.tool, record.arguments, _steps(entries), why)
-        await Handler(self._tool.on_cancel).call(cancelled)
+        try:
+            await Handler(self._tool.on_cancel).call(cancelled)
+        except BaseException as error:
+            if isinstance(error, Exception) or ends_more_than_a_call(error):
+                raise
+            raise RuntimeError(
+                f"on_cancel raised {type(error).__name__}, which is not an Exception"
+            ) from error
 
 
 class _Carried(msgspec.Struct):

@@ -145,6 +145,9 @@ class PostgresStore:
                 if row is None:
                     continue  # It was forgotten in this moment.
                 decided = decide_claim(row, history, now, instead_of)
+                is_overdue = isinstance(decided, Busy) and decided.leased_until <= now
+                if is_overdue and await _is_being_written(connection, round_id):
+                    return Busy(row.fence, now)  # The owner cannot renew now: it is watched anew.
                 if not isinstance(decided, Take):
                     return decided
                 taken = await _take(connection, round_id, row, decided, history, now + lease, expires)
@@ -244,6 +247,14 @@ async def _row(connection: Connection, round_id: str) -> RoundRow | None:
     )
     row = await found.fetchone()
     return None if row is None else RoundRow(*row)
+
+
+async def _is_being_written(connection: Connection, round_id: str) -> bool:
+    """Whether somebody has locked the row of a round. Those who only ask this do not disturb each other."""
+    found = await connection.execute(
+        "SELECT 1 FROM ekiden_rounds WHERE id = %s FOR SHARE SKIP LOCKED", (round_id,)
+    )
+    return await found.fetchone() is None
 
 
 async def _take(

@@ -6,8 +6,8 @@ long. Two clocks measure it, because each of them can stand still while the othe
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
@@ -15,9 +15,11 @@ from ekiden.errors import StoreUnavailable
 from ekiden.tasks.leases.standby import LeaseStore, Standby
 from ekiden.tasks.store import TaskStore
 
-__all__ = ["SURE_PART", "Asked", "Leased", "Leases", "is_late", "is_sure", "newer"]
+__all__ = ["SURE_PART", "Asked", "Leased", "Leases", "answer_of", "is_late", "is_sure", "newer"]
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 SURE_PART: Final = 0.75
 """The part of its lease for which a worker is sure that it has a task. The rest is for clocks that differ in
@@ -54,6 +56,17 @@ def is_late(asked: Asked, seconds: float, *, loop: float, wall: float) -> bool:
 def newer(one: Asked, other: Asked) -> Asked:
     """Of two renewals the newer: the event loop may hear of an older one after a thread has heard of it."""
     return max(one, other, key=lambda asked: asked.loop)
+
+
+async def answer_of(asked: Awaitable[T]) -> T:
+    """What a store answers. One that cancels what it was asked for, as if we had done so, is unavailable."""
+    try:
+        return await asked
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise StoreUnavailable("the store has given up what it was asked for") from None
 
 
 class Leased(Protocol):
@@ -124,11 +137,8 @@ class Leases:
                 failures += 1
                 if failures & (failures - 1) == 0:  # The first, the second, the fourth, ...
                     _log.warning("Leases cannot be renewed: %s", problem)
-            except (Exception, asyncio.CancelledError) as problem:
-                task = asyncio.current_task()
-                if isinstance(problem, asyncio.CancelledError) and (task is None or task.cancelling()):
-                    raise
-                failures += 1  # Also if the store has cancelled something of its own.
+            except Exception:
+                failures += 1
                 if failures & (failures - 1) == 0:
                     _log.exception("Leases cannot be renewed")
 
@@ -137,7 +147,7 @@ class Leases:
         if not held:
             return
         asked = self.asked()
-        still = await self._store.extend(held, until=asked.wall + self._seconds)
+        still = await answer_of(self._store.extend(held, until=asked.wall + self._seconds))
         for task_id, fence in held.items():
             if (run := self._runs.get(task_id)) is not None and run.fence == fence:
                 if task_id in still:

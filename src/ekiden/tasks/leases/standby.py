@@ -26,7 +26,10 @@ __all__ = ["LeaseStore", "Leaseholder", "Standby"]
 _log = logging.getLogger(__name__)
 
 _LOOKS: Final = 8
-"""How often the thread looks in the time of a lease. Without work for so long it ends, and comes back."""
+"""How often the thread looks in a lease at least. After more looks without work it ends, and comes back."""
+_LOOK_SECONDS: Final = 0.4
+"""How long it waits between two looks at most. If the clock of the machine is set forward, leases are over at
+once, and other workers watch them for a second."""
 _STUCK_SECONDS: Final = 600.0
 """An event loop that is blocked for longer is given up: another process may take over what it holds."""
 _STOP_SECONDS: Final = 5.0
@@ -109,7 +112,7 @@ class Standby:
 
     def _watch(self, watching: "_Watching") -> None:
         with contextlib.closing(_Renewing(self._another, self._seconds / 2)) as renewing:
-            while not watching.wake.wait(self._seconds / _LOOKS):
+            while not watching.wake.wait(min(self._seconds / _LOOKS, _LOOK_SECONDS)):
                 try:
                     late = self._look(watching)
                     if late is None:

@@ -33,7 +33,7 @@ from ekiden.server.rounds.owning.lease import Lease
 from ekiden.server.rounds.owning.once import Once
 from ekiden.server.sealing.room import Room
 from ekiden.signals import Ended
-from ekiden.tasks.leases.renewing import Asked
+from ekiden.tasks.leases.renewing import Asked, answer_of
 from ekiden.telemetry.metrics import ROUND_TAKEOVERS, add
 from ekiden.transports.server.shares import named_by
 from ekiden.wire.json import canonical
@@ -208,7 +208,8 @@ class RoundClaim(PrivateStruct):
     async def _ask_store(self, instead_of: Busy | None, asked: Asked) -> Claim:
         once, now = self._once, asked.wall
         ends = {"lease": once.lease, "expires": now + self._keep_seconds}
-        claim = await once.ledger.claim(self._round_id, self.history, now=now, instead_of=instead_of, **ends)
+        claiming = once.ledger.claim(self._round_id, self.history, now=now, instead_of=instead_of, **ends)
+        claim = await answer_of(claiming)
         if isinstance(claim, Claimed):
             lease = self._lease = once.new_lease(self._round_id, claim.fence, asked, self._keep_seconds)
             # The reply may come so late that somebody else has taken the round over: then wait for that one.

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from ekiden.errors import StoreUnavailable
+from ekiden.tasks.leases.renewing import answer_of
 
 __all__ = ["insist", "to_the_end"]
 
@@ -37,7 +38,7 @@ async def insist(attempt: Callable[[], Awaitable[T]], go_on: Callable[[float], b
     pause, since = _FIRST_PAUSE, asyncio.get_running_loop().time()
     while True:
         try:
-            return await attempt()
+            return await answer_of(attempt())
         except StoreUnavailable as error:
             if not go_on(asyncio.get_running_loop().time() - since):
                 raise

@@ -13,7 +13,7 @@ from typing import Final
 
 from ekiden.errors import StoreUnavailable
 from ekiden.rounds.ledger import Ledger, Renewal
-from ekiden.tasks.leases.renewing import Asked, is_late, is_sure, newer
+from ekiden.tasks.leases.renewing import Asked, answer_of, is_late, is_sure, newer
 from ekiden.tasks.leases.standby import LeaseStore, Standby
 
 __all__ = ["Lease", "RoundLeases"]
@@ -172,8 +172,6 @@ class RoundLeases:
             done, _ = await asyncio.wait({attempt}, timeout=seconds)
             if not done:
                 raise TimeoutError(f"the store does not answer within {seconds:g} seconds")
-            if attempt.cancelled():  # By the store: our own cancellation is raised above.
-                raise StoreUnavailable("the store has given the renewal up")
             # What came late is worth little: the store may have written an end that is over already.
             return len(attempt.result()) == len(leases) and not self.is_late()
         finally:
@@ -206,7 +204,7 @@ class RoundLeases:
             return {}
         asked = Asked(self.loop.time(), self._clock())
         claims = {lease.round_id: lease.until(asked) for lease in leases}
-        still_ours = await store.renew(claims, until=asked.wall + self._seconds)
+        still_ours = await answer_of(store.renew(claims, until=asked.wall + self._seconds))
         for lease in leases:
             if still_ours.get(lease.round_id):
                 lease.asked = newer(lease.asked, asked)
