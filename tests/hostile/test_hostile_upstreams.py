@@ -2,20 +2,26 @@
 
 import asyncio
 import contextlib
+import gc
 import json
 import logging
+import tracemalloc
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
-from ekiden import Client
-from ekiden.gateway import Upstream, proxies
+from ekiden import Client, ClientLimits, Context, PendingCall, Server, ServerError
+from ekiden.gateway import Upstream, forwarding, proxies
+from ekiden.gateway import tasks as gateway_tasks
 from ekiden.gateway.relay import Relay
-from ekiden.server.context import Context
-from tests.gateway.in_front import in_front, listed, until
-from tests.serving import VERSION
+from ekiden.gateway.tasks import SealedTasks
+from ekiden.wire.json import JsonObject
+from tests.gateway.in_front import elicit, in_front, listed, until
+from tests.gateway.in_front import text as text_of
+from tests.serving import VERSION, served
 
-from .evil import STREAM, Deed, answers, evil, says
+from .evil import STREAM, Deed, answers, evil, says, text
 
 CAN = answers({"supportedVersions": [VERSION], "capabilities": {"tools": {"listChanged": True}}})
 SCHEMA = {"type": "object"}
@@ -119,3 +125,132 @@ async def test_log_messages_for_a_client_that_does_not_read_take_little_memory()
     slow.reads.set()
     await relay.flush()
     assert [str(data).split()[0] for data in slow.taken] == ["0", "49"]
+
+
+UNFINISHED = {
+    "json": b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 9000000\r\n\r\n{"a":"',
+    "event": STREAM + b'data: {"a":"',
+}
+
+
+class _Unfinished:
+    """Begins to answer calls with 2 MB, and does not go on."""
+
+    def __init__(self, kind: str) -> None:
+        self._begins = UNFINISHED[kind] + b"x" * 2_000_000
+        self.begun = 0
+
+    async def __call__(self, writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:
+        writer.write(self._begins)
+        with contextlib.suppress(ConnectionError):
+            await writer.drain()
+        self.begun += 1
+
+
+@pytest.mark.parametrize("kind", UNFINISHED)
+async def test_what_comes_in_part_for_many_calls_is_bounded_together(kind: str) -> None:
+    deeds: dict[str, Deed] = {
+        "server/discover": CAN,
+        "slow": _Unfinished(kind),
+        "fast": answers(text("here")),
+    }
+    limits = ClientLimits(arriving_bytes=5_000_000)
+    async with (
+        evil(deeds, [tool("slow"), tool("fast")]) as server,
+        in_front(_named(server.url), limits=limits) as front,
+        Client(front) as client,
+    ):
+        calls = [asyncio.create_task(client.call_tool("e_slow", {"number": number})) for number in range(6)]
+        await until(lambda: sum(call.done() for call in calls) == 4)
+        assert all(isinstance(call.exception(), ServerError) for call in calls if call.done())
+        await client.call_tool("e_fast", {})
+        for call in calls:
+            call.cancel()
+        await asyncio.wait(calls)
+        again = asyncio.create_task(client.call_tool("e_slow", {}))
+        assert await asyncio.wait({again}, timeout=0.2) == (set(), {again})  # There is room again.
+        again.cancel()
+
+
+@pytest.mark.parametrize("kind", UNFINISHED)
+async def test_what_came_for_a_call_that_was_given_up_is_freed_at_once(kind: str) -> None:
+    slow = _Unfinished(kind)
+    async with (
+        evil({"server/discover": CAN, "slow": slow}, [tool("slow")]) as server,
+        in_front(_named(server.url)) as front,
+        Client(front) as client,
+    ):
+
+        async def give_up_some(most: int) -> None:
+            while slow.begun < most:
+                call, before = asyncio.create_task(client.call_tool("e_slow", {})), slow.begun
+                await until(lambda: slow.begun > before)  # noqa: B023
+                await asyncio.sleep(0.05)  # What was sent is on its way still.
+                call.cancel()
+                await asyncio.wait({call})
+
+        await give_up_some(1)
+        gc.collect()
+        gc.disable()
+        tracemalloc.start()
+        try:
+            before, _ = tracemalloc.get_traced_memory()
+            await give_up_some(6)
+            kept = tracemalloc.get_traced_memory()[0] - before
+        finally:
+            tracemalloc.stop()
+            gc.enable()
+    assert kept < 4_000_000  # Over 10 MB, before.
+
+
+async def test_states_of_tasks_that_an_upstream_tells_of_take_bounded_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gateway_tasks, "_MOST_BYTES", 3_000)
+    tell: dict[str, Callable[[JsonObject], None]] = {}
+
+    class Sealed(SealedTasks):
+        async def _hold(self, request: Any, inner: str | None, heard: Callable[[JsonObject], None]) -> None:
+            tell[inner or ""] = heard
+
+    told: list[str] = []
+    ids: Any = type("Ids", (), {"open": staticmethod(lambda task_id, _: task_id)})
+    listener: Any = type("Listener", (), {"offer": staticmethod(lambda change: told.append(change.uri))})
+    tasks = Sealed(cast("Any", None), cast("Any", None), ids)
+    stops = {name: await tasks.watch(name, listener, cast("Any", None)) for name in ("a", "b")}
+    await asyncio.sleep(0)
+
+    def large(name: str, size: int) -> None:
+        params = {"taskId": name, "statusMessage": "x" * size}
+        tell[name]({"method": "notifications/tasks", "params": params})
+
+    large("a", 2_000)
+    large("b", 2_000)
+    assert (told, await tasks.news("b")) == (["a"], None)
+    large("a", 100)
+    large("b", 2_000)
+    stops["b"]()
+    large("a", 2_800)
+    assert told == ["a", "a", "b", "a"]
+
+
+async def test_questions_that_wait_for_answers_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forwarding, "_MOST_ASKED", 3_000)
+    upstream = Server("u")
+
+    @upstream.tool
+    async def ask(size: int, ctx: Context[Any]) -> str:
+        return (await ctx.elicit("x" * size, bool)).action
+
+    async with (
+        served(upstream) as base,
+        in_front(Upstream(name="u", target=f"{base}/mcp", mode="legacy")) as front,
+        Client(front, elicit=elicit) as client,
+    ):
+        waiting = await client.start_tool("u_ask", {"size": 2_000})
+        assert isinstance(waiting, PendingCall)
+        refused = await client.call_tool("u_ask", {"size": 2_001})
+        assert refused.is_error
+        assert text_of(await client.call_tool("u_ask", {"size": 100})) == "accept"
+        assert text_of(await client.resume(waiting)) == "accept"
+        assert text_of(await client.call_tool("u_ask", {"size": 2_002})) == "accept"

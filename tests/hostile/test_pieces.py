@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from ekiden.transports.client.arriving import Arriving
 from ekiden.transports.client.channel import ChannelLink
 from ekiden.transports.client.http_connection import HttpConnection, HttpExchange
 from ekiden.transports.client.link import Outgoing
@@ -57,7 +58,7 @@ async def test_so_does_one_over_httpx() -> None:
         pass
 
     response: Any = SimpleNamespace(status_code=200, headers={}, aiter_bytes=pieces, aclose=close)
-    reading = _Response(response, 10_000_000)
+    reading = _Response(response, 10_000_000, Arriving().part())
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ekiden.errors import UsageError
+from ekiden.transports.client.arriving import Arriving
 from ekiden.transports.client.channel import ChannelLink
 from ekiden.transports.client.http import HttpClient
 from ekiden.transports.client.http_port import HttpPort
@@ -62,6 +63,9 @@ class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
     stream_bytes: int = 256 * 1024 * 1024
     """The size of one request's whole stream: progress, log, keep-alive comments and response.
     Subscriptions are not limited."""
+    arriving_bytes: int = 1024 * 1024 * 1024
+    """The size of all messages of one server, over HTTP, that have come in part: it may keep any number of
+    calls waiting for the rest. Those of less than 64 KiB are not counted."""
     state_bytes: int = 4 * 1024 * 1024
     """The size of `requestState`, which is sent back in every round. Ekiden's servers stay below 64 KiB."""
     task_questions: int = 1000
@@ -116,8 +120,10 @@ async def connect(target: Target, options: LinkOptions) -> Link:
             channel = await stack.enter_async_context(connect_memory(target.endpoint))
             return MemoryLink(channel, stack.pop_all())
     if is_url(target):
-        http = _http(target, options)
-        return StreamableLink(http, message_limit=limit, stream_limit=options.limits.stream_bytes)
+        arriving = Arriving(options.limits.arriving_bytes)
+        http = _http(target, options, arriving)
+        most = {"message_limit": limit, "stream_limit": options.limits.stream_bytes}
+        return StreamableLink(http, **most, arriving=arriving)
     return await ProcessLink.start(command_for(target), env=options.env, cwd=options.cwd, limit=limit)
 
 
@@ -126,11 +132,12 @@ async def connect_sse(target: str, options: LinkOptions) -> Link | None:
     return await HttpSseLink.open(target, lambda url: _http(url, options), options.limits.message_bytes)
 
 
-def _http(url: str, options: LinkOptions) -> HttpPort:
+def _http(url: str, options: LinkOptions, arriving: Arriving | None = None) -> HttpPort:
     limit = options.limits.message_bytes
     if options.auth is not None or options.http_client is not None:
-        return HttpxClient(url, limit=limit, auth=options.auth, client=options.http_client)
-    return HttpClient(url, limit=limit, headers=options.headers)
+        client = options.http_client
+        return HttpxClient(url, limit=limit, auth=options.auth, client=client, arriving=arriving)
+    return HttpClient(url, limit=limit, headers=options.headers, arriving=arriving)
 
 
 def is_in_process(target: object) -> TypeGuard[HasEndpoint]:

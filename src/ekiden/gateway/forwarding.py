@@ -6,7 +6,8 @@ asks in the middle of a call, which waits for the answer here: the handler is pa
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
 from ekiden.client.answering import Answerer, check_count
@@ -39,7 +40,7 @@ from ekiden.rounds.outcome import Task
 from ekiden.server.context import Context
 from ekiden.server.mounting.mount import unsigned
 from ekiden.server.questions.input_required import InputRequired, capabilities_for
-from ekiden.wire.json import JsonObject, is_object
+from ekiden.wire.json import JsonObject, encode, is_object
 from ekiden.wire.modern import Request
 from ekiden.wire.tasks import RELATED
 
@@ -47,6 +48,8 @@ __all__ = ["Forwarder"]
 
 _NOT_ASKED_ON: Final = frozenset({"_meta", "elicitationId", "task"})
 """Parameters of a question that concern only the upstream and its client."""
+_MOST_ASKED: Final = 64 * 1024 * 1024
+"""Bytes of the questions of one upstream of 2025 that wait for their answers, in all calls together."""
 
 _Question: TypeAlias = tuple[str, JsonObject, "asyncio.Future[JsonObject]"]
 
@@ -67,6 +70,8 @@ class Forwarder:
         self._limits = limits
         self._name = connector.upstream.name
         self._seconds = connector.upstream.timeout
+        self._asked = 0
+        """Bytes of the questions that wait."""
 
     # Upstreams of 2026
 
@@ -117,8 +122,9 @@ class Forwarder:
 
         async def question(key: str, message: JsonObject) -> JsonObject | LeftOut:
             answer: asyncio.Future[JsonObject] = asyncio.get_running_loop().create_future()
-            asked.put_nowait((key, message, answer))
-            return await answer
+            with self._room_for(key, message):
+                asked.put_nowait((key, message, answer))
+                return await answer
 
         relay = Relay(ctx)
         call = asyncio.ensure_future(self._at_2025(ctx, relay, question))
@@ -131,6 +137,18 @@ class Forwarder:
             relay.stop()
             call.cancel()
             await asyncio.wait({call})
+
+    @contextmanager
+    def _room_for(self, key: str, message: JsonObject) -> Generator[None, None, None]:
+        """Count a question as long as it waits. One for which there is no room is refused."""
+        size = len(encode(message))
+        if self._asked + size > _MOST_ASKED:
+            raise CannotAnswer({key: "so much at once"})
+        self._asked += size
+        try:
+            yield
+        finally:
+            self._asked -= size
 
     async def _at_2025(self, ctx: Context[Any], relay: Relay, question: Any) -> JsonObject:
         connection = await self._connector.reach()

@@ -19,7 +19,7 @@ from ekiden.server.tasks.news import TaskNews
 from ekiden.server.tasks.sources import TaskFeed
 from ekiden.server.tasks.tasks import Listener
 from ekiden.transports.server.port import Stream
-from ekiden.wire.json import JsonObject, is_object
+from ekiden.wire.json import JsonObject, encode, is_object
 from ekiden.wire.modern import Request
 from ekiden.wire.tasks import METHODS, NOTIFICATION
 
@@ -31,6 +31,8 @@ _AGAIN_SECONDS: Final = 2.0
 """How long to wait before a lost subscription to a task is opened again."""
 _MOST_WATCHED: Final = 1000
 """Tasks that are watched at once. Each is a stream of its own; clients of more tasks only poll."""
+_MOST_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of the newest notifications of all of them. What there is no room for, clients hear by polling."""
 
 
 class SealedTasks:
@@ -42,6 +44,8 @@ class SealedTasks:
         self._open = ids.open
         self._seen: dict[str, TaskNews] = {}
         """The newest notification of each task that is watched."""
+        self._sizes: dict[str, int] = {}
+        self._bytes = 0
         self._watching: set[asyncio.Task[None]] = set()
 
     async def answer(self, request: Request, stream: Stream) -> Outcome:
@@ -69,8 +73,8 @@ class SealedTasks:
             params = message.get("params")
             if message.get("method") == NOTIFICATION and is_object(params) and params.get("taskId") == inner:
                 told = {name: value for name, value in params.items() if name != "_meta"}
-                self._seen[task_id] = TaskNews({**told, "taskId": task_id})
-                listener.offer(Change(NOTIFICATION, task_id))
+                if self._keep(task_id, {**told, "taskId": task_id}):
+                    listener.offer(Change(NOTIFICATION, task_id))
 
         if len(self._watching) >= _MOST_WATCHED:
             return _nothing
@@ -81,9 +85,23 @@ class SealedTasks:
         def stop() -> None:
             watching.cancel()
             self._watching.discard(watching)
-            self._seen.pop(task_id, None)
+            self._forget(task_id)
 
         return stop
+
+    def _keep(self, task_id: str, told: JsonObject) -> bool:
+        """Keep what is told of a task, in place of what was; False if there is no room for it."""
+        size = len(encode(told))
+        self._forget(task_id)
+        if self._bytes + size > _MOST_BYTES:
+            return False
+        self._seen[task_id], self._sizes[task_id] = TaskNews(told), size
+        self._bytes += size
+        return True
+
+    def _forget(self, task_id: str) -> None:
+        self._seen.pop(task_id, None)
+        self._bytes -= self._sizes.pop(task_id, 0)
 
     async def _hold(self, request: Request, inner: str | None, heard: Callable[[JsonObject], None]) -> None:
         """Keep a subscription at the upstream open."""

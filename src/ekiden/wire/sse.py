@@ -78,8 +78,17 @@ class Decoder:
                 yield complete
         del self._buffer[:start]
         self._searched = len(self._buffer)  # No line ends in these: the next search begins after them.
-        if len(self._buffer) + len(self._data or b"") > self._limit:
+        if self.waiting > self._limit:
             raise TooMuch(f"The server sent an event of more than {self._limit} bytes")
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that have come of an event that is not complete."""
+        return len(self._buffer) + len(self._data or b"")
+
+    def clear(self) -> None:
+        """Forget what has come of it: nothing more will."""
+        self._buffer, self._data = bytearray(), None
 
     @property
     def _is_idle(self) -> bool:

@@ -14,6 +14,7 @@ from typing import Final
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from ekiden.errors import TransportError, UsageError
+from ekiden.transports.client.arriving import Arriving
 from ekiden.transports.client.http_connection import HttpConnection, HttpExchange
 
 __all__ = ["HttpClient", "not_followed", "split_url"]
@@ -39,9 +40,11 @@ class HttpClient:
         connect_seconds: float = 10.0,
         ssl_context: ssl.SSLContext | None = None,
         headers: Mapping[str, str] | None = None,
+        arriving: Arriving | None = None,
     ) -> None:
         self._parts = parts = split_url(url)
         self._limit = limit
+        self._arriving = arriving or Arriving()
         self._connect_seconds = connect_seconds
         self._ssl = (ssl_context or ssl.create_default_context()) if parts.scheme == "https" else None
         self._target = _target(parts)
@@ -79,14 +82,14 @@ class HttpClient:
 
     async def _send(self, request: bytes) -> HttpExchange:
         connection = await self._connection()
-        exchange = connection.exchange(request, self._limit)
+        exchange = connection.exchange(request, self._limit, self._arriving.part())
         try:
             await exchange.head
         except asyncio.CancelledError:
-            connection.abort()
+            exchange.give_up()
             raise
         if exchange.error is not None:
-            connection.abort()
+            exchange.give_up()
             raise exchange.error
         return exchange
 

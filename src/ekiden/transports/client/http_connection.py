@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol, cast
 import httptools
 
 from ekiden.errors import TooMuch, TransportError
+from ekiden.transports.client.arriving import Part
 
 __all__ = ["IDLE_SECONDS", "HttpConnection", "HttpExchange", "Pool"]
 
@@ -40,9 +41,10 @@ class Pool(Protocol):
 class HttpExchange:
     """One request and its response on a connection. Implements `http_port.Response`."""
 
-    def __init__(self, connection: "HttpConnection", limit: int) -> None:
+    def __init__(self, connection: "HttpConnection", limit: int, part: Part | None = None) -> None:
         self._connection = connection
         self._limit = limit
+        self._part = part
         self.status = 0
         self.headers: dict[str, str] = {}
         self.head: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -66,8 +68,8 @@ class HttpExchange:
     def on_body(self, data: bytes) -> None:
         """A piece of the body."""
         self._size += len(data)
-        if not self._streams and self._size > self._limit:
-            self.on_error(TooMuch(f"The server sent a message of more than {self._limit} bytes"))
+        if not self._streams and (problem := self._too_much()) is not None:
+            self.on_error(problem)
             self._connection.abort()
             return
         if not self._body:
@@ -80,6 +82,17 @@ class HttpExchange:
             self._connection.pause()
         if self._arrived is not None:
             self._arrived.set()
+
+    def _too_much(self) -> TooMuch | None:
+        """Why no more of the message can be taken."""
+        if self._size > self._limit:
+            return TooMuch(f"The server sent a message of more than {self._limit} bytes")
+        try:
+            if self._part is not None:
+                self._part.has(self._size)
+        except TooMuch as problem:
+            return problem
+        return None
 
     def on_complete(self) -> None:
         """The response is whole."""
@@ -138,6 +151,13 @@ class HttpExchange:
 
     async def close(self) -> None:
         """Give the connection back, or close it if the body has not been read to its end."""
+        self.give_up()
+
+    def give_up(self) -> None:
+        """The same. What has come and was not read is not kept: whoever has failed may be known for long."""
+        self._body = b""
+        if self._part is not None:
+            self._part.end()
         self._connection.release(self)
 
 
@@ -159,10 +179,10 @@ class HttpConnection(asyncio.Protocol):
         """Until when an idle connection may be used again, by the loop's clock."""
         self.closed = False
 
-    def exchange(self, request: bytes, limit: int) -> HttpExchange:
-        """Send a request."""
+    def exchange(self, request: bytes, limit: int, part: Part) -> HttpExchange:
+        """Send a request. `part` counts what has come of its response."""
         assert self._transport is not None
-        exchange = self._exchange = HttpExchange(self, limit)
+        exchange = self._exchange = HttpExchange(self, limit, part)
         self._parser = httptools.HttpResponseParser(self)
         self._around = 0
         self._transport.write(request)
@@ -227,14 +247,14 @@ class HttpConnection(asyncio.Protocol):
         """The server is gone."""
         self.closed = True
         self._pool.forget(self)
-        if self._exchange is None:
+        # The parser knows us: without this, what has come stays in memory until cycles are looked for.
+        exchange, self._exchange, self._parser = self._exchange, None, None
+        if exchange is None:
             return
-        if exc is None and self._exchange.ends_with_connection:
-            self._exchange.on_complete()
+        if exc is None and exchange.ends_with_connection:
+            exchange.on_complete()
         else:
-            self._exchange.on_error(
-                TransportError("The connection was closed before the response was complete")
-            )
+            exchange.on_error(TransportError("The connection was closed before the response was complete"))
 
     # httptools
 

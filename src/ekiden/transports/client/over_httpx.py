@@ -10,6 +10,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ekiden.errors import TooMuch, TransportError
+from ekiden.transports.client.arriving import Arriving, Part
 from ekiden.transports.client.http import not_followed, split_url
 from ekiden.transports.client.http_connection import IDLE_SECONDS
 
@@ -28,21 +29,26 @@ _MESSAGE: Final = "ekiden.message"
 class _Response:
     """Implements `ekiden.transports.client.http_port.Response`."""
 
-    def __init__(self, response: "httpx2.Response", limit: int) -> None:
+    def __init__(self, response: "httpx2.Response", limit: int, part: Part) -> None:
         self._response = response
         self._limit = limit
+        self._part = part
         self.status = response.status_code
         self.headers: Mapping[str, str] = {name.lower(): value for name, value in response.headers.items()}
 
     async def read(self) -> bytes:
         body = bytearray()  # Not a list of chunks: one of two bytes takes as much as fifty.
-        async for chunk in self.chunks():
-            body += chunk
-            if len(body) > self._limit:
-                await self.close()
-                raise TooMuch(f"The server sent a message of more than {self._limit} bytes")
-        await self.close()
-        return bytes(body)
+        try:
+            async for chunk in self.chunks():
+                body += chunk
+                if len(body) > self._limit:
+                    raise TooMuch(f"The server sent a message of more than {self._limit} bytes")
+                self._part.has(len(body))
+            return bytes(body)
+        finally:
+            body.clear()
+            self._part.end()
+            await self.close()
 
     async def chunks(self) -> AsyncIterator[bytes]:
         import httpx2
@@ -61,13 +67,20 @@ class HttpxClient:
     """Implements `ekiden.transports.client.http_port.HttpPort`."""
 
     def __init__(
-        self, url: str, *, limit: int, auth: Any = None, client: "httpx2.AsyncClient | None" = None
+        self,
+        url: str,
+        *,
+        limit: int,
+        auth: Any = None,
+        client: "httpx2.AsyncClient | None" = None,
+        arriving: Arriving | None = None,
     ) -> None:
         import httpx2
 
         self._url = url
         self._endpoint = httpx2.URL(split_url(url).geturl())
         self._limit = limit
+        self._arriving = arriving or Arriving()
         self._auth: Any = auth if auth is not None else httpx2.USE_CLIENT_DEFAULT
         self._owned = client is None
         # A stream may be silent for long: reading has no timeout of its own, the caller's counts.
@@ -94,7 +107,7 @@ class HttpxClient:
             response = await self._client.send(request, stream=True, auth=self._auth)
         except httpx2.RequestError as error:  # Too many redirects, too, and a body that cannot be unpacked.
             raise TransportError(f"The connection failed: {str(error) or type(error).__name__}") from error
-        return _Response(response, self._limit)
+        return _Response(response, self._limit, self._arriving.part())
 
     async def _check_request(self, request: "httpx2.Request") -> None:
         """Refuse to look something up at another server without https, unless all are on this machine."""

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ekiden.errors import ProtocolError, TooMuch, TransportError
+from ekiden.transports.client.arriving import Arriving
 from ekiden.transports.client.http_port import HttpPort, Response, content_type
 from ekiden.transports.client.link import Listener, Outgoing
 from ekiden.transports.client.refusal import finish, refused
@@ -42,8 +43,11 @@ _ENDLESS: Final = "subscriptions/listen"
 class StreamableLink:
     """Implements `ekiden.transports.client.link.Link`."""
 
-    def __init__(self, http: HttpPort, *, message_limit: int, stream_limit: int) -> None:
+    def __init__(
+        self, http: HttpPort, *, message_limit: int, stream_limit: int, arriving: Arriving | None = None
+    ) -> None:
         self._http = http
+        self._arriving = arriving or Arriving()
         self._limit = message_limit
         self._stream_limit = stream_limit
         self.session_headers: dict[str, str] = {}
@@ -90,7 +94,7 @@ class StreamableLink:
     async def _read(
         self, response: Response, request_id: RequestId | None, listener: Listener, place: "_Place"
     ) -> dict[str, Any] | None:
-        decoder = sse.Decoder(self._limit)
+        decoder, part = sse.Decoder(self._limit), self._arriving.part()
         try:
             async for chunk in response.chunks():
                 place.took(len(chunk))
@@ -108,9 +112,13 @@ class StreamableLink:
                         await listener.on_request(message)
                     else:
                         listener.on_notification(message)
+                part.has(decoder.waiting)
         except TransportError as error:
             if place.last_id is None or isinstance(error, TooMuch):
                 raise
+        finally:
+            part.end()
+            decoder.clear()  # Whoever has failed may be known for long.
         return None
 
     async def send(self, message: bytes, headers: Mapping[str, str] | None = None) -> None:

@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import gc
 import json
 import socket
+import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -243,3 +245,29 @@ async def test_an_owner_that_cannot_be_reached_now_is_not_taken_to_be_gone(
     client = Client()
     assert await soon(relay.forward(OWNER, incoming(), client.receive, client.send))
     assert client.sent[0]["status"] == 503
+
+
+@pytest.mark.parametrize("said", [b"x" * 1000, b""])
+async def test_a_request_that_was_handed_over_is_freed_at_once(
+    relay: UnixRelay, tmp_path: Path, said: bytes
+) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        if said:
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(said), said))
+        writer.close()
+
+    client = Client()
+    known = weakref.ref(client)
+    gc.collect()
+    gc.disable()
+    try:
+        async with owner(tmp_path, answer):
+            was_there = await soon(relay.forward(OWNER, incoming(), client.receive, client.send))
+            await asyncio.sleep(0)  # What waited for the client to leave is cancelled.
+            assert client.body == said
+            del client
+            await asyncio.sleep(0)
+        assert (was_there, known()) == (bool(said), None)
+    finally:
+        gc.enable()

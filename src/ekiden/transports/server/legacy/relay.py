@@ -111,6 +111,7 @@ class UnixRelay:
         finally:
             leaving.cancel()
             writer.close()
+            answer.stop_reading()
         if not await answer.finish():
             if (request_id := incoming.request_id()) is None:
                 return False
@@ -187,6 +188,10 @@ class _Answer:
         if self._begun and self._pieces and not self.complete:
             body, self._pieces = b"".join(self._pieces), []
             await self._send({"type": "http.response.body", "body": body, "more_body": True})
+
+    def stop_reading(self) -> None:
+        """No more comes. The parser knows us: with it, nothing is freed until cycles are looked for."""
+        self._parser = None
 
     async def finish(self) -> bool:
         """End the response, if it began."""
