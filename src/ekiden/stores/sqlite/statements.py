@@ -13,7 +13,6 @@ __all__ = [
     "BY_FLOW",
     "BY_ID",
     "CHANGE",
-    "CHANGE_EXPIRY",
     "CLAIM",
     "DUE",
     "ENTRIES",
@@ -55,7 +54,6 @@ SMALL_BY_ID: Final = f"""
 """The record only if it is small: SQLite knows how long a blob is without reading it."""
 BY_FLOW: Final = f"SELECT record, {_LIVE} FROM tasks WHERE flow = ?"
 CHANGE: Final = f"UPDATE tasks SET {_SET_LIVE}, record = ? WHERE id = ?"
-CHANGE_EXPIRY: Final = "UPDATE tasks SET expires = ? WHERE id = ?"
 CLAIM: Final = f"UPDATE tasks SET {_SET_LIVE} WHERE id = ?"
 _LEASED: Final = f"""
     state IN ({sql_list(LEASED)})
