@@ -141,7 +141,9 @@ async def test_a_write_that_fails_half_way_fails_alone(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_an_error_of_the_file_undoes_what_was_written_and_the_next_write_goes_on(tmp_path: Path) -> None:
+async def test_an_error_of_the_file_undoes_what_was_written_and_the_next_write_goes_on(
+    tmp_path: Path,
+) -> None:
     store = SQLiteStore(tmp_path / "rounds.db")
     await store.migrate()
 
