@@ -12,6 +12,7 @@ from ekiden.stores.postgres import PostgresStore, lane, listening, schema
 from ekiden.stores.postgres.database import PostgresDatabase
 from ekiden.stores.postgres.lane import Lane
 from ekiden.stores.postgres.session import connect, cut_after
+from ekiden.testing.task_contract import new_record
 from tests.serving import PATIENCE, soon
 
 
@@ -129,3 +130,41 @@ async def test_who_hears_nothing_for_long_still_listens(
     assert await soon(heard.get()) == b"at last"
     await other.close()
     await store.close()
+
+
+@pytest.mark.parametrize("what", ["tasks", "bus"])
+async def test_who_listens_no_more_has_no_connection_for_that(database: str, what: str) -> None:
+    """It comes back with the next who listens."""
+    store, other = PostgresStore(database), PostgresStore(database)
+    heard = asyncio.Queue[object]()
+
+    async def listens() -> Callable[[], None]:
+        if what == "bus":
+            return await store.bus.listen(heard.put_nowait)
+        return store.tasks.watch(heard.put_nowait)
+
+    first, last = await listens(), await listens()
+    await listening_connections(database, 1)
+    first()
+    other.bus.publish(b"for the last")
+    await other.tasks.insert(new_record(), {})
+    await soon(heard.get())
+    last()
+    await listening_connections(database, 0)
+    await listens()
+    await listening_connections(database, 1)
+    await other.close()
+    await store.close()
+    await listening_connections(database, 0)
+
+
+async def listening_connections(database: str, wanted: int) -> None:
+    """Wait until there are so many."""
+    query = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        " AND query LIKE 'LISTEN%' AND state = 'idle'"
+    )
+    async with await psycopg.AsyncConnection.connect(database, autocommit=True) as watching:
+        async with asyncio.timeout(PATIENCE):
+            while await (await watching.execute(query)).fetchone() != (wanted,):
+                await asyncio.sleep(0.01)
