@@ -5,10 +5,13 @@ from typing import Any
 import pytest
 
 from ekiden.rounds.ledger import Claimed
-from ekiden.stores.postgres import PostgresStore, stories
+from ekiden.sessions.store import Room, SessionRow
+from ekiden.stores.postgres import PostgresStore, sessions, stories
 from ekiden.stores.postgres import store as rounds
+from ekiden.stores.postgres import tasks as postgres_tasks
 from ekiden.stories.store import CallQuery
 from ekiden.testing.story_contract import _told
+from ekiden.testing.task_contract import new_record
 
 
 async def test_rounds_and_journals_are_purged_some_at_a_time(
@@ -47,4 +50,32 @@ async def test_calls_are_trimmed_some_at_a_time(database: str, monkeypatch: pyte
     assert [row.id for row in await store.stories.listing(CallQuery())] == ["call 4"], "the newest is left"
     assert await store.stories.trim(**limits) == 1
     assert await store.stories.listing(CallQuery()) == []
+    await store.close()
+
+
+async def test_all_old_tasks_are_forgotten_some_at_a_time(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_tasks, "_FORGET_AT_ONCE", 2)
+    store = PostgresStore(database)
+    for number in range(5):
+        await store.tasks.insert(new_record(f"{number}"), {})
+    assert await store.tasks.forget(before=1061.0) == 5
+    assert await store.tasks.listing() == []
+    await store.close()
+
+
+async def test_all_old_sessions_are_forgotten_some_at_a_time(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "_PURGE_AT_ONCE", 2)
+    store = PostgresStore(database)
+    for number in range(6):
+        row = SessionRow(
+            key=f"{number}", audience="a", principal="", used=1.0, expires=10.0 + number, data=b""
+        )
+        assert await store.sessions.add(row, Room(100, 10, 0.0)) == []
+    await store.sessions.purge(now=14.0)
+    left = [await store.sessions.load(f"{number}", now=1.0) is not None for number in range(6)]
+    assert left == [False] * 5 + [True]
     await store.close()

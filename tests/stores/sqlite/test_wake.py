@@ -194,6 +194,22 @@ async def test_a_store_that_is_closed_leaves_no_folder(place: tuple[str, Path]) 
     assert not folder.exists()
 
 
+async def test_a_store_that_is_closed_leaves_its_file_only(place: tuple[str, Path]) -> None:
+    """Whatever was heard: tasks, stories, what servers tell each other."""
+    path, _ = place
+    store = SQLiteStore(path)
+    assert store.bus is not None
+    store.tasks.watch(lambda _: None)
+    await store.stories.watch(lambda _: None)
+    await store.bus.listen(lambda _: None)
+    folders = [folder_beside(path, what) for what in ("wake", "stories", "bus")]
+    assert [folder.is_dir() for folder in folders] == [True] * 3
+    await store.migrate()
+    await store.close()
+    assert not any(folder.exists() for folder in folders)
+    assert [file.name for file in Path(path).parent.iterdir() if file.is_file()] == ["a.db"]
+
+
 def test_one_that_is_forgotten_leaves_no_folder(place: tuple[str, Path]) -> None:
     path, folder = place
     wake, _ = hearing(path)
