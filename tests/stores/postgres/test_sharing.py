@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import Sequence
 
 import psycopg
@@ -130,3 +131,27 @@ async def test_who_begins_to_listen_while_the_database_is_away_is_told_that_it_m
         assert message == b"and now"
         await far.close()
         await near.close()
+
+
+@pytest.mark.filterwarnings("ignore:.* was deleted while still open:ResourceWarning")
+def test_many_use_a_store_in_one_event_loop_after_another(database: str) -> None:
+    """Each has connections of its own: those of a loop that has ended may lie there half way through."""
+    store = PostgresStore(database, most_connections=2)
+
+    async def use(turn: int) -> set[int]:
+        async def keep(number: int) -> int:
+            await store.put_journal(f"{turn} {number}", b"data", expires=100.0)
+            async with store._database.reading() as connection:
+                return connection.info.backend_pid
+
+        return set(await asyncio.gather(*(keep(number) for number in range(20))))
+
+    async def close() -> None:
+        assert await store.get_journal("0 0") == await store.get_journal("1 19") == b"data"
+        await store.close()
+
+    first, second = (asyncio.run(use(turn)) for turn in range(2))
+    assert first
+    assert not first & second
+    asyncio.run(close())
+    gc.collect()
