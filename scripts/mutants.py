@@ -47,14 +47,19 @@ TESTS = {
     "rounds": (
         Stage("tests/rounds tests/laws"),
         Stage("tests/acceptance tests/simulation/test_seeds.py tests/server"),
+        Stage("tests/eras/test_push.py tests/stories tests/telemetry"),
     ),
     "server/rounds": (
         Stage("tests/server/rounds tests/rounds tests/laws"),
         Stage("tests/acceptance tests/eras/test_push.py tests/server tests/workers/test_duplicates.py"),
+        Stage("tests/hostile/test_remembered_rounds.py tests/hostile/test_shares.py"),
+        Stage("tests/stories tests/telemetry"),
+        Stage("tests/pages/people tests/workers/test_people.py"),
     ),
     "tasks": (
         Stage("tests/stores/test_task_contract.py tests/tasks tests/server/tasks", "memory"),
         Stage("tests/stores/test_task_contract.py tests/tasks tests/server/tasks tests/acceptance"),
+        Stage("tests/stories tests/telemetry tests/pages/people/test_tasks.py"),
     ),
     "stores/memory": (
         Stage("tests/stores", "memory"),
@@ -63,10 +68,12 @@ TESTS = {
     "stores/sqlite": (
         Stage("tests/stores", "sqlite"),
         Stage("tests/tasks tests/sessions tests/stories tests/server", "sqlite"),
+        Stage("tests/stores tests/bus"),
     ),
     "stores/postgres": (
         Stage("tests/stores", "postgres"),
-        Stage("tests/tasks tests/sessions tests/server", "postgres"),
+        Stage("tests/tasks tests/sessions tests/stories tests/server", "postgres"),
+        Stage("tests/stores tests/bus"),
     ),
     "stores": (
         Stage("tests/stores"),

@@ -1,6 +1,7 @@
 """A replay waits for scopes to cut what they cut at first, and the timers of other branches run meanwhile."""
 
 import asyncio
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +11,7 @@ from ekiden import Context
 from ekiden.rounds.turns import Turns
 from ekiden.stores.memory import MemoryStore
 from ekiden.testing import CallFailed, ScriptedClient
-from tests.laws.driving import Handler, accept, serve, soon, yes
+from tests.laws.driving import Handler, accept, first_then, serve, soon, yes
 from tests.tasks.driving import TaskClient
 
 noted: list[str] = []
@@ -258,3 +259,26 @@ async def test_a_task_that_is_cancelled_while_it_replays_cleans_up_once() -> Non
         await client.cancel(task)
         await soon(client.until(task, "cancelled"), 5)
     assert noted == ["pay", "hangs", "refund"] or noted == ["hangs", "pay", "refund"]
+
+
+async def test_a_handler_that_cuts_something_else_instead_is_not_waited_for_without_end() -> None:
+    """What it cut at first waits for its cut, and goes on waiting when something new is cut beside it."""
+
+    async def before(ctx: Context) -> str:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await ctx.sleep(3600)
+        return str((await ctx.elicit("ok?", bool, key="k")).data)
+
+    async def after(ctx: Context) -> str:
+        async def beside() -> None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await ctx.sleep(3600, key="new")
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(beside())
+            await ctx.sleep(3600)
+        return str((await ctx.elicit("ok?", bool, key="k")).data)
+
+    assert await first_then(before, after) == "error -32603"

@@ -4,6 +4,7 @@ import asyncio
 import time
 from typing import Any
 
+import msgspec
 import pytest
 
 from ekiden import CancelledTask, Context, TaskLimits
@@ -13,7 +14,7 @@ from ekiden.tasks import runner
 from ekiden.tasks.moves import Ending, LostClaim
 from ekiden.tasks.run import Run
 from ekiden.testing.task_contract import new_record
-from tests.tasks.driving import PATIENCE, TaskClient, new_server
+from tests.tasks.driving import PATIENCE, QUICK, TaskClient, new_server
 
 
 async def test_one_sweep_fails_all_whose_time_is_over(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,3 +137,31 @@ async def test_a_look_that_begins_when_the_leg_has_ended_finds_nothing_to_do(
         assert await client.text(await client.start()) == "done"
         assert looks
         await asyncio.gather(*looks)
+
+
+async def test_who_only_waits_for_its_last_commit_takes_nobodys_room(store: Any) -> None:
+    """But no more than as many again as may run."""
+    server = new_server(store, tasks=msgspec.structs.replace(QUICK, concurrency=2, sweep_seconds=0.05))
+    finish, may_finish, ran = store.tasks.finish, asyncio.Event(), list[int]()
+
+    async def slow(*arguments: Any, **keywords: Any) -> Any:
+        await may_finish.wait()
+        return await finish(*arguments, **keywords)
+
+    store.tasks.finish = slow
+
+    @server.tool(task="required")
+    async def tool(number: int) -> str:
+        ran.append(number)
+        return f"{number}"
+
+    async with server.running(), asyncio.timeout(PATIENCE):
+        client = TaskClient(server)
+        task_ids = [await client.start(arguments={"number": number}) for number in range(7)]
+        while len(ran) < 4:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.5)
+        assert len(ran) == 4
+        may_finish.set()
+        assert [await client.text(task_id) for task_id in task_ids] == [f"{n}" for n in range(7)]
+    assert sorted(ran) == list(range(7))

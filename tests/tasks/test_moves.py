@@ -23,6 +23,17 @@ def test_giving_up_twice_is_giving_up_once() -> None:
         assert (record.state, record.message, record.updated) == ("failing", "at 1002.0", 1002.0)
 
 
+def test_stopping_twice_is_stopping_once() -> None:
+    for tidy, states in ((True, "tidying"), (False, "cancelled")):
+        record = new_record("t1")
+        moves.claim(record, now=1001.0, lease=10.0)
+        assert moves.cancel(record, now=1002.0, tidy=tidy)
+        for now in (1003.0, 1004.0):
+            moves.stop(record, 1, now=now, lease=10.0, tidy=tidy)
+            assert (record.state, record.updated) == (states, 1003.0)
+        assert record.due == (1013.0 if tidy else None)
+
+
 def test_what_is_woken_has_slept_and_may_try_again_at_once() -> None:
     until, over = Entry("draw", "", 9000.0), Entry("slept", "", None)
     entries = {

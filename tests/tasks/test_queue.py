@@ -108,6 +108,8 @@ def test_the_last_try_is_made_alone() -> None:
     assert chosen(Queue(LEASE, 5), [other, last]) == "fresh", "something else comes first: then it waits"
     long_overdue = Due("last", "", 960.0, "queued", 4, 4)
     assert chosen(queue, [long_overdue, other], idle=False) == "last fresh", "but not for ever"
+    for due, taken in ((970.0, "last fresh"), (970.1, "fresh")):
+        assert chosen(Queue(LEASE, 5), [Due("last", "", due, "queued", 4, 4), other], idle=False) == taken
     over = Due("over", "", 990.0, "queued", 5, 5)
     assert chosen(queue, [over, other], idle=False) == "over fresh", "this one is only given up"
 

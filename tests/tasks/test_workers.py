@@ -4,13 +4,15 @@ import asyncio
 import logging
 from typing import Any
 
+import msgspec
 import pytest
 
 from ekiden import CancelledTask, Context, Server, TaskLimits
 from ekiden.errors import LostClaim
 from ekiden.stores.postgres import PostgresStore
 from ekiden.testing.task_contract import new_record
-from tests.tasks.driving import PATIENCE, TaskClient, accept, new_server
+from tests.simulation.virtual_time import clock
+from tests.tasks.driving import PATIENCE, QUICK, TaskClient, accept, new_server
 
 
 async def test_a_worker_that_stops_hands_over_after_its_step(store: Any) -> None:
@@ -159,6 +161,44 @@ async def test_a_task_of_a_tool_that_is_not_here_waits_for_a_worker_that_has_it(
         async with new.running():
             assert await TaskClient(new).text("task") == "here"
     assert (await store.tasks.load("task")).fence == 1
+
+
+async def test_a_task_whose_tool_is_removed_while_it_is_claimed_is_put_back(store: Any) -> None:
+    """It waits until the next sweep there, and counts as no loss."""
+    limits = msgspec.structs.replace(QUICK, sweep_seconds=5.0)
+    leaving, staying = new_server(store, tasks=limits), new_server(store)
+
+    @leaving.tool(task="required")
+    async def another(ctx: Context) -> str:
+        return "another"
+
+    for server in (leaving, staying):
+
+        @server.tool(task="required")
+        async def tool(ctx: Context) -> str:
+            return "here"
+
+    claim_all, put_back = store.tasks.claim_all, asyncio.Event()
+    release = store.tasks.release
+
+    async def removed_meanwhile(*arguments: Any, **keywords: Any) -> Any:
+        leaving.remove_tool("tool")
+        return await claim_all(*arguments, **keywords)
+
+    async def noted(*arguments: Any, **keywords: Any) -> Any:
+        await release(*arguments, **keywords)
+        put_back.set()
+
+    await store.tasks.insert(new_record(audience="tasks", arguments={}, ttl=None), {})
+    store.tasks.claim_all, store.tasks.release = removed_meanwhile, noted
+    async with leaving.running(), asyncio.timeout(PATIENCE):
+        await put_back.wait()
+        store.tasks.claim_all, store.tasks.release = claim_all, release
+        kept = await store.tasks.load("task")
+        assert (kept.state, kept.fence, kept.losses) == ("queued", 1, 0)
+        assert kept.due > clock() + 3.0
+        async with staying.running():
+            assert await TaskClient(staying).text("task") == "here"
 
 
 async def test_a_lost_claim_at_the_end_changes_nothing(store: Any) -> None:

@@ -26,12 +26,14 @@ __all__ = [
     "sql_list",
 ]
 
-FIXED: Final[tuple[LiteralString, ...]] = ("id", "flow", "audience", "tool", "principal", "created")
+FIXED: Final[tuple[LiteralString, ...]] = (
+    *("id", "flow", "audience", "tool", "principal", "created", "expires"),
+)
 """Fields with a column that never change."""
 LIVE: Final[tuple[LiteralString, ...]] = ("state", "fence", "losses", "due")
 """Fields whose column may be newer than the record."""
-ROW: Final[tuple[LiteralString, ...]] = (*FIXED, *LIVE, "expires")
-"""All fields with a column. `expires` changes with the record only."""
+ROW: Final[tuple[LiteralString, ...]] = (*FIXED, *LIVE)
+"""All fields with a column."""
 DUE: Final[tuple[LiteralString, ...]] = ("id", "principal", "due", "state", "fence", "losses")
 """The columns of `Due`, in the order of its fields."""
 assert Due.__struct_fields__ == DUE

@@ -11,6 +11,7 @@
 """
 
 from collections.abc import Collection, Sequence
+from itertools import zip_longest
 from typing import Final
 
 import msgspec
@@ -131,13 +132,9 @@ class Queue:
         for each in ready:
             waiting.setdefault(each.principal, []).append(each)
         order = {principal: place for place, principal in enumerate(self._turns)}
-        principals: Collection[str] = sorted(waiting, key=lambda whose: order.get(whose, -1))
-        longest = max((len(each) for each in waiting.values()), default=0)
-        rounds = [
-            [whose[place] for whose in (waiting[principal] for principal in principals) if place < len(whose)]
-            for place in range(longest)
-        ]
-        return [each for in_turn in rounds for each in in_turn]
+        principals = sorted(waiting, key=lambda whose: order.get(whose, -1))
+        in_turn = zip_longest(*(waiting[principal] for principal in principals))
+        return [each for one_of_each in in_turn for each in one_of_each if each is not None]
 
     def _had_a_turn(self, principal: str) -> None:
         self._turns.pop(principal, None)

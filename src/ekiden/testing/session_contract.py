@@ -194,6 +194,15 @@ class SessionStoreContract(abc.ABC):
             view = await _view(other)
             assert (view.has_ended, view.waiting, len(view.events)) == (True, b"", 2)
 
+    async def test_a_stream_ends_without_an_event(self) -> None:
+        """Its owner has told all that it had to tell."""
+        async with self.opened() as (one, other):
+            await one.add(_row(), _ROOM)
+            await one.append("one", _part(1))
+            assert await one.append("one", _part(expires=_LATER, waiting=b""))
+            view = await _view(other)
+            assert (view.has_ended, [number for number, _ in view.events]) == (True, [1])
+
     async def test_few_ended_streams_are_kept(self) -> None:
         """The newest of them."""
         async with self.opened() as (one, other):

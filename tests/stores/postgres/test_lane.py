@@ -3,13 +3,16 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import psycopg
 import pytest
 
-from ekiden.stores.postgres import PostgresStore, lane
+from ekiden.stores.postgres import PostgresStore, lane, listening, schema
 from ekiden.stores.postgres.database import PostgresDatabase
 from ekiden.stores.postgres.lane import Lane
+from ekiden.stores.postgres.session import connect, cut_after
+from ekiden.testing.task_contract import new_record
 from tests.serving import PATIENCE, soon
 
 
@@ -76,3 +79,92 @@ async def test_connections_that_nobody_needs_for_long_are_closed(
     assert second.closed
     await few.close()
     assert first.closed
+
+
+async def test_the_tables_are_looked_at_once_however_many_come_first(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks, check = list[object](), schema.check
+
+    async def counted(connection: schema.Connection) -> None:
+        checks.append(connection)
+        await check(connection)
+
+    monkeypatch.setattr(schema, "check", counted)
+    store = PostgresStore(database)
+    assert await asyncio.gather(*(store.get_journal(f"{number}") for number in range(10))) == [None] * 10
+    assert len(checks) == 1
+    await store.close()
+
+
+async def test_a_connection_that_was_closed_by_itself_is_not_cut_later(
+    database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    connection = await connect(database, PATIENCE)
+    cut = asyncio.Event()
+    with cut_after(connection, 0.0):
+        await connection.close()
+        asyncio.get_running_loop().call_later(0.0, cut.set)
+        await soon(cut.wait())
+    assert caplog.records == []
+
+
+async def test_who_hears_nothing_for_long_still_listens(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Now and then the connection is tested, between two waits."""
+    monkeypatch.setattr(listening, "_PING_SECONDS", 0.02)
+    pings, cut = asyncio.Queue[float](), listening.cut_after
+
+    def noted(connection: psycopg.AsyncConnection[Any], seconds: float) -> Any:
+        pings.put_nowait(seconds)
+        return cut(connection, seconds)
+
+    monkeypatch.setattr(listening, "cut_after", noted)
+    store, heard = PostgresStore(database), asyncio.Queue[bytes | None]()
+    await store.bus.listen(heard.put_nowait)
+    for _ in range(4):  # The first is for LISTEN itself.
+        await soon(pings.get())
+    other = PostgresStore(database)
+    other.bus.publish(b"at last")
+    assert await soon(heard.get()) == b"at last"
+    await other.close()
+    await store.close()
+
+
+@pytest.mark.parametrize("what", ["tasks", "bus"])
+async def test_who_listens_no_more_has_no_connection_for_that(database: str, what: str) -> None:
+    """It comes back with the next who listens."""
+    store, other = PostgresStore(database), PostgresStore(database)
+    heard = asyncio.Queue[object]()
+
+    async def listens() -> Callable[[], None]:
+        if what == "bus":
+            return await store.bus.listen(heard.put_nowait)
+        return store.tasks.watch(heard.put_nowait)
+
+    first, last = await listens(), await listens()
+    await listening_connections(database, 1)
+    first()
+    other.bus.publish(b"for the last")
+    await other.tasks.insert(new_record(), {})
+    await soon(heard.get())
+    last()
+    await listening_connections(database, 0)
+    await listens()
+    await listening_connections(database, 1)
+    await other.close()
+    await store.close()
+    await listening_connections(database, 0)
+
+
+async def listening_connections(database: str, wanted: int) -> None:
+    """Wait until there are so many."""
+    query = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        " AND query LIKE 'LISTEN%' AND state = 'idle'"
+    )
+    async with await psycopg.AsyncConnection.connect(database, autocommit=True) as watching:
+        async with asyncio.timeout(PATIENCE):
+            while await (await watching.execute(query)).fetchone() != (wanted,):
+                await asyncio.sleep(0.01)

@@ -89,6 +89,17 @@ async def test_what_a_caller_asked_for_who_left_is_done_all_the_same() -> None:
     assert database.batches == [[5]]
 
 
+async def test_who_left_is_not_told_that_the_database_is_away() -> None:
+    together = Together(Database().double, lanes=1)
+    leaving, other = asyncio.create_task(together.do(13)), asyncio.create_task(together.do(14))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    ended = await asyncio.gather(leaving, other, return_exceptions=True)
+    assert [type(each) for each in ended] == [asyncio.CancelledError, StoreUnavailable]
+    await together.settle()
+    assert await together.do(1) == 2
+
+
 async def test_large_items_do_not_come_together() -> None:
     database = Database()
     together = Together(database.double, lanes=1)

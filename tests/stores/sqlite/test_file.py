@@ -141,6 +141,23 @@ async def test_a_write_that_fails_half_way_fails_alone(tmp_path: Path) -> None:
     await store.close()
 
 
+async def test_an_error_of_the_file_undoes_what_was_written_and_the_next_write_goes_on(
+    tmp_path: Path,
+) -> None:
+    store = SQLiteStore(tmp_path / "rounds.db")
+    await store.migrate()
+
+    def half(connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT INTO journals VALUES ('half', x'00', 100.0)")
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with pytest.raises(StoreUnavailable, match="cannot be written: disk I/O error"):
+        await store._file.write(half)
+    await store.put_journal("next", b"2", expires=9.0)
+    assert [await store.get_journal(name) for name in ("half", "next")] == [None, b"2"]
+    await store.close()
+
+
 async def test_who_writes_in_step_is_committed_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -185,6 +185,26 @@ async def test_old_tasks_are_forgotten_however_many_and_others_write_meanwhile(t
     await store.close()
 
 
+async def test_old_tasks_are_forgotten_in_many_short_transactions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where one would take too long, others write in between."""
+    monkeypatch.setattr(sqlite_tasks, "_FORGET_SECONDS", -1.0)
+    store = SQLiteStore(tmp_path / "tasks.db")
+    await store.migrate()
+    many(tmp_path / "tasks.db", 5, tool="tool", due=None)
+    forget, at_once = sqlite_tasks._forget, list[int]()
+
+    def counted(task_ids: list[str], connection: sqlite3.Connection) -> int:
+        at_once.append(forget(task_ids, connection))
+        return at_once[-1]
+
+    monkeypatch.setattr(sqlite_tasks, "_forget", counted)
+    assert await store.tasks.forget(before=1061.0) == 5
+    assert at_once == [1, 1, 1, 1, 1]
+    await store.close()
+
+
 async def test_a_large_row_is_read_beside_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And small ones at once."""
     store = SQLiteStore(tmp_path / "tasks.db")

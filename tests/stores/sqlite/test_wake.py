@@ -1,5 +1,6 @@
 """The wake sockets of a SQLite store: heard by all, their owner's alone, and gone with the last."""
 
+import asyncio
 import gc
 import logging
 import os
@@ -18,6 +19,7 @@ from ekiden.bus.datagrams import folder_beside
 from ekiden.stores.sqlite import SQLiteStore
 from ekiden.stores.sqlite.wake import WakeSocket
 from ekiden.tasks.store import Signal
+from ekiden.testing.task_contract import new_record
 
 _SIGNAL = Signal("a task", None)
 
@@ -165,6 +167,24 @@ async def test_a_store_without_sockets_works(place: tuple[str, Path]) -> None:
     assert folder.read_text() == "in the way"
 
 
+async def test_who_watches_no_more_leaves_no_socket(place: tuple[str, Path]) -> None:
+    """Others would go on writing to it. It comes back with the next who watches."""
+    path, folder = place
+    store, other = SQLiteStore(path), SQLiteStore(path)
+    heard = asyncio.Queue[str]()
+    first, last = (store.tasks.watch(lambda signal: heard.put_nowait(signal.task_id)) for _ in range(2))
+    first()
+    await other.tasks.insert(new_record("for the last"), {})
+    async with asyncio.timeout(20):
+        assert await heard.get() == "for the last"
+    last()
+    assert not folder.exists()
+    store.tasks.watch(lambda _: None)
+    assert len(list(folder.iterdir())) == 1
+    await other.close()
+    await store.close()
+
+
 async def test_a_store_that_is_closed_leaves_no_folder(place: tuple[str, Path]) -> None:
     path, folder = place
     store = SQLiteStore(path)
@@ -172,6 +192,22 @@ async def test_a_store_that_is_closed_leaves_no_folder(place: tuple[str, Path]) 
     assert folder.is_dir()
     await store.close()
     assert not folder.exists()
+
+
+async def test_a_store_that_is_closed_leaves_its_file_only(place: tuple[str, Path]) -> None:
+    """Whatever was heard: tasks, stories, what servers tell each other."""
+    path, _ = place
+    store = SQLiteStore(path)
+    assert store.bus is not None
+    store.tasks.watch(lambda _: None)
+    await store.stories.watch(lambda _: None)
+    await store.bus.listen(lambda _: None)
+    folders = [folder_beside(path, what) for what in ("wake", "stories", "bus")]
+    assert [folder.is_dir() for folder in folders] == [True] * 3
+    await store.migrate()
+    await store.close()
+    assert not any(folder.exists() for folder in folders)
+    assert [file.name for file in Path(path).parent.iterdir() if file.is_file()] == ["a.db"]
 
 
 def test_one_that_is_forgotten_leaves_no_folder(place: tuple[str, Path]) -> None:

@@ -53,7 +53,7 @@ class MemoryTasks(TaskStore):
 
     async def insert(self, record: TaskRecord, entries: Mapping[str, Entry]) -> TaskRecord:
         """Keep a new task."""
-        if (known := self._flows.get(record.flow)) is not None and known in self._rows:
+        if (known := self._flows.get(record.flow)) is not None:
             return decode_record(self._rows[known])
         self._flows[record.flow] = record.id
         self._save(record, entries)

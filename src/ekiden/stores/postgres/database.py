@@ -45,24 +45,26 @@ class PostgresDatabase:
     async def _lane(self, name: str) -> Lane:
         """The connections for one purpose. Before the first is used, the tables are checked."""
         loop = asyncio.get_running_loop()
-        if self._lanes and self._loop is loop and self._current:
-            return self._lanes[name]
-        async with self._opening:
-            if not self._lanes or self._loop is not loop:
-                # Connections belong to a loop; those of one that has ended are beyond closing.
-                self._loop, self._current = loop, False
-                sizes = {"callers": self._most, "owners": _OWNERS, "tasks": _TASKS, "renewals": 1}
-                self._lanes = {
-                    of: Lane(self.url, most=most, wait_seconds=self.wait_seconds)
-                    for of, most in sizes.items()
-                }
-                self._in_line = asyncio.Semaphore(max(1, self._most - 2))
-            lanes = self._lanes
-            if not self._current:
-                async with lanes["callers"].connection(within=self.wait_seconds) as connection:
-                    await schema.check(connection)
-                self._current = True
+        if not self._lanes or self._loop is not loop:
+            self._begin_in(loop)
+        lanes = self._lanes
+        if not self._current:
+            async with self._opening:
+                if not self._current:
+                    async with lanes["callers"].connection(within=self.wait_seconds) as connection:
+                        await schema.check(connection)
+                    self._current = True
         return lanes[name]
+
+    def _begin_in(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Connections and locks belong to a loop; connections of one that has ended are beyond closing."""
+        self._loop, self._current = loop, False
+        sizes = {"callers": self._most, "owners": _OWNERS, "tasks": _TASKS, "renewals": 1}
+        self._lanes = {
+            of: Lane(self.url, most=most, wait_seconds=self.wait_seconds) for of, most in sizes.items()
+        }
+        self._in_line = asyncio.Semaphore(max(1, self._most - 2))
+        self._opening = asyncio.Lock()
 
     @asynccontextmanager
     async def reading(self) -> AsyncGenerator[Connection, None]:

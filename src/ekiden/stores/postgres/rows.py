@@ -69,7 +69,7 @@ def _arrays(names: tuple[LiteralString, ...]) -> LiteralString:
 
 
 _INSERTED: Final = (*ROW, "record")
-_CHANGED: Final = (*LIVE, "expires", "record")
+_CHANGED: Final = (*LIVE, "record")
 """What a change writes. Nothing else of a row ever changes, but its version."""
 
 _COLUMNS: Final[LiteralString] = f"record, version, {', '.join(LIVE)}"

@@ -13,7 +13,6 @@ __all__ = [
     "BY_FLOW",
     "BY_ID",
     "CHANGE",
-    "CHANGE_EXPIRY",
     "CLAIM",
     "DUE",
     "ENTRIES",
@@ -57,7 +56,6 @@ SMALL_BY_PLACE: Final = f"{_SMALL} rowid = ? AND id = ?"
 """Without the index of ids, which is as deep as the table. Only `VACUUM` moves a row to another place."""
 BY_FLOW: Final = f"SELECT record, {_LIVE} FROM tasks WHERE flow = ?"
 CHANGE: Final = f"UPDATE tasks SET {_SET_LIVE}, record = ? WHERE id = ?"
-CHANGE_EXPIRY: Final = "UPDATE tasks SET expires = ? WHERE id = ?"
 CLAIM: Final = f"UPDATE tasks SET {_SET_LIVE} WHERE id = ?"
 _LEASED: Final = f"""
     state IN ({sql_list(LEASED)})

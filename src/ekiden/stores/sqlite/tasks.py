@@ -115,11 +115,9 @@ class SQLiteTasks(TaskStore):
             if row is None:
                 return None
             record = _record(row)
-            updated, expires = record.updated, record.expires
+            updated = record.updated
             made = make(record)
             connection.execute(sql.CHANGE, (*live_values(record), encode_record(record), task_id))
-            if record.expires != expires:
-                connection.execute(sql.CHANGE_EXPIRY, (record.expires, task_id))
             _add(connection, journal)
             return record, made, is_quiet(record, updated)
 

@@ -162,6 +162,24 @@ async def test_a_claim_is_owned_when_it_is_certain_however_many_replies_come_lat
     await mine.release()
 
 
+async def test_a_claim_is_owned_when_it_is_certain_although_its_row_is_being_written_meanwhile() -> None:
+    """The store leaves it out of its answers. The reply to the claim came too late to be believed."""
+    store = Wayward(MemoryStore())
+    store.slow = LEASE
+    mine = claim_of(once_of(store))
+    renew, left_out = store.renew, [True] * 3
+
+    async def being_written(claims: Mapping[str, Renewal], *, until: float) -> dict[str, bool]:
+        store.slow = 0.0
+        return {} if left_out and left_out.pop() else await renew(claims, until=until)
+
+    store.renew = being_written  # type: ignore[method-assign]  # the fault that is tested
+    assert (await mine.own()).fence == 1
+    assert not left_out
+    assert mine.is_sure()
+    await mine.release()
+
+
 async def test_what_a_thread_has_renewed_is_certain_although_an_older_reply_comes_later() -> None:
     rows = MemoryStore()
     store = Wayward(rows)

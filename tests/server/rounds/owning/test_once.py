@@ -445,6 +445,48 @@ async def test_a_claim_that_arrives_after_the_end_is_given_back(end: str) -> Non
     await other.release()
 
 
+@pytest.mark.parametrize("end", ["release", "cancel"])
+async def test_an_answer_that_arrives_after_the_end_takes_nothing_from_who_has_the_round(end: str) -> None:
+    store = Slow()
+    owner, once = (Once(store, time.time, lease=60.0, keep=100.0) for _ in range(2))
+    mine, late = (RoundClaim(each, "flow.1", "token", {}) for each in (owner, once))
+    store.may_answer.set()
+    await mine.own()
+    store.asked.clear()
+    store.may_answer.clear()
+    asking = asyncio.create_task(late.own())
+    await soon(store.asked.wait())
+    if end == "release":
+        await late.release()
+    else:
+        asking.cancel()
+    store.may_answer.set()
+    await soon(asyncio.wait({asking}))
+    assert asking.cancelled() or isinstance(asking.exception(), Ended)
+    assert held_by(once) == 0
+    assert await mine.finish(Complete({"mine": True})) == Complete({"mine": True})
+
+
+async def test_a_store_that_fails_whoever_has_left_leaves_nothing_behind() -> None:
+    store = Slow()
+    once = Once(store, time.time, lease=60.0, keep=100.0)
+    claim = store.claim
+
+    async def failing(*arguments: Any, **more: Any) -> Any:
+        await claim(*arguments, **more)
+        raise StoreUnavailable("away")
+
+    store.claim = failing  # type: ignore[method-assign]  # the fault that is tested
+    owning = asyncio.create_task(RoundClaim(once, "flow.1", "token", {}).own())
+    await soon(store.asked.wait())
+    owning.cancel()
+    await asyncio.sleep(0)
+    store.may_answer.set()
+    await soon(asyncio.wait({owning}))
+    assert owning.cancelled()
+    assert held_by(once) == 0
+
+
 async def test_what_cannot_be_given_back_runs_out() -> None:
     store = MemoryStore()
     once = Once(store, time.time, lease=LEASE, keep=100.0)

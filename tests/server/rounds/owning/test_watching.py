@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from ekiden.rounds.ledger import Busy, decide_claim
+from ekiden.server.rounds.owning import contenders
 from ekiden.server.rounds.owning.claim import RoundClaim
 from ekiden.server.rounds.owning.contenders import Watch
 from ekiden.server.rounds.owning.once import Once
@@ -17,8 +18,12 @@ from tests.simulation.virtual_time import clock
 LEASE = 2.0
 
 
-def claim_of(store: Any) -> RoundClaim:
-    return RoundClaim(Once(store, clock, lease=LEASE, keep=100.0), "flow.1", "token", {})
+def once_of(store: Any) -> Once:
+    return Once(store, clock, lease=LEASE, keep=100.0)
+
+
+def claim_of(once: Once, round_id: str = "flow.1") -> RoundClaim:
+    return RoundClaim(once, round_id, "token", {})
 
 
 class LockedFile(MemoryStore):
@@ -60,7 +65,7 @@ class LockedFile(MemoryStore):
 @pytest.mark.parametrize("leases", [0.9, 1.05, 1.1, 1.15, 1.2, 1.24, 1.3, 2.0])
 async def test_a_living_owner_keeps_its_round_however_long_the_file_was_locked(leases: float) -> None:
     store = LockedFile()
-    mine, other = claim_of(store), claim_of(store)
+    mine, other = claim_of(once_of(store)), claim_of(once_of(store))
     await mine.own()
     store.locked_until = asyncio.get_running_loop().time() + leases * LEASE
     taking = asyncio.create_task(other.own())
@@ -96,3 +101,48 @@ def test_every_renewal_is_a_sign_of_life_whatever_it_says() -> None:
     watch = Watch()
     assert watched(watch, Busy(1, 1.0), 0.0, 1.2, over_at=0.0) is not None
     assert watched(watch, Busy(1, 0.5), 1.3, 1.9, over_at=0.0) is None
+
+
+# Watching for nobody
+
+
+async def leave(once: Once, round_id: str) -> None:
+    """A request waits for a round that somebody else has, and goes away."""
+    waiting = asyncio.create_task(claim_of(once, round_id).own())
+    await asyncio.wait({waiting}, timeout=LEASE / 10)
+    waiting.cancel()
+    await asyncio.wait({waiting})
+
+
+async def test_so_many_owners_are_watched_for_nobody_and_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each takes a look into the store now and then."""
+    monkeypatch.setattr(contenders, "_MOST_WATCHED", 2)
+    store = MemoryStore()
+    owner, once = once_of(store), once_of(store)
+    mine = [claim_of(owner, f"flow.{number}") for number in range(3)]
+    for claim in mine:
+        await claim.own()
+        await leave(once, claim._round_id)
+    await leave(once, "flow.0")
+    assert [len(once.lookout), len(once.contenders)] == [2, 2]
+    await asyncio.sleep(3 * LEASE)
+    assert [len(once.lookout), len(once.contenders)] == [0, 0]
+    for claim in mine:
+        assert not claim.lost
+        await claim.release()
+
+
+async def test_a_round_that_is_given_back_is_not_watched_any_more() -> None:
+    """It is free, for any history: to look at it has claimed nothing."""
+    store = MemoryStore()
+    mine, once = claim_of(once_of(store)), once_of(store)
+    await mine.own()
+    await leave(once, "flow.1")
+    await mine.release()
+    await asyncio.sleep(LEASE / 4)
+    assert len(once.lookout) == 0
+    other = RoundClaim(once, "flow.1", "another token", {})
+    await other.own()
+    await other.release()
