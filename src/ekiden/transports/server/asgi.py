@@ -254,6 +254,7 @@ class StreamableHTTP:
             if outcome is None or large.busy
             else reply.finish(outcome, self._dialect, request_id)
         )
+        del outcome  # It may have to wait, and may be given up meanwhile.
         if sending is not None:
             await sending
 
@@ -265,7 +266,9 @@ class StreamableHTTP:
             await reply.to_nobody()
             return
         reply.end()
-        outcome = await self.endpoint.large.admit(outcome, client_of(incoming))
+        admitting = self.endpoint.large.admit(outcome, client_of(incoming))
+        del outcome
+        outcome = await admitting
         if (sending := reply.finish(outcome, self._dialect, request_id)) is not None:
             await sending
 

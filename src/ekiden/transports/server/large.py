@@ -60,18 +60,23 @@ class LargeResults:
             self._rest(asyncio.get_running_loop(), _PASSES)
 
     async def admit(self, outcome: Outcome, client: str) -> Outcome:
-        """The outcome, when its turn has come; that of a small one is now. An error, if too much waits."""
+        """The outcome, when its turn has come; that of a small one is now. An error, if too much waits.
+
+        Whoever awaits this holds the outcome no longer: what is given up is to be forgotten at once.
+        """
         size = _size_of(outcome.result) if isinstance(outcome, Complete) else 0
         if size <= LARGE:
             return outcome
-        waiting = _Waiting(self._held, client, size)
+        waiting = _Waiting(self._held, client, outcome, size)
+        del outcome
         self._waiting.append(waiting)
         self._held.hold(client, waiting, size)
         try:
-            if await waiting.turn:
-                return outcome
+            await waiting.turn
         finally:
             self._held.hold(client, waiting, 0)
+        if waiting.outcome is not None:
+            return waiting.outcome
         _log.warning("A result of about %d bytes is not sent: too many large ones wait", size)
         return Failed(InternalError(_TOO_MUCH))
 
@@ -84,7 +89,7 @@ class LargeResults:
         while self._waiting and self._left > 0:
             waiting = self._waiting.popleft()
             if not waiting.turn.done():  # Else its call was cancelled, or it was given up.
-                waiting.turn.set_result(True)
+                waiting.turn.set_result(None)
                 self._left -= waiting.size
         self.busy = bool(self._waiting) or self._left <= 0
         self._resting = self._left < _AT_ONCE
@@ -98,18 +103,21 @@ class _Waiting:
     is_read = True
     """Its client waits for it."""
 
-    def __init__(self, held: HeldBytes, client: str, size: int) -> None:
-        self.turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        """Whether it is sent, once that is known."""
+    def __init__(self, held: HeldBytes, client: str, outcome: Outcome, size: int) -> None:
+        self.turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when it is known whether it is sent."""
+        self.outcome: Outcome | None = outcome
+        """None if it is not sent."""
         self.size = size
         self._held = held
         self._client = client
 
     def give_up(self) -> None:
-        """It is not sent: others need the memory."""
+        """It is not sent: others need the memory, and many may be given up in one pass of the event loop."""
         self._held.hold(self._client, self, 0)
         if not self.turn.done():
-            self.turn.set_result(False)
+            self.outcome = None
+            self.turn.set_result(None)
 
 
 def _size_of(result: Any) -> int:
