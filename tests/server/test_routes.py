@@ -65,6 +65,15 @@ async def test_a_function_serves_a_page_beside_the_endpoint(mounted: bool) -> No
 
 
 @BOTH
+@pytest.mark.parametrize("path", ["/status", "/healthz"])
+async def test_a_query_of_very_many_fields_is_refused_before_it_is_read(mounted: bool, path: str) -> None:
+    async with served(paged(), mounted=mounted) as base:
+        assert (await get(base, f"{path}?{'a=1&' * 999}")).status_code == 200
+        refused = await get(base, f"{path}?{'a&' * 1000}")
+        assert (refused.status_code, refused.text) == (400, "The query has more than 1000 fields")
+
+
+@BOTH
 async def test_a_page_takes_a_body_and_answers_with_a_status_and_headers(mounted: bool) -> None:
     async with served(paged(), mounted=mounted) as base:
         made = await get(base, "/hook", "POST", content=json.dumps({"x": 3}), headers={"x-token": "t"})
@@ -72,6 +81,14 @@ async def test_a_page_takes_a_body_and_answers_with_a_status_and_headers(mounted
         assert (await get(base, "/hook", "POST", content="no json")).status_code == 400
         refused = await get(base, "/hook")
         assert (refused.status_code, refused.headers["allow"]) == (405, "POST, PUT")
+
+
+@BOTH
+async def test_a_body_of_too_many_values_is_not_read(mounted: bool) -> None:
+    many = b'{"x":[' + b"[]," * 60_000 + b"1]}"
+    async with served(paged(), mounted=mounted) as base:
+        refused = await get(base, "/hook", "POST", content=many, headers={"x-token": "t"})
+        assert (refused.status_code, "more than 50000 values" in refused.text) == (400, True)
 
 
 async def test_a_body_that_is_too_large_for_the_endpoint_is_too_large_for_a_page() -> None:

@@ -336,7 +336,7 @@ class ServerEndpoint:
         try:
             await self.sessions.stop()
             await self._rounds.parking.close()
-            await self._rounds.once.lookout.stop()
+            await self._rounds.once.stop()
             await self._hearing.stop()
             if self._rounds.tasks is not None:
                 await self._rounds.tasks.stop()

@@ -2,6 +2,8 @@
 
 import asyncio
 import itertools
+import json
+import tracemalloc
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +20,7 @@ from ekiden.server.questions import content
 from ekiden.transports.server.large import LargeResults
 from ekiden.wire.jsonrpc import RequestId
 from tests.eras import old_client as old
-from tests.serving import call, post, request, served, soon
+from tests.serving import call, headers_for, post, request, served, soon
 
 MEGABYTE = 1024 * 1024
 
@@ -459,3 +461,43 @@ async def test_large_results_of_a_mounted_server_wait_among_those_of_the_server_
     outer.mount(inner, prefix="a")
     inner.mount(innermost, prefix="b")
     assert outer.endpoint.large is inner.endpoint.large is innermost.endpoint.large
+
+
+@pytest.mark.parametrize("era", ["2026", "2025"])
+async def test_what_is_given_up_is_forgotten_although_all_end_in_one_pass(era: str) -> None:
+    server = Server("large", version="1", stateless_2025=True)
+    most = [0]
+
+    @server.tool
+    async def much() -> str:
+        most[0] = max(most[0], tracemalloc.get_traced_memory()[0])
+        return "x" * 2_000_000
+
+    application = server.asgi()
+    server.endpoint.large.limit(20 * MEGABYTE)
+    message = call("much")
+    headers = {"host": "localhost", **headers_for(message)}
+    if era == "2025":
+        message, headers["mcp-protocol-version"] = old.call("much"), "2025-11-25"
+    pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
+    scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": pairs, "client": ("10.0.0.1", 1)}
+
+    async def ask() -> int:
+        events, sizes = asyncio.Queue[dict[str, Any]](), list[int]()
+        events.put_nowait({"type": "http.request", "body": json.dumps(message).encode()})
+
+        async def send(event: Any) -> None:
+            sizes.append(len(event.get("body", b"")))
+
+        await application(dict(scope), events.get, send)
+        return sum(sizes)
+
+    async with server.endpoint.in_use():
+        await soon(ask())  # Whatever is made once.
+        tracemalloc.start()
+        try:
+            sizes = await soon(asyncio.gather(*(ask() for _ in range(40))))
+        finally:
+            tracemalloc.stop()
+    assert 8 < sum(size > MEGABYTE for size in sizes) < 14
+    assert most[0] < 30 * MEGABYTE

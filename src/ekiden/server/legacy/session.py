@@ -129,7 +129,10 @@ class Session:
             stream.open = False
             if isinstance(outcome, Failed) and isinstance(outcome.error, StatusError):
                 line.fail(outcome.error)
-            outcome = await large.admit(outcome, self.client) if large.busy else outcome
+            if large.busy:
+                admitting = large.admit(outcome, self.client)
+                del outcome
+                outcome = await admitting
             response = after_handshake(outcome, request.method).render(self._dialect, request_id)
             if len(response) > LARGE:
                 large.spelled(len(response))
@@ -150,9 +153,8 @@ class Session:
             raise InvalidRequest(f"Invalid request: id {message.id!r} is in use by a running request")
         if len(self._running) >= _MOST_RUNNING:
             raise InternalError("Too many requests are running in this session")
-        if not self._keeper.offers(method, kept=self.kept) and not self._keeper.offers_tasks(
-            method, self.version
-        ):
+        is_offered = self._keeper.offers(method, kept=self.kept)
+        if not is_offered and not self._keeper.offers_tasks(method, self.version):
             raise MethodNotFound(f"Method not found: {method[:200]}")
         assert message.id is not None
         return self._request(message.id, method, message.params, incoming, target_of(method, message.params))
@@ -170,9 +172,8 @@ class Session:
         if endpoint.is_watched or endpoint.outlet.used:
             declared = copied(declared)  # Functions of the author see it, and may change it.
         meta = request_meta(params, self.version, declared, self._client_info, self.log_level)
-        headers, principal = (
-            (None, self.local) if incoming is None else (incoming.headers, incoming.principal)
-        )
+        sender = (None, self.local) if incoming is None else (incoming.headers, incoming.principal)
+        headers, principal = sender
         return Request(
             request_id, method, params, meta, name, headers, None, self.id or None, kind, principal, incoming
         )
@@ -223,9 +224,8 @@ class Session:
         """Whether middleware lets a GET or DELETE pass; the error if not."""
         if not self._keeper.endpoint.is_watched:
             return None
-        return await self._keeper.endpoint.admit(
-            self._request("", method, {}, incoming, kind="http"), lambda: None
-        )
+        seen = self._request("", method, {}, incoming, kind="http")
+        return await self._keeper.endpoint.admit(seen, lambda: None)
 
     def _notified(self, message: Message) -> Coroutine[Any, Any, None] | None:
         """Handle a notification: the client is ready, or it cancels a request. What is left to do, if any."""

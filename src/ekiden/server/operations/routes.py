@@ -15,7 +15,7 @@ from ekiden.transports.server.gate import Route
 from ekiden.transports.server.reply import Event, Receive, Scope, Send, respond
 from ekiden.wire.headers import Headers
 from ekiden.wire.incoming import Incoming
-from ekiden.wire.json import ENCODE_ERRORS, decode, encode
+from ekiden.wire.json import ENCODE_ERRORS, MAX_VALUES, decode, encode
 
 __all__ = ["AsgiApp", "HttpRequest", "HttpResponse", "RouteHandler", "asgi_route", "handler_route"]
 
@@ -26,6 +26,8 @@ AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 _TEXT: Final = "text/plain; charset=utf-8"
 _JSON: Final = "application/json"
 _BYTES: Final = "application/octet-stream"
+_MOST_FIELDS: Final = 1000
+"""Fields of a query. A head of 64 KiB has room for thirty times as many."""
 
 
 class HttpRequest(msgspec.Struct, frozen=True):
@@ -40,11 +42,13 @@ class HttpRequest(msgspec.Struct, frozen=True):
     body: bytes
     address: str | None
     """The client's IP address; that of a proxy, unless the proxy is one of `trusted_proxies`."""
+    most_values: int = MAX_VALUES
+    """Values that the JSON in its body may have: `HttpLimits.values`."""
 
     def json(self) -> Any:
-        """The body as JSON. If it is not JSON, the answer is 400."""
+        """The body as JSON. If it is not JSON, or has too many values, the answer is 400."""
         try:
-            return decode(self.body)
+            return decode(self.body, self.most_values)
         except ProtocolError as error:
             raise StatusError(400, f"The body is not JSON: {error.message}") from None
 
@@ -109,11 +113,21 @@ def _request(incoming: Incoming) -> HttpRequest:
     return HttpRequest(
         incoming.method,
         incoming.path,
-        dict(parse_qsl(incoming.query.decode("latin-1"), keep_blank_values=True)),
+        _query(incoming.query),
         {name.decode("latin-1"): value.decode("latin-1") for name, value in incoming.headers.items()},
         incoming.body,
         incoming.address,
+        incoming.most_values,
     )
+
+
+def _query(query: bytes) -> dict[str, str]:
+    """The fields of a query. Anybody may call the pages for probes, and thousands of fields take time."""
+    try:
+        pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
+    except ValueError:
+        raise StatusError(400, f"The query has more than {_MOST_FIELDS} fields") from None
+    return dict(pairs)
 
 
 def _spelled(body: Any) -> tuple[str, bytes]:

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from ekiden.people.store import PeopleRow, PeopleStore
 from ekiden.stores.sqlite.file import SQLiteFile
+from ekiden.stores.sqlite.portions import remove_in_portions
 
 __all__ = ["SQLitePeople"]
 
@@ -54,8 +55,12 @@ class SQLitePeople(PeopleStore):
         return await self._file.read(lambda reader: _rows(reader.execute(query, values).fetchall()))
 
     async def purge(self, *, now: float) -> None:
-        """Forget what has expired."""
-        await self._file.write(lambda c: c.execute("DELETE FROM people WHERE expires <= ?", (now,)).rowcount)
+        """Forget what has expired, some at a time."""
+        await remove_in_portions(self._file, "SELECT id FROM people WHERE expires <= ?", (now,), _forget)
+
+
+def _forget(connection: sqlite3.Connection, row_id: str) -> None:
+    connection.execute("DELETE FROM people WHERE id = ?", (row_id,))
 
 
 def _add(connection: sqlite3.Connection, row: PeopleRow) -> PeopleRow:

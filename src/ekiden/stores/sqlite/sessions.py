@@ -14,6 +14,7 @@ from ekiden.sessions.store import (
     StreamView,
 )
 from ekiden.stores.sqlite.file import SQLiteFile
+from ekiden.stores.sqlite.portions import remove_in_portions
 
 __all__ = ["SQLiteSessions"]
 
@@ -104,8 +105,12 @@ class SQLiteSessions(SessionStore):
         await self._run(_execute, query, until, owner)
 
     async def purge(self, *, now: float) -> None:
-        """Forget what has expired, and streams that were abandoned."""
-        await self._run(_purge, now)
+        """Forget what has expired, and streams that were abandoned, some at a time."""
+        sessions = "SELECT key FROM sessions WHERE expires <= ?"
+        await remove_in_portions(self._file, sessions, (now,), _remove)
+        await remove_in_portions(self._file, _OVER, (now, now - ABANDONED_SECONDS), _forget_stream)
+        questions = "SELECT session, number FROM questions WHERE expires <= ?"
+        await remove_in_portions(self._file, questions, (now,), _forget_question)
 
 
 def _execute(connection: sqlite3.Connection, query: str, *values: object) -> int:
@@ -236,10 +241,5 @@ def _give_up(
     return True
 
 
-def _purge(connection: sqlite3.Connection, now: float) -> None:
-    for (key,) in connection.execute("SELECT key FROM sessions WHERE expires <= ?", (now,)).fetchall():
-        _remove(connection, key)
-    ended = connection.execute(_OVER, (now, now - ABANDONED_SECONDS)).fetchall()
-    for key, number in ended:
-        _forget_stream(connection, key, number)
-    connection.execute("DELETE FROM questions WHERE expires <= ?", (now,))
+def _forget_question(connection: sqlite3.Connection, key: str, number: int) -> None:
+    connection.execute("DELETE FROM questions WHERE session = ? AND number = ?", (key, number))

@@ -27,6 +27,7 @@ from ekiden.rounds.ledger import (
 from ekiden.stores.keys_of_entries import key_from_bytes, key_to_bytes
 from ekiden.stores.sqlite.file import STALE_PART, SQLiteFile, Synchronous
 from ekiden.stores.sqlite.people import SQLitePeople
+from ekiden.stores.sqlite.portions import remove_in_portions
 from ekiden.stores.sqlite.sessions import SQLiteSessions
 from ekiden.stores.sqlite.stories import SQLiteStories
 from ekiden.stores.sqlite.tasks import SQLiteTasks
@@ -122,8 +123,11 @@ class SQLiteStore:
         return await self._file.read(lambda reader: _get_journal(reader, journal_id))
 
     async def purge(self, *, now: float) -> None:
-        """Forget what has expired."""
-        await self._run(_purge, now)
+        """Forget what has expired, some at a time."""
+        rounds = f"SELECT id FROM rounds WHERE {_FORGETTABLE}"  # noqa: S608
+        await remove_in_portions(self._file, rounds, (now, now - ABANDONED_SECONDS), _forget_round)
+        journals = "SELECT id FROM journals WHERE expires < ?"
+        await remove_in_portions(self._file, journals, (now,), _forget_journal)
 
     async def migrate(self) -> None:
         """Make the tables, or bring them up to date. Opening the file does the same."""
@@ -250,11 +254,10 @@ def _get_journal(connection: sqlite3.Connection, journal_id: str) -> bytes | Non
 _FORGETTABLE = "expires < ? AND (outcome IS NOT NULL OR leased_until < ?)"
 
 
-def _purge(connection: sqlite3.Connection, now: float) -> None:
-    times = (now, now - ABANDONED_SECONDS)
-    connection.execute(
-        f"DELETE FROM round_steps WHERE round_id IN (SELECT id FROM rounds WHERE {_FORGETTABLE})",  # noqa: S608
-        times,
-    )
-    connection.execute(f"DELETE FROM rounds WHERE {_FORGETTABLE}", times)  # noqa: S608
-    connection.execute("DELETE FROM journals WHERE expires < ?", (now,))
+def _forget_round(connection: sqlite3.Connection, round_id: str) -> None:
+    connection.execute("DELETE FROM round_steps WHERE round_id = ?", (round_id,))
+    connection.execute("DELETE FROM rounds WHERE id = ?", (round_id,))
+
+
+def _forget_journal(connection: sqlite3.Connection, journal_id: str) -> None:
+    connection.execute("DELETE FROM journals WHERE id = ?", (journal_id,))

@@ -16,7 +16,7 @@ import msgspec
 from ekiden.errors import EnvelopeError, ProtocolError, UsageError
 from ekiden.rounds.handler_task import one_pass
 from ekiden.rounds.outcome import Outcome
-from ekiden.transports.server.budget import SMALL, weight_of
+from ekiden.transports.server.budget import SMALL, BodyTurns, weight_of
 from ekiden.transports.server.cors import Cors
 from ekiden.transports.server.gate import Gate
 from ekiden.transports.server.guard import Guard, sent_twice
@@ -77,8 +77,9 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     is reading counts as `unread`."""
     values: int = MAX_VALUES
     """Values in a request body: numbers, texts, lists, objects. By the time its tool is called, each has cost
-    about a microsecond of the event loop and a hundred bytes, so others never wait long for one body. Numbers
-    that are slow to read, with twenty digits or an exponent of three, count sixteen times."""
+    about a microsecond of the event loop and a hundred bytes, so others never wait long for one body. Bodies
+    of more than 4 KiB that come together are read a few at a time. Numbers that are slow to read, with twenty
+    digits or an exponent of three, count sixteen times."""
     body_seconds: float = 30.0
     """How long a body may take to arrive; then 408."""
     silence_seconds: float = 10.0
@@ -117,6 +118,7 @@ class StreamableHTTP:
         self._dialect = endpoint.dialect
         self.limits = limits
         self.bodies = Shares(limits.bodies)
+        self._turns = BodyTurns()
         endpoint.large.limit(max(limits.unread, MOST))
         self.gate = Gate(path, guard, limits.body)
         """Sees every request before its body is read."""
@@ -174,20 +176,39 @@ class StreamableHTTP:
     async def exchange_large(
         self, incoming: Incoming, receive: Receive, send: Send, respond: Respond | None = None
     ) -> None:
-        """Answer a request with a body that may be large: then it counts until it is answered."""
-        held = weight_of(incoming.body, incoming.most_values)
-        # Those of 2025 may outlive this request: `SessionHTTP` counts them.
-        if held <= _COUNTED or (incoming.refusal is not ROUTED and self.legacy.takes(incoming)):
-            held = 0
-        client = client_of(incoming)
+        """Answer a request with a body that may be large.
+
+        It waits for its turn, and counts until it is answered.
+        """
+        client, size = client_of(incoming), len(incoming.body)
+        held = size if size > _COUNTED else 0
         if not self.bodies.take(client, held):
-            reply = Reply(send, incoming.headers, self.limits.stall_seconds)
-            await reply.refuse(self.gate.readable(_TOO_MUCH, incoming.headers))
+            await self._refuse(incoming, send)
             return
         try:
+            if (turn := self._turns.take(client, size)) is not None:
+                await turn
+            self.bodies.give_back(client, held)
+            held = self._weight(incoming)
+            if not self.bodies.take(client, held):
+                held = 0
+                await self._refuse(incoming, send)
+                return
             await self.exchange(incoming, receive, send, respond)
         finally:
             self.bodies.give_back(client, held)
+
+    def _weight(self, incoming: Incoming) -> int:
+        """What a body counts while it is answered."""
+        held = weight_of(incoming.body, incoming.most_values)
+        # Those of 2025 may outlive this request: `SessionHTTP` counts them.
+        if held <= _COUNTED or (incoming.refusal is not ROUTED and self.legacy.takes(incoming)):
+            return 0
+        return held
+
+    async def _refuse(self, incoming: Incoming, send: Send) -> None:
+        reply = Reply(send, incoming.headers, self.limits.stall_seconds)
+        await reply.refuse(self.gate.readable(_TOO_MUCH, incoming.headers))
 
     async def exchange(
         self, incoming: Incoming, receive: Receive, send: Send, respond: Respond | None = None
@@ -233,6 +254,7 @@ class StreamableHTTP:
             if outcome is None or large.busy
             else reply.finish(outcome, self._dialect, request_id)
         )
+        del outcome  # It may have to wait, and may be given up meanwhile.
         if sending is not None:
             await sending
 
@@ -244,7 +266,9 @@ class StreamableHTTP:
             await reply.to_nobody()
             return
         reply.end()
-        outcome = await self.endpoint.large.admit(outcome, client_of(incoming))
+        admitting = self.endpoint.large.admit(outcome, client_of(incoming))
+        del outcome
+        outcome = await admitting
         if (sending := reply.finish(outcome, self._dialect, request_id)) is not None:
             await sending
 

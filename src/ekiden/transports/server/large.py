@@ -81,13 +81,17 @@ class LargeResults:
             self._rest(asyncio.get_running_loop(), _PASSES)
 
     async def admit(self, outcome: Outcome, client: str) -> Outcome:
-        """The outcome, when its turn has come; that of a small one is now. An error, if too much waits."""
+        """The outcome, when its turn has come; that of a small one is now. An error, if too much waits.
+
+        Whoever awaits this holds the outcome no longer: what is given up is to be forgotten at once.
+        """
         size = _size_of(outcome.result) if isinstance(outcome, Complete) else 0
         if size <= LARGE:
             return outcome
-        if await self._turn(self._made, client, size):
-            return outcome
-        return Failed(InternalError(TOO_MUCH))
+        waiting = self._wait(self._made, client, outcome, size)
+        del outcome
+        admitted: Outcome | None = await waiting.admitted()
+        return Failed(InternalError(TOO_MUCH)) if admitted is None else admitted
 
     async def admit_value(self, value: object, client: str | None) -> bool:
         """Whether a result can be made of a value, when its turn has come; that of a small one is now.
@@ -95,20 +99,14 @@ class LargeResults:
         Without a client, it is made however much waits.
         """
         size = _size_of(value)
-        return size <= LARGE or await self._turn(self._values, client, size)
+        return size <= LARGE or await self._wait(self._values, client, True, size).admitted() is True
 
-    async def _turn(self, queue: "deque[_Waiting]", client: str | None, size: int) -> bool:
-        waiting = _Waiting(self._held, client or "", size)
+    def _wait(self, queue: "deque[_Waiting]", client: str | None, what: Any, size: int) -> "_Waiting":
+        waiting = _Waiting(self._held, client or "", what, size)
         queue.append(waiting)
         if client is not None:
             self._held.hold(client, waiting, size)
-        try:
-            if not await waiting.turn:
-                _log.warning("A result of about %d bytes is not sent: too many large ones wait", size)
-                return False
-        finally:
-            waiting.let_go()
-        return True
+        return waiting
 
     def _rest(self, loop: asyncio.AbstractEventLoop, passes: int) -> None:
         """Let others have their turn, then some of those that wait."""
@@ -119,7 +117,7 @@ class LargeResults:
         while (queue := self._made or self._values) and self._left > 0:
             waiting = queue.popleft()
             if not waiting.turn.done():  # Else its call was cancelled, or it was given up.
-                waiting.turn.set_result(True)
+                waiting.turn.set_result(None)
                 self._left -= waiting.size
         self.busy = bool(queue) or self._left <= 0
         self._resting = self._left < _AT_ONCE
@@ -128,27 +126,38 @@ class LargeResults:
 
 
 class _Waiting:
-    """A result that waits for its turn. Implements `ekiden.transports.server.legacy.kept.Held`."""
+    """A result, or a value, that waits for its turn. Implements `legacy.kept.Held`."""
 
     is_read = True
     """Its client waits for it."""
 
-    def __init__(self, held: HeldBytes, client: str, size: int) -> None:
-        self.turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        """Whether it is sent, once that is known."""
+    def __init__(self, held: HeldBytes, client: str, what: Any, size: int) -> None:
+        self.turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.size = size
+        self._what = what
+        """What is admitted, until it is given up."""
         self._held = held
         self._client = client
 
-    def let_go(self) -> None:
-        """It does not wait any more."""
-        self._held.hold(self._client, self, 0)
+    async def admitted(self) -> Any:
+        """What has waited, when its turn has come; None if it was given up."""
+        try:
+            await self.turn
+        finally:
+            self._let_go()
+        if self._what is None:
+            _log.warning("A result of about %d bytes is not sent: too many large ones wait", self.size)
+        return self._what
 
     def give_up(self) -> None:
-        """It is not sent: others need the memory."""
-        self.let_go()
+        """It is not sent: others need the memory, and many may be given up in one pass of the event loop."""
+        self._let_go()
         if not self.turn.done():
-            self.turn.set_result(False)
+            self._what = None
+            self.turn.set_result(None)
+
+    def _let_go(self) -> None:
+        self._held.hold(self._client, self, 0)
 
 
 def _size_of(value: object) -> int:

@@ -297,12 +297,43 @@ def test_a_dead_owner_is_replaced_although_no_repeat_waits_for_half_a_lease() ->
         for task in done:
             await task.result().release()
         for once in (one, other):
-            await once.lookout.stop()
+            await once.stop()
             assert held_by(once) == 0
         return took
 
     assert 0.9 * LEASE < loop.run_until_complete(main()) < 2 * LEASE
     loop.close()
+
+
+class SlowPurge(MemoryStore):
+    """Removes what has expired as soon as the test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.purging, self.may_end, self.purged = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def purge(self, *, now: float) -> None:
+        self.purging.set()
+        await self.may_end.wait()
+        self.purged.set()
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+async def test_no_call_waits_until_what_has_expired_is_removed(is_stopped: bool) -> None:
+    store, now = SlowPurge(), [0.0]
+    once = Once(store, lambda: now[0], lease=LEASE, keep=100.0)
+    now[0] = 301.0
+    claim = RoundClaim(once, "flow.1", "token", {})
+    await soon(claim.own())
+    await soon(claim.finish(Complete({})))
+    await soon(store.purging.wait())
+    if not is_stopped:
+        store.may_end.set()
+        await soon(store.purged.wait())
+    await soon(once.stop())
+    store.may_end.set()
+    await asyncio.sleep(0)
+    assert store.purged.is_set() is not is_stopped
 
 
 async def test_a_living_owner_keeps_its_round_however_often_it_is_repeated(tmp_path: Path) -> None:

@@ -300,7 +300,7 @@ class RoundClaim(PrivateStruct):
             ended = await self._surely(lambda: self._record(fence, data), self._may_wait)
         finally:
             self._let_go(ended)
-        await self._once.tidy()
+        self._once.tidy()
         if ended is None:
             return Failed(InternalError(_LOST))
         self._count(len(data))

@@ -53,6 +53,7 @@ class Once:
         self.is_stopping = False
         """Set when the server stops: from then on no round waits for an unavailable store."""
         self._purged_at = clock()
+        self._tidying: asyncio.Task[None] | None = None
         self._leases: dict[asyncio.AbstractEventLoop, RoundLeases] = {}
         """Mostly of one event loop."""
 
@@ -72,6 +73,14 @@ class Once:
         self.contenders.forget()
         self.lookout.forget()
         self._leases.clear()
+        self._tidying = None
+
+    async def stop(self) -> None:
+        """End what goes on without a request."""
+        if self._tidying is not None:
+            self._tidying.cancel()
+            await asyncio.wait({self._tidying})
+        await self.lookout.stop()
 
     async def check(self) -> None:
         """Raise `UsageError` if the ledger cannot be used as it is. One that is away now is not an error."""
@@ -88,12 +97,15 @@ class Once:
         except TypeError as error:
             raise UsageError(f"{_RENEW}: {error}") from error
 
-    async def tidy(self) -> None:
-        """Remove expired rounds from the ledger, at most every five minutes."""
+    def tidy(self) -> None:
+        """Remove expired rounds from the ledger, at most every five minutes. No call waits for that."""
         now = self.clock()
-        if now - self._purged_at > _PURGE_SECONDS:
+        if now - self._purged_at > _PURGE_SECONDS and (self._tidying is None or self._tidying.done()):
             self._purged_at = now
-            try:
-                await self.ledger.purge(now=now)
-            except StoreUnavailable as error:
-                _log.warning("Rounds that have expired were not removed: %s", error)
+            self._tidying = asyncio.get_running_loop().create_task(self._purge(now))
+
+    async def _purge(self, now: float) -> None:
+        try:
+            await self.ledger.purge(now=now)
+        except StoreUnavailable as error:
+            _log.warning("Rounds that have expired were not removed: %s", error)
