@@ -203,7 +203,7 @@ class Dispatcher:
         if call.handler.is_direct and _LATER.isdisjoint(call.request.params):
             try:
                 value = await call.handler.call(**call.bound)
-                ended = value if isinstance(value, InputRequired) else call.ending.complete(value)
+                ended = value if isinstance(value, InputRequired) else Complete(call.ending.result(value))
                 return _direct(ended, call.title)
             except BaseException as error:
                 return _direct(call.ending.failed(error), call.title)

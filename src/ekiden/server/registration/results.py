@@ -19,7 +19,7 @@ from ekiden.errors import (
     ToolError,
 )
 from ekiden.rounds.asks import QUESTIONS, not_asked
-from ekiden.rounds.outcome import Complete, Failed, Outcome, untraced
+from ekiden.rounds.outcome import Complete, Failed, Outcome, Suspended, untraced
 from ekiden.server.cancellation import ends_more_than_a_call
 from ekiden.server.questions.input_required import InputRequired
 from ekiden.signals import Ended, OutputInvalid, Restart
@@ -30,6 +30,7 @@ __all__ = [
     "PlainEnding",
     "after_handshake",
     "refused",
+    "returned",
     "tool_error",
     "tool_failure",
 ]
@@ -40,8 +41,8 @@ _log = logging.getLogger(__name__)
 class Ending(Protocol):
     """Turns the value or the exception of a handler into an outcome, for one kind of handler."""
 
-    def complete(self, value: object) -> Outcome:
-        """The outcome of a handler that returned."""
+    def result(self, value: Any, /) -> JsonObject:
+        """The result for what the handler returned."""
         ...
 
     def failed(self, error: BaseException) -> Outcome | InputRequired:
@@ -53,16 +54,20 @@ class PlainEnding(msgspec.Struct):
     """How a prompt or a resource ends: what it raises is an internal error."""
 
     result: Callable[[Any], JsonObject]
-
-    def complete(self, value: object) -> Outcome:
-        """The result of the prompt or resource for a value."""
-        return Complete(self.result(value))
+    """The result of the prompt or resource for a value."""
 
     def failed(self, error: BaseException) -> Outcome | InputRequired:
         """Re-raise everything but `InputRequired`: the dispatcher makes it an internal error."""
         if isinstance(error, InputRequired):
             return untraced(error)
         raise error
+
+
+def returned(ending: Ending, value: object) -> Outcome | Suspended | InputRequired:
+    """The outcome of the handler's value; a value that only ends the round is returned as it is."""
+    if type(value) is Suspended or isinstance(value, InputRequired):
+        return value
+    return Complete(ending.result(value))
 
 
 def tool_failure(tool: str, error: BaseException) -> Outcome | InputRequired:

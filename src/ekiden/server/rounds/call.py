@@ -8,15 +8,14 @@ import msgspec
 from ekiden.errors import InsufficientScope
 from ekiden.rounds.journal import STEP, Entry
 from ekiden.rounds.leg import Leg
-from ekiden.rounds.outcome import Outcome, Suspended
+from ekiden.rounds.outcome import Suspended
 from ekiden.server.handlers import Handler
-from ekiden.server.questions.input_required import InputRequired
 from ekiden.server.registration.results import Ending
 from ekiden.transports.server.port import Stream
 from ekiden.wire.json import JsonObject, copied
 from ekiden.wire.modern import Request
 
-__all__ = ["Call", "append", "returned", "step_up", "unshared"]
+__all__ = ["Call", "append", "step_up", "unshared"]
 
 _IMMUTABLE: Final = frozenset({str, int, float, bool, type(None)})
 
@@ -45,10 +44,11 @@ class Call(msgspec.Struct):
 
 def unshared(arguments: JsonObject) -> JsonObject:
     """Arguments that no other run of the handler can change: a copy, unless all values are immutable."""
-    if _IMMUTABLE.issuperset(map(type, arguments.values())):
-        return arguments
-    own: JsonObject = copied(arguments)
-    return own
+    for value in arguments.values():
+        if type(value) not in _IMMUTABLE:
+            own: JsonObject = copied(arguments)
+            return own
+    return arguments
 
 
 def append(journal: dict[str, Entry], entries: Mapping[str, Entry]) -> None:
@@ -56,13 +56,6 @@ def append(journal: dict[str, Entry], entries: Mapping[str, Entry]) -> None:
     for key, entry in entries.items():
         journal.pop(key, None)
         journal[key] = entry
-
-
-def returned(call: Call, value: object) -> Outcome | Suspended | InputRequired:
-    """The outcome of the handler's value; a value that only ends the round is returned as it is."""
-    if type(value) is Suspended or isinstance(value, InputRequired):
-        return value
-    return call.ending.complete(value)
 
 
 def step_up(

@@ -201,7 +201,7 @@ async def _resolved(state: CallState, manual: InputRequired, questions: Question
 async def _ended(call: Call, run: Coroutine[Any, Any, Any]) -> Outcome | InputRequired:
     try:
         value = await run
-        return value if isinstance(value, InputRequired) else call.ending.complete(value)
+        return value if isinstance(value, InputRequired) else Complete(call.ending.result(value))
     except BaseException as error:
         return call.ending.failed(error)
 

@@ -6,7 +6,6 @@ without state whose handler takes no `Context` does not come here.
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from functools import partial
 from typing import Any, Final
 
 from ekiden.errors import InternalError, InvalidParams, NonDeterminismError
@@ -23,8 +22,9 @@ from ekiden.server.questions.gate import through_the_gate
 from ekiden.server.questions.input_required import InputRequired
 from ekiden.server.questions.questions import check_answers
 from ekiden.server.registration.registry import Registry
+from ekiden.server.registration.results import returned
 from ekiden.server.rounds.by_hand import asked_by_hand
-from ekiden.server.rounds.call import Call, append, returned, step_up, unshared
+from ekiden.server.rounds.call import Call, append, step_up, unshared
 from ekiden.server.rounds.owning.claim import RoundClaim
 from ekiden.server.rounds.owning.once import Once
 from ekiden.server.rounds.parked import ParkingLot
@@ -205,11 +205,11 @@ class Rounds:
             state.journal[pause] = Entry("pause", "", None, UNKNOWN_BRANCH)
         if handler.once is False or handler.parked:
             return self._run_leg(call, state, responses, state.asked, None)
-        # A call that waits for people can be made again while its questions are kept, token or not.
-        ends = None if self.people is not None else partial(self._sealer.keep_until, state)
         call.raw = unshared(call.raw)  # What its first run does to them does not count if it runs again.
         round_id = f"{state.flow}.{state.round}"
-        memory = RoundClaim(self.once, round_id, token, responses, state.principal, call.request, ends)
+        # A call that waits for people can be made again while its questions are kept, token or not.
+        keep_until = self._sealer.keep_until if self.people is None else None
+        memory = RoundClaim(self.once, round_id, token, responses, state, call.request, keep_until)
         if handler.once is not True and self.once.ledger.is_new(round_id):
             return self._run_leg(call, state, responses, state.asked, memory)
         return self._unless_recorded(call, state, responses, memory)
@@ -274,7 +274,7 @@ class Rounds:
         context: Context[Any] = parked.context
         context.rebind(call.request, call.stream)
         try:
-            ended = returned(call, await parked.leg.go_on(values, self.askable(call.request)))
+            ended = returned(call.ending, await parked.leg.go_on(values, self.askable(call.request)))
         except BaseException as error:
             ended = call.ending.failed(error)
         outcome = await self._end_round(call, state, parked.leg, context, ended)
@@ -287,7 +287,7 @@ class Rounds:
             record(RERUN_DURATION, seconds, {"handler": call.title})
             if seconds > self._sealer.limits.rerun_seconds:
                 _log.warning(_SLOW, call.title, seconds * 1000)
-        return returned(call, replay.conclude())
+        return returned(call.ending, replay.conclude())
 
     async def _run_leg(
         self,

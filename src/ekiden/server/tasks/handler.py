@@ -24,6 +24,7 @@ from ekiden.server.context import Context
 from ekiden.server.handlers import Handler
 from ekiden.server.middleware import Middleware, around
 from ekiden.server.questions.input_required import InputRequired
+from ekiden.server.registration.results import returned
 from ekiden.server.registration.tools import CancelledTask, Tool
 from ekiden.server.tasks.input_required import ByHand
 from ekiden.server.tasks.recorded import recorded_leg
@@ -124,7 +125,7 @@ class ToolWork:
     ) -> Outcome | Suspended | InputRequired:
         try:
             value = await leg.run(self._tool.handler.call, self._bound(leg, request, stream, by_hand))
-            return value if isinstance(value, Suspended | InputRequired) else self._tool.complete(value)
+            return returned(self._tool, value)
         except (ArgumentsInvalid, StoreRefused):
             raise
         except BaseException as error:
