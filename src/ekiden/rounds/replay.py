@@ -148,7 +148,7 @@ class Replay(PrivateStruct):
             return ending
         try:
             if ending is None:
-                return self._value(task.task)
+                return self._value()
             if type(ending) is Suspended:
                 return ending
             raise ending  # type: ignore[misc]  # what is not Suspended is an exception
@@ -169,11 +169,11 @@ class Replay(PrivateStruct):
         if self.afterwards:
             self.afterwards = ()
 
-    def _value(self, task: asyncio.Task[Any] | None) -> Any:
+    def _value(self) -> Any:
         """What the handler returned; raises what it raised, or that it passed over a step."""
-        assert task is not None
+        assert self.task.task is not None
         try:
-            value = task.result()
+            value = self.task.task.result()
         except asyncio.CancelledError:
             raise RuntimeError("the handler let a cancellation escape that was not its own") from None
         except Exception:

@@ -9,19 +9,20 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ekiden.errors import InternalError
-from ekiden.rounds.outcome import Outcome
+from ekiden.rounds.outcome import Complete, Outcome
 from ekiden.server.questions.input_required import InputRequired
 from ekiden.transports.server.large import TOO_MUCH, LargeResults
+from ekiden.wire.json import JsonObject
 from ekiden.wire.modern import Request
 
 __all__ = ["Making"]
 
 
-class _Completes(Protocol):
-    """A kind of handler: how its values become outcomes."""
+class _Ending(Protocol):
+    """A kind of handler: how its values become results."""
 
-    def complete(self, value: Any) -> Outcome:
-        """The outcome of a handler that returned."""
+    def result(self, value: Any) -> JsonObject:
+        """The result for a handler's value."""
         ...
 
 
@@ -33,19 +34,19 @@ class Making:
         """Its results that are so large that they wait for one another."""
         self._owner_of = owner_of
 
-    def at_once(self, ending: _Completes, value: object) -> Outcome | InputRequired | None:
+    def at_once(self, ending: _Ending, value: object) -> Outcome | InputRequired | None:
         """The outcome of a value; None while others have their turn: await `in_turn` then."""
         if type(value) is str:
-            return ending.complete(value)  # Nothing is copied.
+            return Complete(ending.result(value))  # Nothing is copied.
         if isinstance(value, InputRequired):
             return value
         if self.large.busy:
             return None
-        outcome = ending.complete(value)
-        self.large.made(outcome)
-        return outcome
+        result = ending.result(value)
+        self.large.made(result)
+        return Complete(result)
 
-    async def in_turn(self, ending: _Completes, value: object, request: Request | None) -> Outcome:
+    async def in_turn(self, ending: _Ending, value: object, request: Request | None) -> Outcome:
         """The outcome of a value, when its turn has come. Raises `InternalError` if too much waits.
 
         What nobody waits for in a request, such as the result of a task, is never too much.
@@ -53,6 +54,6 @@ class Making:
         owner = None if request is None else self._owner_of(request)
         if not await self.large.admit_value(value, owner):
             raise InternalError(TOO_MUCH)
-        outcome = ending.complete(value)
-        self.large.made(outcome)
-        return outcome
+        result = ending.result(value)
+        self.large.made(result)
+        return Complete(result)

@@ -44,10 +44,11 @@ class Call(msgspec.Struct):
 
 def unshared(arguments: JsonObject) -> JsonObject:
     """Arguments that no other run of the handler can change: a copy, unless all values are immutable."""
-    if _IMMUTABLE.issuperset(map(type, arguments.values())):
-        return arguments
-    own: JsonObject = copied(arguments)
-    return own
+    for value in arguments.values():
+        if type(value) not in _IMMUTABLE:
+            own: JsonObject = copied(arguments)
+            return own
+    return arguments
 
 
 def append(journal: dict[str, Entry], entries: Mapping[str, Entry]) -> None:

@@ -6,7 +6,6 @@ without state whose handler takes no `Context` does not come here.
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from functools import partial
 from typing import Any, Final
 
 from ekiden.errors import InternalError, InvalidParams, NonDeterminismError
@@ -208,11 +207,11 @@ class Rounds:
             state.journal[pause] = Entry("pause", "", None, UNKNOWN_BRANCH)
         if handler.once is False or handler.parked:
             return self._run_leg(call, state, responses, state.asked, None)
-        # A call that waits for people can be made again while its questions are kept, token or not.
-        ends = None if self.people is not None else partial(self._sealer.keep_until, state)
         call.raw = unshared(call.raw)  # What its first run does to them does not count if it runs again.
         round_id = f"{state.flow}.{state.round}"
-        memory = RoundClaim(self.once, round_id, token, responses, state.principal, call.request, ends)
+        # A call that waits for people can be made again while its questions are kept, token or not.
+        keep_until = self._sealer.keep_until if self.people is None else None
+        memory = RoundClaim(self.once, round_id, token, responses, state, call.request, keep_until)
         if handler.once is not True and self.once.ledger.is_new(round_id):
             return self._run_leg(call, state, responses, state.asked, memory)
         return self._unless_recorded(call, state, responses, memory)

@@ -367,7 +367,8 @@ class StreamableHTTP:
 
 def _read_at_once(receive: Receive, incoming: Incoming) -> Event | Started[Event] | None:
     """Read a body that is here as a whole; else return what has come so far."""
-    reading = receive().__await__()
+    awaited = receive()
+    reading = awaited if isinstance(awaited, CoroutineType) else awaited.__await__()
     try:
         return Started(reading, reading.send(None))
     except StopIteration as read:

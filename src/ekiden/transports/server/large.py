@@ -19,6 +19,7 @@ from ekiden.errors import InternalError
 from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.transports.server.legacy.kept import HeldBytes
 from ekiden.transports.server.reply import LARGE
+from ekiden.wire.json import JsonObject
 
 __all__ = ["MOST", "TOO_MUCH", "LargeResults"]
 
@@ -63,14 +64,13 @@ class LargeResults:
         """From now on so many bytes may wait."""
         self._most = self._held.most = most
 
-    def made(self, outcome: Outcome) -> None:
+    def made(self, result: JsonObject) -> None:
         """A result was made of a value. It counts if it is large, as if it was spelled."""
-        if isinstance(outcome, Complete) and isinstance(result := outcome.result, dict):
-            blocks: list[Any] = result.get("content", ())
-            if len(blocks) == 1 and len(blocks[0].get("text", _UNKNOWN)) <= LARGE:
-                return  # Data is as long as its text.
-            if (size := _size_of(result)) > LARGE:
-                self.spelled(size)
+        blocks: list[Any] = result.get("content", ())
+        if len(blocks) == 1 and len(blocks[0].get("text", _UNKNOWN)) <= LARGE:
+            return  # Data is as long as its text.
+        if (size := _size_of(result)) > LARGE:
+            self.spelled(size)
 
     def spelled(self, size: int) -> None:
         """A large result was spelled that did not have to wait."""

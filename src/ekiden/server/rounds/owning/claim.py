@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 from ekiden.errors import InternalError, InvalidParams, StoreUnavailable
 from ekiden.private_struct import PrivateStruct
+from ekiden.rounds.call_state import CallState
 from ekiden.rounds.journal import Entry, fingerprint, framed
 from ekiden.rounds.ledger import (
     RELEASED,
@@ -59,11 +60,12 @@ class RoundClaim(PrivateStruct):
     _round_id: str
     _token: str
     _responses: Mapping[str, Any]
-    _principal: str = ""
+    _state: CallState | None = None
+    """The state that it follows."""
     _request: Request | None = None
     """The request that brought the round."""
-    _ends: Callable[[], float] | None = None
-    """Until when the round is remembered, found out when it is claimed. None: as `Once` says."""
+    _keep_until: Callable[[CallState], float] | None = None
+    """Until when the round after a state is remembered. None: as `Once` says."""
     _until: float = 0.0
     claimed: Claimed | None = None
     """The claim, while this process owns the round. It is taken when a step first needs it."""
@@ -133,8 +135,8 @@ class RoundClaim(PrivateStruct):
 
     async def _pursue(self) -> None:
         """Claim the round, or raise `Ended` with its outcome."""
-        if self._ends is not None:
-            self._until = self._ends()  # Now: when the round ends, its state is that of the next one.
+        if self._keep_until is not None and self._state is not None:
+            self._until = self._keep_until(self._state)  # Now: later its state is that of the next round.
         contenders, key = self._once.contenders, (self._round_id, self.history)
         contest = contenders.join(key)
         try:
@@ -236,7 +238,11 @@ class RoundClaim(PrivateStruct):
 
     @property
     def _keep_seconds(self) -> float:
-        return self._once.keep if self._ends is None else self._until - self._once.clock()
+        return self._once.keep if self._keep_until is None else self._until - self._once.clock()
+
+    @property
+    def _principal(self) -> str:
+        return "" if self._state is None else self._state.principal
 
     @property
     def _client(self) -> str:
