@@ -361,7 +361,8 @@ async def test_nothing_is_kept_of_the_body_of_a_get() -> None:
         assert _megabytes(process) - before < 50  # They are 80 MB.
 
 
-async def test_responses_of_a_batch_that_wait_for_one_another_are_bounded() -> None:
+async def _answers_of_a_batch(letters: int, limits: HttpLimits) -> dict[int, Any]:
+    """The answers to a call that waits, and to 35 that return so many letters meanwhile."""
     server, go = Server("s", version="1"), asyncio.Event()
 
     @server.tool
@@ -373,7 +374,7 @@ async def test_responses_of_a_batch_that_wait_for_one_another_are_bounded() -> N
     @server.tool
     async def long() -> str:
         """A long text."""
-        return "x" * 100_000
+        return "x" * letters
 
     def asked(number: int) -> dict[str, Any]:
         params = {"name": "long" if number else "wait", "arguments": {}}
@@ -383,19 +384,32 @@ async def test_responses_of_a_batch_that_wait_for_one_another_are_bounded() -> N
     hello = json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}).encode()
     old = {"content-type": "application/json", "accept": "application/json"}
     batch = json.dumps([asked(number) for number in range(36)]).encode()
-    async with served(server, limits=HttpLimits(unread=1_000_000)) as base:
+    async with served(server, limits=limits) as base:
         opened = await post_raw(base, hello, old)
         session = old | {"mcp-session-id": opened.headers["mcp-session-id"]}
         answering = asyncio.create_task(post_raw(base, batch, session))
         await asyncio.sleep(0.3)
         go.set()
-        answers = {answer["id"]: answer for answer in (await soon(answering)).json()}
+        return {answer["id"]: answer for answer in (await soon(answering)).json()}
+
+
+async def test_responses_of_a_batch_that_wait_for_one_another_are_bounded() -> None:
+    answers = await _answers_of_a_batch(100_000, HttpLimits(unread=1_000_000))
     assert answers[0]["result"]["content"][0]["text"] == "done"
     failed = [answer["error"] for answer in answers.values() if "error" in answer]
     assert len(answers) == 36
     assert 20 <= len(failed) < 35
     assert failed[0]["code"] == -32603
     assert "send single requests" in failed[0]["message"]
+
+
+async def test_the_responses_of_one_batch_are_never_a_hundred_megabytes() -> None:
+    """They would be copied as one text before others have their turn."""
+    answers = await _answers_of_a_batch(3_000_000, HttpLimits())
+    failed = [answer["error"]["message"] for answer in answers.values() if "error" in answer]
+    assert len(answers) == 36
+    assert 24 <= len(failed) < 36  # Of the rest there are less than 36 MB.
+    assert "send single requests" in failed[0]
 
 
 @pytest.mark.parametrize(("letters", "heading"), [(30_000, 0), (0, 30_000)], ids=["bodies", "heads"])

@@ -92,12 +92,12 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     mounted, whoever listens decides."""
     unread: int = 256 * 1024 * 1024
     """Bytes of responses that clients have not read yet, on all connections of one process; those of less
-    than 64 KiB are not counted. Above it, a connection is cut of the address that has most of them. Where the
-    server is mounted, whoever listens decides. As many bytes may wait in streams of clients of 2025, and in
-    batches until their last response is there, mounted or not; above it, they are given up of the client
-    that has most. So are results of more than 64 KiB that end at once: they are made and sent one after
-    another, as many bytes, and 256 MiB at least, may wait for their turn, and what is given up is answered
-    with error -32603."""
+    than 64 KiB are not counted. Above it, a connection is cut of the address that has most of them. Where
+    the server is mounted, whoever listens decides. As many bytes may wait in streams of clients of 2025,
+    and in batches until their last response is there, mounted or not; above it, they are given up of the
+    client that has most. Those of one batch are given up when they have more than 32 MiB. Results of more
+    than 64 KiB that end at once are made and sent one after another: as many bytes, and 256 MiB at least,
+    may wait for their turn, and what is given up is answered with error -32603."""
     connections: int | None = None
     """Connections that one process has open, also those whose TLS handshake is not done. For one more, one
     that waits for its client is closed; if there is none, it is answered with 503 and `Retry-After`. By

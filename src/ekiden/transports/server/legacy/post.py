@@ -15,6 +15,8 @@ from ekiden.wire.jsonrpc import RequestId, error_response
 
 __all__ = ["Post"]
 
+_MOST: Final = 32 * 1024 * 1024
+"""Bytes of the responses that one batch may have: they are sent as one text. The last one may exceed it."""
 _TOO_MUCH: Final = "The responses of this batch are too large to wait for one another: send single requests"
 
 
@@ -71,7 +73,11 @@ class Post:
 
     def _count(self) -> None:
         """Responses that wait for others are held."""
-        self._hold(self, 0 if self.done else sum(len(response) for _, response in self._responses))
+        size = 0 if self.done else sum(len(response) for _, response in self._responses)
+        if size > _MOST:
+            self.give_up()
+        else:
+            self._hold(self, size)
 
     def give_up(self) -> None:
         """Hold none of the responses so far: others need the memory."""
