@@ -1,6 +1,7 @@
 """A task at the worst moment: taken over unseen, cancelled at rest, answered while it waits."""
 
 import asyncio
+import threading
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -101,6 +102,42 @@ async def test_a_clean_up_is_told_of_a_step_that_was_committed_when_its_task_was
             while not done:
                 await asyncio.sleep(0.005)
     assert done == [{"charge": ["receipt"]}]
+
+
+async def test_a_clean_up_is_told_of_a_step_in_a_thread_that_ran_on_when_its_task_was_cancelled(
+    store: Any,
+) -> None:
+    """It cannot be cut short: what it does is done, although the handler goes on without it."""
+    server = new_server(store, tasks=PATIENT)
+    done: list[Mapping[str, Any]] = []
+    begun, go = threading.Event(), threading.Event()
+
+    def charge() -> str:
+        begun.set()
+        assert go.wait(PATIENCE)
+        return "receipt"
+
+    async def clean(task: CancelledTask) -> None:
+        done.append(task.steps)
+
+    @server.tool(task="required", on_cancel=clean)
+    async def tool(ctx: Context) -> str:
+        try:
+            return await ctx.step(charge, key="charge")
+        finally:
+            go.set()
+
+    async with server.running():
+        client = TaskClient(server)
+        task_id = await client.start()
+        assert await asyncio.to_thread(begun.wait, PATIENCE)
+        await client.cancel(task_id)
+        async with asyncio.timeout(PATIENCE):
+            while not done:
+                await asyncio.sleep(0.005)
+        kept = await store.tasks.entries(task_id)
+    assert done == [{"charge": ["receipt"]}]
+    assert kept["s:charge"].value == "receipt"
 
 
 @pytest.mark.parametrize("what", [SystemExit, asyncio.CancelledError, ValueError])

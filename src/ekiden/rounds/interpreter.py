@@ -85,6 +85,10 @@ class Step(Protocol):
         """The entry of a step that raised."""
         ...
 
+    async def late(self) -> Entry | None:
+        """Wait for a thread that goes on although its step was cut short: the entry of what it returned."""
+        ...
+
     def recall(self, entry: Entry) -> Any:
         """The value that the entry holds, or the exception; `NotRecalled` if it cannot be had."""
         ...

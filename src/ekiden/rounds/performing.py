@@ -168,8 +168,10 @@ class Steps(PrivateStruct, kw_only=True):
             await self.finish(name, entry)
         else:
             await self.save()  # That it was cut is its record, whatever its function made of it.
-        if step.running is not None:
-            await asyncio.wait({step.running})  # A thread cannot be cut: it ends, and its value is dropped.
+        late = await step.late()  # A thread cannot be cut: it ends, and its value is dropped.
+        if late is not None and late.kind == "step" and self.journal.is_last:
+            self.record(name, late)  # But it was done, and whoever cleans up has to know.
+            await self.save()
 
     async def _ended(self, step: Step, name: str) -> Entry | None:
         """How a step ended; None if it is tried again later. To cancel its task ends only its function."""

@@ -236,7 +236,7 @@ def _forget_error(task: "asyncio.Future[Any]") -> None:
 class ThreadRun:
     """One call of a step's plain function. A thread cannot be cancelled: it is abandoned, and goes on."""
 
-    __slots__ = ("_function", "_has_begun", "_is_cut", "_lock", "_memory", "abandoned")
+    __slots__ = ("_function", "_has_begun", "_is_cut", "_lock", "_memory", "abandoned", "late")
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -245,6 +245,8 @@ class ThreadRun:
         self._has_begun = self._is_cut = False
         self.abandoned: asyncio.Future[Any] | None = None
         """The thread that still runs although the call was cancelled."""
+        self.late: asyncio.Future[Any] | None = None
+        """The same, also when it has ended."""
 
     async def call(self, /, *arguments: Any) -> Any:
         """The function's value. A cancellation is raised at once, even if the thread still runs."""
@@ -261,8 +263,9 @@ class ThreadRun:
         except asyncio.CancelledError:
             with self._lock:
                 self._is_cut = True
-            if self._has_begun and not thread.done():
-                self.abandoned = thread
+            if self._has_begun:
+                self.late = thread
+                self.abandoned = None if thread.done() else thread
             thread.add_done_callback(self._forget)
             raise
 

@@ -113,6 +113,13 @@ class FunctionStep:
         """The entry of a step that raised."""
         return self._entry("failure", remembered(error, self._raises, f"step {self.name}"))
 
+    async def late(self) -> Entry | None:
+        """Wait for a thread that was left to itself; the entry of its value. None if there is neither."""
+        if self._run is None or (thread := self._run.late) is None:
+            return None
+        await asyncio.wait({thread})
+        return None if thread.exception() is not None else self._kept(thread.result())
+
     def recall(self, entry: Entry) -> Any:
         """The value of an entry, as every run gets it. Raises if the entry is an exception."""
         if entry.kind == "failure":
