@@ -308,6 +308,7 @@ class Rounds:
                         await replay.task.settled()
                     ended = self._conclude(call, replay)
                 except BaseException as error:
+                    leg.replay.forget()  # Nobody has concluded it, if the client has left.
                     ended = call.ending.failed(error)
                 if type(ended) is Complete:
                     outcome = ended
