@@ -201,6 +201,66 @@ async def test_so_is_a_call_of_2025_that_fails(name: str) -> None:
             await post_raw(base, body, headers)
 
 
+def _slow() -> Server:
+    server = Server("s", version="1", keys=[b"k" * 32])
+
+    @server.tool
+    async def plain(text: str) -> str:
+        """Take long."""
+        await asyncio.sleep(PATIENCE)
+        return text
+
+    @server.tool
+    async def with_context(ctx: Context, text: str) -> str:
+        """Take long, and be able to ask."""
+        await asyncio.sleep(PATIENCE)
+        return text
+
+    @server.tool
+    async def sleeps(ctx: Context, text: str) -> str:
+        """Take long in an effect."""
+        await ctx.sleep(PATIENCE)
+        return text
+
+    @server.tool
+    async def in_branches(ctx: Context, text: str) -> str:
+        """Take long in branches."""
+        await asyncio.gather(asyncio.sleep(PATIENCE), ctx.sleep(PATIENCE))
+        return text
+
+    @server.prompt
+    async def prompt(text: str) -> str:
+        """Take long."""
+        await asyncio.sleep(PATIENCE)
+        return text
+
+    return server
+
+
+_LEFT = [
+    *(call(name, {"text": "x" * 3000}) for name in ("plain", "with_context", "sleeps", "in_branches")),
+    request("prompts/get", {"name": "prompt", "arguments": {"text": "x" * 3000}}),
+]
+
+
+@pytest.mark.parametrize("message", _LEFT, ids=lambda message: message["params"]["name"])
+async def test_a_call_that_its_client_has_left_is_forgotten_too(message: Any) -> None:
+    async def leave(base: str) -> None:
+        before = _held()
+        calling = asyncio.create_task(post(base, message))
+        async with asyncio.timeout(PATIENCE):
+            while _held() <= before:
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)  # It waits by now, and its client is watched.
+        calling.cancel()
+        await asyncio.wait({calling})
+
+    async with served(_slow()) as base:
+        await leave(base)
+        async with _leaves_nothing():
+            await leave(base)
+
+
 async def test_a_parked_call_that_is_given_up_is_forgotten_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parked, "_MOST_BYTES", 10_000)
     server = Server("s", version="1", keys=[b"k" * 32])

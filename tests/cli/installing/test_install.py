@@ -248,6 +248,17 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert "shop" in json.loads(real.read_text())["mcpServers"]
 
 
+def test_a_link_in_place_of_the_copy_is_not_followed(tmp_path: Path) -> None:
+    file, elsewhere = tmp_path / FILES["claude-code"], tmp_path / "precious"
+    file.write_text(THEIRS["claude-code"])
+    elsewhere.write_text("precious")
+    file.with_name(f"{file.name}.before-ekiden").symlink_to(elsewhere)
+    run(tmp_path, "install", "claude-code", SHOP, "--no-check")
+    assert elsewhere.read_text() == "precious"
+    assert file.with_name(f"{file.name}.before-ekiden").read_text() == THEIRS["claude-code"]
+    assert len(list(tmp_path.glob(f"*{file.name}*"))) == 2
+
+
 def test_a_command_that_does_not_serve_is_not_written(tmp_path: Path) -> None:
     broken = tmp_path / "broken.py"
     broken.write_text("import nothing_of_this_name\n")

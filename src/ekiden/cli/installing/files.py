@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
 
 import msgspec
@@ -37,24 +38,32 @@ class OwnFile(msgspec.Struct, frozen=True):
         """
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(prefix=f".{self.path.name}.", dir=self.path.parent)
-            try:
-                with os.fdopen(handle, "wb") as new:
-                    new.write(text.encode())
-                    new.flush()
-                    os.fsync(new.fileno())
-                self._take_mode(Path(name), private)
+            with self._beside() as new:
+                with new.open("wb") as file:
+                    file.write(text.encode())
+                    file.flush()
+                    os.fsync(file.fileno())
+                self._take_mode(new, private)
                 if _stamp(self.path) != self.stamp:
                     raise UsageError(f"{self.path} has just been changed by another program: try again")
                 if self.text is not None:
-                    shutil.copy2(self.path, self.backup)
-                os.replace(name, self.path)  # noqa: PTH105
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    os.unlink(name)  # noqa: PTH108
-                raise
+                    with self._beside() as old:
+                        shutil.copy2(self.path, old)
+                        old.replace(self.backup)
+                new.replace(self.path)
         except OSError as error:
             raise UsageError(f"{self.path} cannot be written: {error.strerror or error}") from None
+
+    @contextlib.contextmanager
+    def _beside(self) -> Generator[Path, None, None]:
+        """A new file that only we can read, to be moved into its place: what lies there may be a link."""
+        handle, name = tempfile.mkstemp(prefix=f".{self.path.name}.", dir=self.path.parent)
+        os.close(handle)
+        try:
+            yield Path(name)
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(name)  # noqa: PTH108
 
     def _take_mode(self, new: Path, private: bool) -> None:
         if self.text is not None:

@@ -59,7 +59,10 @@ class PlainEnding(msgspec.Struct):
         """Re-raise everything but `InputRequired`: the dispatcher makes it an internal error."""
         if isinstance(error, InputRequired):
             return untraced(error)
-        raise error
+        try:
+            raise error
+        finally:
+            del error  # It knows this frame now.
 
 
 def tool_failure(tool: str, error: BaseException) -> Outcome | InputRequired:
@@ -68,10 +71,13 @@ def tool_failure(tool: str, error: BaseException) -> Outcome | InputRequired:
         return untraced(error)
     if isinstance(error, ToolError):
         return tool_error(str(untraced(error)))
-    if isinstance(error, ProtocolError | NonDeterminismError | StoreUnavailable | Ended | Restart):
-        raise error
-    if ends_more_than_a_call(error):
-        raise error
+    passes = isinstance(error, ProtocolError | NonDeterminismError | StoreUnavailable | Ended | Restart)
+    if passes or ends_more_than_a_call(error):
+        try:
+            raise error
+        finally:
+            # It knows this frame now: a circle would keep the request until the garbage collector comes.
+            del error
     if isinstance(error, OutputInvalid):
         _log.error("Tool %r returned a value that its output schema does not allow", tool, exc_info=error)
         untraced(error)

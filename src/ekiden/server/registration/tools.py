@@ -115,7 +115,10 @@ class Tool:
 
     def failed(self, error: BaseException) -> Outcome | InputRequired:
         """The outcome for what the handler raised: most exceptions become a result with `isError`."""
-        return tool_failure(self.key, error)
+        try:
+            return tool_failure(self.key, error)
+        finally:
+            del error  # It may know this frame.
 
     def refused(self, error: ProtocolError) -> Outcome:
         """The outcome of a call that ended with an error of the protocol."""

@@ -321,6 +321,7 @@ class Rounds:
                     call.bound = call.bind(unshared(call.raw))
                     continue
                 except BaseException as error:
+                    leg.replay.forget()  # Nobody has concluded it, if the client has left.
                     ended = call.ending.failed(error)
                 if type(ended) is Complete:
                     outcome = ended
