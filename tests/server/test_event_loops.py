@@ -13,9 +13,13 @@ from tests.eras.old_client import ACCEPT, hello
 from tests.serving import call, headers_for, request
 
 
-@pytest.mark.parametrize("store", ["memory:", "sqlite"])
-def test_tasks_run_in_a_later_event_loop(store: str, tmp_path: object) -> None:
-    url = store if store == "memory:" else f"sqlite:///{tmp_path}/tasks.db"
+@pytest.mark.parametrize("store", ["memory", "sqlite", "postgres"])
+@pytest.mark.filterwarnings("ignore:.* was deleted while still open:ResourceWarning")
+def test_tasks_run_in_a_later_event_loop(
+    store: str, tmp_path: object, request: pytest.FixtureRequest
+) -> None:
+    url = {"memory": "memory:", "sqlite": f"sqlite:///{tmp_path}/tasks.db"}.get(store)
+    url = url or request.getfixturevalue("database")
     server = Server("shop", keys=[b"a key for tests that is long enough"], store=url)
 
     @server.tool(task="required")

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, field_validator
 
-from ekiden import Context
+from ekiden import Context, Person, Principal
 from ekiden.stores.memory import MemoryStore
 from tests.pages.people.calling import Caller, text
 from tests.pages.people.shop import LINK, ORIGIN, Post, fill, link_in, pages_of, shop
@@ -124,3 +124,62 @@ async def test_a_call_that_fails_does_not_wait_for_ever(store: Any) -> None:
         await fill(browser, path, value="true")
         assert (await caller.call("fragile"))["isError"] is True
         assert link_in(text(await caller.call("fragile"))) != path
+
+
+async def test_answers_that_are_no_object_are_refused_and_the_call_waits_on(store: Any) -> None:
+    ran: list[str] = []
+    server = shop(store, ran, wait=5.0)
+    async with server.running():
+        caller, browser = Caller(server, elicitation={"url": {}}), pages_of(server)
+        asked = await caller.call("refund", order=7)
+        params = {"name": "refund", "arguments": {"order": 7}, "requestState": asked["requestState"]}
+        for wrong in ([], "yes", 1):
+            error = await caller.fails("tools/call", **params, inputResponses=wrong)
+            assert (error.code, "must be an object" in error.message) == (-32602, True)
+        [(key, question)] = asked["inputRequests"].items()
+        await fill(browser, question["params"]["url"].removeprefix(ORIGIN), approve="true")
+        done = await caller.call("refund", asked["requestState"], {key: {"action": "accept"}}, order=7)
+        assert text(done) == "paid 7, "
+        assert ran == ["look 7", "pay 7"]
+
+
+async def test_a_call_with_a_long_history_waits_for_people_and_goes_on(store: Any) -> None:
+    """What no token could carry lies in the store."""
+    server = shop(store, [], wait=5.0)
+
+    @server.tool
+    async def long(ctx: Context) -> str:
+        read = await ctx.step(lambda: "x" * 300_000, key="read")
+        return f"{len(read)} {(await ctx.elicit('Well?', bool)).data}"
+
+    async with server.running():
+        caller, browser = Caller(server, elicitation={"url": {}}), pages_of(server)
+        asked = await caller.call("long")
+        assert len(asked["requestState"]) < 10_000
+        [(key, question)] = asked["inputRequests"].items()
+        await fill(browser, question["params"]["url"].removeprefix(ORIGIN), value="true")
+        done = await caller.call("long", asked["requestState"], {key: {"action": "accept"}})
+        assert text(done) == "300000 True"
+
+
+async def test_who_needs_a_better_token_after_the_page_does_not_ask_anybody_again(store: Any) -> None:
+    post = Post()
+    server = shop(store, [], post=post)
+
+    @server.tool
+    async def pay(ctx: Context) -> str:
+        said = await ctx.elicit("Well?", bool, who=Person("finance@example.com"))
+        await ctx.require_scope("pay")
+        return f"paid, {said.data}"
+
+    def caller(*scopes: str) -> Caller:
+        return Caller(server, who=Principal("ann", scopes=frozenset(scopes)))
+
+    async with server.running():
+        await caller().call("pay")
+        await fill(pages_of(server), post.path(), value="true")
+        for _ in range(2):
+            refused = await caller("look").fails("tools/call", name="pay", arguments={})
+            assert "this needs pay" in refused.message
+        assert text(await caller("look", "pay").call("pay")) == "paid, True"
+        assert len(post.notices) == 1

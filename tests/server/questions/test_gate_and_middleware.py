@@ -11,7 +11,7 @@ from ekiden import CallNext, Context, Interim, InvalidParams, Outcome, Outgoing,
 from ekiden.server.questions.gate import MAY_ASK
 from ekiden.server.rounds import pushed
 from ekiden.stores.memory import MemoryStore
-from tests.acceptance.driving import KEY, Client, text
+from tests.acceptance.driving import KEY, Client, accept, only, text
 from tests.eras.old_client import accepted, hello, notification, old_client
 from tests.eras.old_client import call as old_call
 from tests.eras.old_client import request as old_request
@@ -158,6 +158,26 @@ async def test_the_response_goes_to_the_request_as_it_was_sent(
     for response in (in_memory, over_http, of_2025):
         assert response["id"] == 1
         assert response["result"]["content"][0]["text"] == "cannot ask"
+
+
+@pytest.mark.parametrize("change", [_with_another_id, _with_another_version])
+async def test_a_client_is_asked_in_the_way_of_its_version_whatever_a_middleware_says(
+    change: Callable[[Request], Request],
+) -> None:
+    """One of 2026 gets the question as a result, and one of 2025 as a request."""
+    client = Client(changing(change))
+    asked = await client.ask("tool")
+    assert text(await client.retry(asked, {only(asked): accept(True)})) == "accept"
+    async with changing(change).connect() as channel:
+        await channel.send(hello(capabilities={"elicitation": {}}))
+        await soon(channel.receive())
+        await channel.send(notification("notifications/initialized"))
+        await channel.send(old_call("tool", id=1))
+        question = await soon(channel.receive())
+        assert question["method"] == "elicitation/create"
+        await channel.send({"jsonrpc": "2.0", "id": question["id"], "result": accept(True)})
+        response = await soon(channel.receive())
+        assert (response["id"], response["result"]["content"][0]["text"]) == (1, "accept")
 
 
 @pytest.mark.parametrize("change", DECLARING)

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from ekiden.stores.postgres import PostgresStore, lane, listening, schema
+from ekiden.stores.postgres import PostgresStore, lane, listening, schema, session
 from ekiden.stores.postgres.database import PostgresDatabase
 from ekiden.stores.postgres.lane import Lane
 from ekiden.stores.postgres.session import connect, cut_after
@@ -79,6 +79,70 @@ async def test_connections_that_nobody_needs_for_long_are_closed(
     assert second.closed
     await few.close()
     assert first.closed
+
+
+async def test_a_connection_that_is_in_use_while_its_lane_is_closed_is_closed_afterwards(
+    database: str,
+) -> None:
+    few = Lane(database, most=2, wait_seconds=PATIENCE)
+    async with few.connection() as connection:
+        await few.close()
+        await connection.execute("SELECT 1")
+    assert connection.closed
+    assert few._idle == []
+
+
+async def test_a_connection_that_was_cut_while_nobody_used_it_is_replaced(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lane, "_FRESH_SECONDS", -1.0)
+    few = Lane(database, most=2, wait_seconds=PATIENCE)
+    async with few.connection() as sound:
+        pass
+    async with few.connection() as again:
+        assert again is sound
+    with psycopg.connect(database, autocommit=True) as other:
+        other.execute("SELECT pg_terminate_backend(%s)", (sound.info.backend_pid,))
+    async with few.connection() as another:
+        await another.execute("SELECT 1")
+    assert another is not sound
+    assert sound.closed
+    await few.close()
+
+
+@pytest.mark.parametrize(("seconds", "tests"), [(60.0, 0), (-1.0, 3)])
+async def test_a_connection_that_was_just_used_is_not_tested_again(
+    database: str, monkeypatch: pytest.MonkeyPatch, seconds: float, tests: int
+) -> None:
+    monkeypatch.setattr(lane, "_FRESH_SECONDS", seconds)
+    few, tested = Lane(database, most=2, wait_seconds=PATIENCE), list[object]()
+    is_good = few._is_good
+
+    async def noted(connection: psycopg.AsyncConnection[Any]) -> bool:
+        tested.append(connection)
+        return await is_good(connection)
+
+    monkeypatch.setattr(few, "_is_good", noted)
+    for _ in range(4):
+        async with few.connection() as connection:
+            await connection.execute("SELECT 1")
+    assert len(tested) == tests
+    await few.close()
+
+
+async def test_a_connection_that_cannot_be_set_up_is_closed(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[psycopg.AsyncConnection[Any]] = []
+
+    async def fails(connection: psycopg.AsyncConnection[Any], seconds: float) -> None:
+        made.append(connection)
+        raise psycopg.OperationalError("out of shared memory")
+
+    monkeypatch.setattr(session, "prepare_session", fails)
+    with pytest.raises(psycopg.OperationalError, match="out of shared memory"):
+        await connect(database, PATIENCE)
+    assert [connection.closed for connection in made] == [True]
 
 
 async def test_the_tables_are_looked_at_once_however_many_come_first(

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import sqlite3
 import threading
 from pathlib import Path
@@ -65,6 +66,27 @@ async def test_a_file_of_another_kind_cannot_be_used(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="cannot be opened: file is not a database"):
             await store.migrate()
     await store.close()
+
+
+@pytest.mark.parametrize("why", ["it is of another kind", "it is newer"])
+async def test_a_file_that_could_not_be_opened_is_not_held_open(path: Path, why: str) -> None:
+    """Not even as long as somebody has the error."""
+    if why == "it is newer":
+        with contextlib.closing(sqlite3.connect(path)) as other:
+            other.execute("PRAGMA user_version = 99")
+    else:
+        path.write_bytes(b"no database at all " * 100)
+    store = SQLiteStore(path)
+    with pytest.raises(UsageError) as error:
+        await store.migrate()
+    assert handles(path) == 0, error
+    await store.close()
+
+
+def handles(path: Path) -> int:
+    """How often this process has the file open."""
+    opened = [entry for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
+    return sum(entry.readlink() == path for entry in opened if os.path.lexists(entry))
 
 
 async def test_a_file_that_is_closed_whenever_it_was_opened_is_an_unavailable_store(
