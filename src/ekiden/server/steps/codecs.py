@@ -167,11 +167,12 @@ _MOST_CODECS: Final = 4096
 
 def codec_of(function: Callable[..., Any]) -> Codec:
     """The codec of a function. Raises `UsageError` if its annotation cannot store any value."""
-    function = unwrapped(function)
-    if not inspect.isroutine(function):
+    if type(function) is not FunctionType:
+        function = unwrapped(function)
         if isinstance(function, type):
             return _remembered((function, None), function, function)
-        function = type(function).__call__
+        if not inspect.isroutine(function):
+            function = type(function).__call__
     try:
         annotations: dict[str, Any] = getattr(function, "__annotations__", None) or {}
     except Exception as error:  # Since 3.14 annotations are evaluated when they are read.

@@ -64,7 +64,7 @@ class FunctionStep:
     @property
     def about(self) -> str:
         """Describes the step in logs."""
-        return words_for(self._function, self._arguments)
+        return words_for(self.name, self._function, self._arguments)
 
     @property
     def running(self) -> asyncio.Future[Any] | None:

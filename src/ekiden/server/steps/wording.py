@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ekiden.errors import UsageError
-from ekiden.server.steps.identity import digest_of_value, line_of, name_of, taken_apart
+from ekiden.server.steps.identity import digest_of_value, line_of, taken_apart
 from ekiden.server.steps.plain import kind_of, plain_spelling
 from ekiden.server.steps.spelling import ATOMS, SECRETS
 from ekiden.signals import Unidentified
@@ -15,13 +15,13 @@ _MOST_OF_ONE: Final = 40
 _MOST_OF_ALL: Final = 120
 
 
-def words_for(function: Callable[..., Any], arguments: tuple[Any, ...]) -> str:
-    """Describe a step. Of a secret only a digest is shown, of a long value only the beginning."""
+def words_for(name: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> str:
+    """Describe the step of this name. Only a digest of a secret is shown, of a long value its beginning."""
     function, given = taken_apart(function, arguments)
     shown = _shortened(", ".join(map(_shown, given)), _MOST_OF_ALL)
     module = getattr(function, "__module__", None) or type(function).__module__
     captured = _captured(function) if getattr(function, "__closure__", None) else ""
-    return f"{module}.{name_of(function)}({shown}){captured}{line_of(function)}"
+    return f"{module}.{name}({shown}){captured}{line_of(function)}"
 
 
 def _captured(function: Callable[..., Any]) -> str:
