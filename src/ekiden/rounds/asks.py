@@ -170,8 +170,9 @@ class RoundQuestions(PrivateStruct, gc=False):
             # Without a token it cannot be told whether an answer was given to this very question. Nor does it
             # count then what a client says for somebody else, who has not even been asked.
             return UNANSWERED if ask.person is not None else self.responses.get(key, UNANSWERED)
-        is_asked = self.asked.get(key, "").partition(" ")[0] == ask.name
-        return self.responses.get(key, UNANSWERED) if is_asked else UNANSWERED
+        if not self.asked.get(key, "").startswith(ask.name):  # Names are equally long.
+            return UNANSWERED
+        return self.responses.get(key, UNANSWERED)
 
     def misfits(self, key: str, problem: MalformedAnswer | UnfitAnswer) -> Exception | None:
         """One that does not answer the question at all is the client's error."""

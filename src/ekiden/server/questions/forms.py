@@ -143,8 +143,10 @@ def accepted_content(raw: Any) -> JsonObject | None:
     action = raw.get("action") if raw.__class__ is dict else None
     if action == "accept":
         content: JsonObject | None = raw.get("content")
-        if content.__class__ is dict or content is None:
-            return {} if content is None else content
+        if content.__class__ is dict:
+            return content
+        if content is None:
+            return {}
         raise MalformedAnswer("`content` must be an object")
     if action == "decline" or action == "cancel":
         return None
