@@ -21,7 +21,7 @@ __all__ = ["Making"]
 class _Ending(Protocol):
     """A kind of handler: how its values become results."""
 
-    def result(self, value: Any) -> JsonObject:
+    def result(self, value: Any, /) -> JsonObject:
         """The result for a handler's value."""
         ...
 

@@ -30,7 +30,7 @@ from ekiden.server.rounds.owning.once import Once
 from ekiden.server.rounds.parked import ParkingLot
 from ekiden.server.rounds.pushed import PushedCalls
 from ekiden.server.rounds.pushed_waiting import run_pushed
-from ekiden.server.rounds.telling import hold_story, link_first_span, tell_story
+from ekiden.server.rounds.telling import hold_story, link_first_span, report_rerun, tell_story
 from ekiden.server.rounds.waiting_calls import WaitingCalls
 from ekiden.server.sealing.tokens import Sealer
 from ekiden.server.tasks.methods import TaskMethods
@@ -38,7 +38,6 @@ from ekiden.server.tasks.tasks import Tasks
 from ekiden.server.tasks.with_people import TaskPeople
 from ekiden.signals import Ended, Restart
 from ekiden.telemetry.context import first_trace
-from ekiden.telemetry.metrics import RERUN_DURATION, record
 from ekiden.telemetry.rounds import call_ended, count_reasks
 from ekiden.transports.server.shares import named_by
 from ekiden.wire import versions
@@ -53,7 +52,6 @@ _log = logging.getLogger(__name__)
 _NO_RESPONSES: Final[JsonObject] = {}
 
 _DIFFERS: Final = "The handler does not replay as in its earlier rounds: restart the call"
-_SLOW: Final = "%s took %.0f ms to repeat what earlier rounds did; put its slow parts into ctx.step"
 _MANY_ROUNDS: Final = "%s has ended %d rounds; clients give up after %d by default"
 
 _GIVE_UP: Final = 10
@@ -217,11 +215,7 @@ class Rounds:
         return self._unless_recorded(call, state, responses, memory)
 
     async def _unless_recorded(
-        self,
-        call: Call,
-        state: CallState,
-        responses: Mapping[str, object],
-        memory: RoundClaim,
+        self, call: Call, state: CallState, responses: Mapping[str, object], memory: RoundClaim
     ) -> Outcome:
         """Run a round that may have run before: its recorded outcome, if there is one."""
         recorded = await memory.recorded(strictly=call.handler.once is True)
@@ -288,9 +282,7 @@ class Rounds:
     def _conclude(self, call: Call, replay: Replay) -> Any:
         """What the handler returned. Reports how long its handler took to repeat what earlier rounds did."""
         if (seconds := replay.rerun_seconds) is not None:
-            record(RERUN_DURATION, seconds, {"handler": call.title})
-            if seconds > self._sealer.limits.rerun_seconds:
-                _log.warning(_SLOW, call.title, seconds * 1000)
+            report_rerun(call.title, seconds, self._sealer.limits)
         return replay.conclude()
 
     def _at_once(self, call: Call, value: object) -> Outcome | Suspended | InputRequired | None:

@@ -1,17 +1,25 @@
-"""What traces and stories are told of a round: which call it belongs to."""
+"""What traces, stories and metrics are told of a round."""
 
+import logging
 from collections.abc import Sequence
+from typing import Final
 
 from ekiden.people.record import Inquiry
 from ekiden.rounds.asks import ELICIT
 from ekiden.rounds.call_state import CallState
 from ekiden.rounds.leg import Leg
+from ekiden.server.sealing.tokens import RoundLimits
 from ekiden.stories.telling import current_story
 from ekiden.telemetry.context import link_to
+from ekiden.telemetry.metrics import RERUN_DURATION, record
 from ekiden.wire.meta import TRACE_LINK
 from ekiden.wire.modern import Request
 
-__all__ = ["hold_story", "link_first_span", "tell_of_people", "tell_story"]
+__all__ = ["hold_story", "link_first_span", "report_rerun", "tell_of_people", "tell_story"]
+
+_log = logging.getLogger(__name__)
+
+_SLOW: Final = "%s took %.0f ms to repeat what earlier rounds did; put its slow parts into ctx.step"
 
 
 def hold_story() -> None:
@@ -43,3 +51,10 @@ def link_first_span(trace: str, request: Request) -> None:
     """Link the span of this round to that of the first, unless the client has said where that is."""
     if trace != request.meta.fields.get(TRACE_LINK):
         link_to(trace)
+
+
+def report_rerun(title: str, seconds: float, limits: RoundLimits) -> None:
+    """Report how long a handler took to repeat what earlier rounds did; warn if that was long."""
+    record(RERUN_DURATION, seconds, {"handler": title})
+    if seconds > limits.rerun_seconds:
+        _log.warning(_SLOW, title, seconds * 1000)

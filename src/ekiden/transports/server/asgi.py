@@ -367,8 +367,7 @@ class StreamableHTTP:
 
 def _read_at_once(receive: Receive, incoming: Incoming) -> Event | Started[Event] | None:
     """Read a body that is here as a whole; else return what has come so far."""
-    awaited = receive()
-    reading = awaited if isinstance(awaited, CoroutineType) else awaited.__await__()
+    reading = receive().__await__()
     try:
         return Started(reading, reading.send(None))
     except StopIteration as read:
