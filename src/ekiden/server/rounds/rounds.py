@@ -303,10 +303,9 @@ class Rounds:
             try:
                 leg, context = self._new_leg(call, state, responses, asked, memory)
                 try:
-                    replay = leg.replay
-                    if not replay.task.start(leg.whole(call.handler.call, call.bound)):
-                        await replay.task.settled()
-                    ended = self._conclude(call, replay)
+                    if not leg.replay.task.start(leg.whole(call.handler.call, call.bound)):
+                        await leg.replay.task.settled()
+                    ended = self._conclude(call, leg.replay)
                 except BaseException as error:
                     leg.replay.forget()  # Nobody has concluded it, if the client has left.
                     ended = call.ending.failed(error)
