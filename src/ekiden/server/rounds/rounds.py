@@ -302,10 +302,9 @@ class Rounds:
             try:
                 leg, context = self._new_leg(call, state, responses, asked, memory)
                 try:
-                    replay = leg.replay
-                    if not replay.task.start(leg.whole(call.handler.call, call.bound)):
-                        await replay.task.settled()
-                    value = self._conclude(call, replay)
+                    if not leg.replay.task.start(leg.whole(call.handler.call, call.bound)):
+                        await leg.replay.task.settled()
+                    value = self._conclude(call, leg.replay)
                     made = self._at_once(call, value)
                     ended = made or await self.making.in_turn(call.ending, value, call.request)
                 except Restart as restart:
