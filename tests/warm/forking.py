@@ -11,6 +11,7 @@ import fcntl
 import gc
 import importlib
 import io
+import itertools
 import json
 import os
 import pkgutil
@@ -202,7 +203,7 @@ def _end(code: int) -> NoReturn:
     """
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
-    for name in sys.modules.keys() - _imported_before:
+    for name in _imported_since():
         del sys.modules[name]
     if vars(main := sys.modules["__main__"]) is not globals():
         vars(main).clear()
@@ -211,6 +212,15 @@ def _end(code: int) -> NoReturn:
         with contextlib.suppress(ValueError, OSError):
             stream.flush()
     os._exit(code & 0xFF)
+
+
+def _imported_since() -> list[str]:
+    """The modules that were imported after the fork: the last ones.
+
+    Whoever looks at a string counts a reference in it, and so copies its page: to look at the names of all
+    modules takes as long as the fork.
+    """
+    return list(itertools.takewhile(lambda name: name not in _imported_before, reversed(sys.modules)))
 
 
 def _run(words: list[str]) -> None:
@@ -224,6 +234,7 @@ def _run(words: list[str]) -> None:
     if words[0] == "-m":
         sys.argv = words[1:]
         sys.modules.pop(words[1], None)  # Nobody has imported it yet.
+        _imported_before.discard(words[1])
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
     elif words[0] == "-c":
         sys.path[0] = ""
