@@ -6,7 +6,8 @@ import gc
 import os
 import signal
 from collections.abc import Generator, Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import httpcore2
 import pytest
@@ -20,6 +21,23 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Whoever starts the tests in the background ignores it, and every process inherits that. Those that are
     # started here do not inherit a handler: they begin as at a terminal.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+_MEMORY: Final = Path("/dev/shm")
+_ROOM: Final = 2 * 1024**3
+"""Bytes that must be free in memory: the tests need a tenth of them."""
+
+
+def _is_fit(memory: Path) -> bool:
+    """Whether tests may keep their files there: containers give little room, and do not let programs run."""
+    if not (memory.is_dir() and os.access(memory, os.W_OK)):
+        return False
+    there = os.statvfs(memory)
+    return there.f_bavail * there.f_frsize >= _ROOM and not there.f_flag & os.ST_NOEXEC
+
+
+if _is_fit(_MEMORY):
+    # SQLite waits for the disk at every commit, some milliseconds each: on a disk, tests do so for minutes.
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 
 # Every HTTP client reads all certificates of the system, which takes longer than most tests.
 httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)
