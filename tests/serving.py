@@ -22,6 +22,7 @@ from ekiden import Server
 from ekiden.transports.server.asgi import StreamableHTTP
 from ekiden.transports.server.http1.connections import Connections
 from scripts.ports import free_port
+from tests import warm
 
 PATIENCE = 30.0
 """Seconds after which anything that has not happened is taken never to happen."""
@@ -345,11 +346,16 @@ class Spawned:
 
 
 @asynccontextmanager
-async def spawned(source: str) -> AsyncGenerator[Spawned, None]:
-    """Run `source`, a script that serves HTTP on the port in `sys.argv[1]`."""
+async def spawned(source: str, *, forked: bool = True) -> AsyncGenerator[Spawned, None]:
+    """Run `source`, a script that serves HTTP on the port in `sys.argv[1]`.
+
+    One that is not forked is the process itself: its memory is its own, and every signal reaches it.
+    """
     port = free_port()
+    words = ["-c", source, str(port)]
+    command = warm.command(*words) if forked else [sys.executable, *words]
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", source, str(port), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        *command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
     try:
         async with asyncio.timeout(PATIENCE):

@@ -250,7 +250,7 @@ server.run("http", port=int(sys.argv[1]))
 
 @asynccontextmanager
 async def _measured() -> AsyncGenerator[tuple[str, Callable[[], float]], None]:
-    async with spawned(_RUN) as server:
+    async with spawned(_RUN, forked=False) as server:
         process = psutil.Process(server.process.pid)
         yield server.base, lambda: process.memory_info().rss / 1e6
 

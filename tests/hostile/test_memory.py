@@ -118,7 +118,7 @@ async def test_sessions_hold_little_of_what_their_clients_said() -> None:
         }
     ).encode()
     headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
-    async with spawned(_RUN) as server:
+    async with spawned(_RUN, forked=False) as server:
         process = psutil.Process(server.process.pid)
         for _ in range(5):
             await post_raw(server.base, body, headers)
@@ -228,7 +228,7 @@ async def _open(client: RawClient, head: dict[str, str], body: bytes) -> None:
     ],
 )
 async def test_a_subscription_holds_little_of_its_request(more: dict[str, Any]) -> None:
-    async with spawned(_RUN) as server, contextlib.AsyncExitStack() as stack:
+    async with spawned(_RUN, forked=False) as server, contextlib.AsyncExitStack() as stack:
         process = psutil.Process(server.process.pid)
         measured: list[float] = []
         for number in range(40):
@@ -298,7 +298,7 @@ async def test_bodies_that_wait_behind_a_stream_are_bounded() -> None:
     head = "\r\n".join(
         ["POST /mcp HTTP/1.1", "Host: 127.0.0.1", f"Content-Length: {len(body)}", *lines, "", ""]
     )
-    async with spawned(_RUN) as server, raw_client(server.base) as client:
+    async with spawned(_RUN, forked=False) as server, raw_client(server.base) as client:
         process = psutil.Process(server.process.pid)
         await _open(client, *_listen(1))
         before = _megabytes(process)
@@ -311,7 +311,7 @@ async def test_bodies_that_wait_behind_a_stream_are_bounded() -> None:
 
 
 async def test_headers_that_wait_behind_a_stream_are_bounded() -> None:
-    async with spawned(_RUN) as server, contextlib.AsyncExitStack() as stack:
+    async with spawned(_RUN, forked=False) as server, contextlib.AsyncExitStack() as stack:
         process = psutil.Process(server.process.pid)
         clients = [await stack.enter_async_context(raw_client(server.base)) for _ in range(20)]
         for client in clients:
@@ -327,7 +327,7 @@ async def test_headers_that_wait_behind_a_stream_are_bounded() -> None:
 
 
 async def test_nothing_is_kept_of_trailers() -> None:
-    async with spawned(_RUN) as server, contextlib.AsyncExitStack() as stack:
+    async with spawned(_RUN, forked=False) as server, contextlib.AsyncExitStack() as stack:
         process = psutil.Process(server.process.pid)
         before = _megabytes(process)
         for _ in range(40):
@@ -345,7 +345,7 @@ async def test_nothing_is_kept_of_the_body_of_a_get() -> None:
     opening = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": _hello({}, {"name": "c"})}
     old = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
     body = b"x" * 4_000_000
-    async with spawned(_RUN) as server, contextlib.AsyncExitStack() as stack:
+    async with spawned(_RUN, forked=False) as server, contextlib.AsyncExitStack() as stack:
         process = psutil.Process(server.process.pid)
         before = _megabytes(process)
         for _ in range(20):

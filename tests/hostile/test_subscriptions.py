@@ -40,7 +40,7 @@ async def subscribe(client: RawClient, n: int) -> None:
 
 
 async def test_a_thousand_idle_subscriptions_are_cheap_and_end_gracefully() -> None:
-    async with spawned(SERVER) as server, contextlib.AsyncExitStack() as stack:
+    async with spawned(SERVER, forked=False) as server, contextlib.AsyncExitStack() as stack:
         process = psutil.Process(server.process.pid)
         clients = [await stack.enter_async_context(raw_client(server.base)) for _ in range(COUNT + 50)]
         for n, client in enumerate(clients[:50]):  # What the first ones cost is not what each one costs.

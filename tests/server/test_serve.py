@@ -39,7 +39,7 @@ async def _collections(server: Spawned) -> int:
 
 
 async def test_rounds_that_begin_together_do_not_set_off_the_garbage_collector() -> None:
-    async with spawned(SOURCE) as server, AsyncExitStack() as stack:
+    async with spawned(SOURCE, forked=False) as server, AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(raw_client(server.base)) for _ in range(TOGETHER)]
         before = await _collections(server)
         for _ in range(WAVES):
