@@ -117,9 +117,9 @@ docs-serve: $(VENV)/.ready .peers/site/.ready ## Build the site and show it
 demo-pages: $(VENV)/.ready ## A client that can ask nobody, and people who answer on a page
 	@$(BIN)/python -m examples.demo_pages
 
-# Three workers for two cores: a third of the time a test waits. Tests that share a peer's process are grouped, so that one
+# Four workers for two cores: half of the time a test waits. Tests that share a peer's process are grouped, so that one
 # worker runs them all.
-WORKERS ?= 3
+WORKERS ?= 4
 PYTEST_OPTIONS = -n $(WORKERS) --dist loadgroup
 
 test: $(VENV)/.ready $(PEERS) ## Run the tests (also against the clients and servers of others)
