@@ -58,7 +58,7 @@ class _QuickTicks:
 
 uvicorn.server.asyncio = _QuickTicks()  # type: ignore[assignment, attr-defined]
 
-pytest_plugins = ["pytester", "tests.bounds", "tests.store_fixtures"]
+pytest_plugins = ["pytester", "tests.bounds", "tests.scheduling", "tests.store_fixtures"]
 
 
 @pytest.fixture(autouse=True)
