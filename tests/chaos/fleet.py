@@ -106,7 +106,7 @@ class Fleet:
     def kill(self, slot: Slot) -> None:
         """SIGKILL."""
         self.disturbed("kill", slot.pid)
-        os.kill(slot.pid, signal.SIGKILL)
+        _send(slot.pid, signal.SIGKILL)
         assert slot.process is not None
         slot.process.join(STOP_SECONDS)
         self.start(slot)
@@ -114,18 +114,17 @@ class Fleet:
     async def freeze(self, slot: Slot, seconds: float) -> None:
         """SIGSTOP, and SIGCONT after a while."""
         pid, made = slot.pid, self.disturbed("freeze", slot.pid)
-        os.kill(pid, signal.SIGSTOP)
+        _send(pid, signal.SIGSTOP)
         try:
             await asyncio.sleep(seconds)
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
+            _send(pid, signal.SIGCONT)
             made.ended = time.monotonic()
 
     async def block(self, slot: Slot, seconds: float) -> None:
         """Let code that does not await anything hold the event loop up."""
         made = self.disturbed("block", slot.pid)
-        os.kill(slot.pid, signal.SIGUSR1)
+        _send(slot.pid, signal.SIGUSR1)
         await asyncio.sleep(seconds)
         made.ended = time.monotonic()
 
@@ -161,9 +160,8 @@ class Fleet:
         self.is_over = True
         running = [slot for slot in self.slots if slot.process is not None]
         for slot in running:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(slot.pid, signal.SIGCONT)
-                os.kill(slot.pid, signal.SIGTERM)
+            _send(slot.pid, signal.SIGCONT)
+            _send(slot.pid, signal.SIGTERM)
         await asyncio.gather(*(self._end(slot) for slot in running))
 
     async def _end(self, slot: Slot) -> None:
@@ -177,6 +175,12 @@ class Fleet:
                 self.slow_stops.append(slot.pid)
                 slot.process.kill()
                 slot.process.join(STOP_SECONDS)
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    """Signal a process. It may have died of a task meanwhile, which is noticed a moment later."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 @asynccontextmanager
