@@ -44,7 +44,10 @@ def serving(*words: str, before: Sequence[str] = ()) -> Generator[str, None, Non
 
 
 def test_the_link_opens_the_pages_and_nothing_else_does(tmp_path: Path) -> None:
-    with serving("--store", stored(tmp_path), "--call", "abc") as link, httpx2.Client() as browser:
+    with (
+        serving("--store", stored(tmp_path), "--call", "abc") as link,
+        httpx2.Client(timeout=PATIENCE) as browser,
+    ):
         origin = link.partition("/calls")[0]
         assert re.search(r"/calls/abc\?token=[\w-]{20,}$", link)
         assert browser.get(origin + "/tasks").status_code == 401
@@ -58,7 +61,10 @@ def test_the_link_opens_the_pages_and_nothing_else_does(tmp_path: Path) -> None:
 
 
 def test_actions_are_there_if_they_are_allowed(tmp_path: Path) -> None:
-    with serving("--store", stored(tmp_path), "--allow-actions") as link, httpx2.Client() as browser:
+    with (
+        serving("--store", stored(tmp_path), "--allow-actions") as link,
+        httpx2.Client(timeout=PATIENCE) as browser,
+    ):
         origin = link.partition("/calls")[0]
         browser.get(link, follow_redirects=True)
         assert "Cancel the task" in browser.get(origin + "/tasks/task").text

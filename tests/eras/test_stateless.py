@@ -116,7 +116,7 @@ def test_the_command_line_can_do_without_sessions(tmp_path: Path) -> None:
         command.await_saying("is served at")
         headers = {"accept": "application/json, text/event-stream"}
         answered = httpx2.post(
-            f"http://127.0.0.1:{port}/mcp", json=call("one"), headers=headers, trust_env=False
+            f"http://127.0.0.1:{port}/mcp", json=call("one"), headers=headers, trust_env=False, timeout=60
         )
         assert text(answered.json()) == "1"
 

@@ -58,7 +58,7 @@ async def called(origin: str) -> str:
 async def sent(link: str, origin: str, seats: int) -> int:
     """The status of an answer that is given at another process than the link leads to."""
     at = re.sub(r"^http://[^/]+", origin, link)
-    async with httpx2.AsyncClient() as browser:
+    async with httpx2.AsyncClient(timeout=60.0) as browser:
         page = await browser.get(at)
         code = page.text.partition('name="form_code" value="')[2].partition('"')[0]
         form = {**BOOKING, "/seats": str(seats), "form_code": code, "action": "accept"}

@@ -11,7 +11,7 @@ import pytest
 from ekiden.cli.developing.dev import DevOptions, dev
 from ekiden.cli.serving.job import Job
 from ekiden.errors import UsageError
-from tests.cli.developing.running import developing, until
+from tests.cli.developing.running import PATIENCE, developing, until
 
 SMALL = """
 from ekiden import Server
@@ -31,7 +31,7 @@ def options(**changes: object) -> DevOptions:
 
 
 def test_the_page_opens_with_the_link_and_for_nobody_else(tmp_path: Path) -> None:
-    with developing(tmp_path, server=SMALL) as running, httpx2.Client() as http:
+    with developing(tmp_path, server=SMALL) as running, httpx2.Client(timeout=PATIENCE) as http:
         assert http.get(running.origin).status_code == 401
         opened = http.get(running.link)
         assert (opened.status_code, "ekiden-door" in opened.headers["set-cookie"]) == (303, True)
@@ -46,7 +46,10 @@ def test_the_page_opens_with_the_link_and_for_nobody_else(tmp_path: Path) -> Non
 
 
 def test_a_file_with_a_mistake_is_waited_for(tmp_path: Path) -> None:
-    with developing(tmp_path, server=SMALL) as running, httpx2.Client(follow_redirects=True) as http:
+    with (
+        developing(tmp_path, server=SMALL) as running,
+        httpx2.Client(follow_redirects=True, timeout=PATIENCE) as http,
+    ):
         http.get(running.link)
         running.file.write_text("def broken(:")
         until(lambda: "SyntaxError" in http.get(running.origin).text)

@@ -42,7 +42,7 @@ def bank(tmp_path: Path, port: int, ran: list[str]) -> Server:
 
 async def answer_at(link: str, reason: str) -> None:
     """What a browser does: open the page, and send the form."""
-    async with httpx2.AsyncClient() as browser:
+    async with httpx2.AsyncClient(timeout=60.0) as browser:
         page = await browser.get(link)
         assert page.status_code == 200, page.text
         code = page.text.partition('name="form_code" value="')[2].partition('"')[0]

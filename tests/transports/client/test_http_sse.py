@@ -176,7 +176,7 @@ async def test_messages_go_to_no_other_server_than_that_of_the_stream() -> None:
 
 async def test_a_stream_that_is_not_used_is_closed_in_a_client_of_the_caller_too() -> None:
     first = FirstServer("//elsewhere.example/")
-    async with served(first.app) as base, httpx2.AsyncClient() as http:
+    async with served(first.app) as base, httpx2.AsyncClient(timeout=PATIENCE) as http:
         with pytest.raises(TransportError, match="not an address of its own") as caught:
             await soon(Client(f"{base}/sse", http_client=http).__aenter__())
         await soon(first.left.wait())
