@@ -127,8 +127,9 @@ class Dispatcher:
             if handler.is_direct and _LATER.isdisjoint(request.params):
                 try:
                     value = await handler.call(**bound)
-                    made = self._making.at_once(tool, value)
-                    return _direct(made or await self._making.in_turn(tool, value, request), tool.title)
+                    return self._making.at_once(tool, value) or await self._making.in_turn(
+                        tool, value, request
+                    )
                 except BaseException as error:
                     return _direct(tool.failed(error), tool.title)
             call = Call(request, stream, self.state, handler, arguments, bound, tool.bind, tool.title, tool)
@@ -206,9 +207,10 @@ class Dispatcher:
         if call.handler.is_direct and _LATER.isdisjoint(call.request.params):
             try:
                 value = await call.handler.call(**call.bound)
+                if isinstance(value, InputRequired):
+                    return _direct(value, call.title)
                 made = self._making.at_once(call.ending, value)
-                made = made or await self._making.in_turn(call.ending, value, call.request)
-                return _direct(made, call.title)
+                return made or await self._making.in_turn(call.ending, value, call.request)
             except BaseException as error:
                 return _direct(call.ending.failed(error), call.title)
         return await self._round(call)

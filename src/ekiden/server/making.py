@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 from ekiden.errors import InternalError
 from ekiden.rounds.outcome import Complete, Outcome
-from ekiden.server.questions.input_required import InputRequired
 from ekiden.transports.server.large import TOO_MUCH, LargeResults
 from ekiden.wire.json import JsonObject
 from ekiden.wire.modern import Request
@@ -34,12 +33,10 @@ class Making:
         """Its results that are so large that they wait for one another."""
         self._owner_of = owner_of
 
-    def at_once(self, ending: _Ending, value: object) -> Outcome | InputRequired | None:
+    def at_once(self, ending: _Ending, value: object) -> Outcome | None:
         """The outcome of a value; None while others have their turn: await `in_turn` then."""
         if type(value) is str:
             return Complete(ending.result(value))  # Nothing is copied.
-        if isinstance(value, InputRequired):
-            return value
         if self.large.busy:
             return None
         result = ending.result(value)

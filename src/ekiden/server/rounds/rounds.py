@@ -23,6 +23,7 @@ from ekiden.server.questions.gate import through_the_gate
 from ekiden.server.questions.input_required import InputRequired
 from ekiden.server.questions.questions import check_answers
 from ekiden.server.registration.registry import Registry
+from ekiden.server.rounds import telling
 from ekiden.server.rounds.by_hand import asked_by_hand
 from ekiden.server.rounds.call import Call, append, step_up, unshared
 from ekiden.server.rounds.owning.claim import RoundClaim
@@ -30,7 +31,6 @@ from ekiden.server.rounds.owning.once import Once
 from ekiden.server.rounds.parked import ParkingLot
 from ekiden.server.rounds.pushed import PushedCalls
 from ekiden.server.rounds.pushed_waiting import run_pushed
-from ekiden.server.rounds.telling import hold_story, link_first_span, report_rerun, tell_story
 from ekiden.server.rounds.waiting_calls import WaitingCalls
 from ekiden.server.sealing.tokens import Sealer
 from ekiden.server.tasks.methods import TaskMethods
@@ -52,10 +52,6 @@ _log = logging.getLogger(__name__)
 _NO_RESPONSES: Final[JsonObject] = {}
 
 _DIFFERS: Final = "The handler does not replay as in its earlier rounds: restart the call"
-_MANY_ROUNDS: Final = "%s has ended %d rounds; clients give up after %d by default"
-
-_GIVE_UP: Final = 10
-"""Interim results after which clients give up by default; all official SDKs agree on it."""
 
 
 class Rounds:
@@ -117,7 +113,7 @@ class Rounds:
     def run(self, call: Call) -> Coroutine[Any, Any, Outcome]:
         """Run one round of a call."""
         if self.records:
-            hold_story()
+            telling.hold_story()
         if self.people is not None:
             return self.people.run(call, self)
         request, params = call.request, call.request.params
@@ -131,14 +127,14 @@ class Rounds:
         if state.journal_id is not None:
             return self._fetched_round(call, responses, token)
         if state.trace is not None:
-            link_first_span(state.trace, request)
+            telling.link_first_span(state.trace, request)
         return self.go_on(call, state, responses, token)
 
     def first_round(self, call: Call, responses: Mapping[str, object]) -> Coroutine[Any, Any, Outcome]:
         """Begin a call."""
         state = self._sealer.first(call.request)
         if self.records:
-            tell_story(state)
+            telling.tell_story(state)
         asked: dict[str, str] | None = {} if call.handler.once is True else None
         if self.tasks is not None and call.handler.task in ("optional", "required"):
             return self._first_or_task(self.tasks, call, state, responses, asked)
@@ -164,7 +160,7 @@ class Rounds:
         if self.people is None:
             return self.pushed.run(call)
         if self.records:
-            hold_story()
+            telling.hold_story()
         return run_pushed(call, self.people, self)
 
     async def legacy_task(self, call: Call) -> Outcome | None:
@@ -183,7 +179,7 @@ class Rounds:
         if state.journal_id is not None:
             await self._sealer.fetch(state, request)
         if state.trace is not None:
-            link_first_span(state.trace, request)
+            telling.link_first_span(state.trace, request)
         return state
 
     def go_on(
@@ -191,7 +187,7 @@ class Rounds:
     ) -> Coroutine[Any, Any, Outcome]:
         """Run the round that follows a state. `token` and the responses are its history."""
         if self.records:
-            tell_story(state)
+            telling.tell_story(state)
         handler = call.handler
         if state.paged is not None:
             # What people answer on a page counts from there, and not as the client tells it.
@@ -255,7 +251,7 @@ class Rounds:
         if self.watch is not None:
             self.watch(leg)
         if self.records:
-            tell_story(state, leg)
+            telling.tell_story(state, leg)
         context = Context(request, call.stream, call.state, leg, state, responses, handler.function)
         if handler.context is not None:
             call.bound[handler.context] = context
@@ -266,7 +262,7 @@ class Rounds:
         values = self.parking.peek(ticket).leg.read(responses)
         parked = self.parking.take(ticket)
         if self.records:
-            tell_story(state, parked.leg)
+            telling.tell_story(state, parked.leg)
         context: Context[Any] = parked.context
         context.rebind(call.request, call.stream)
         try:
@@ -282,11 +278,13 @@ class Rounds:
     def _conclude(self, call: Call, replay: Replay) -> Any:
         """What the handler returned. Reports how long its handler took to repeat what earlier rounds did."""
         if (seconds := replay.rerun_seconds) is not None:
-            report_rerun(call.title, seconds, self._sealer.limits)
+            telling.report_rerun(call.title, seconds, self._sealer.limits)
         return replay.conclude()
 
     def _at_once(self, call: Call, value: object) -> Outcome | Suspended | InputRequired | None:
-        return value if type(value) is Suspended else self.making.at_once(call.ending, value)
+        if type(value) is Suspended or isinstance(value, InputRequired):
+            return value
+        return self.making.at_once(call.ending, value)
 
     async def _run_leg(
         self,
@@ -356,8 +354,8 @@ class Rounds:
             return ended
         if not state.round:
             state.trace = first_trace(call.request.meta.fields)
-        elif state.round == _GIVE_UP - 3:  # Warn once per call, before clients give up.
-            _log.warning(_MANY_ROUNDS, leg.handler, state.round + 1, _GIVE_UP)
+        elif state.round == telling.MANY_ROUNDS:
+            telling.warn_of_many(leg.handler)
         sealed = self._sealer.seal(state) or await self._sealer.spill(state, named_by(call.request.address))
         return Interim(requests, sealed)
 

@@ -1,4 +1,4 @@
-"""What traces, stories and metrics are told of a round."""
+"""What traces, stories, metrics and the log are told of a round."""
 
 import logging
 from collections.abc import Sequence
@@ -15,10 +15,23 @@ from ekiden.telemetry.metrics import RERUN_DURATION, record
 from ekiden.wire.meta import TRACE_LINK
 from ekiden.wire.modern import Request
 
-__all__ = ["hold_story", "link_first_span", "report_rerun", "tell_of_people", "tell_story"]
+__all__ = [
+    "MANY_ROUNDS",
+    "hold_story",
+    "link_first_span",
+    "report_rerun",
+    "tell_of_people",
+    "tell_story",
+    "warn_of_many",
+]
 
 _log = logging.getLogger(__name__)
 
+_GIVE_UP: Final = 10
+"""Interim results after which clients give up by default; all official SDKs agree on it."""
+MANY_ROUNDS: Final = _GIVE_UP - 3
+"""The number of the round after which a call is warned of, once."""
+_MANY: Final = "%s has ended %d rounds; clients give up after %d by default"
 _SLOW: Final = "%s took %.0f ms to repeat what earlier rounds did; put its slow parts into ctx.step"
 
 
@@ -58,3 +71,8 @@ def report_rerun(title: str, seconds: float, limits: RoundLimits) -> None:
     record(RERUN_DURATION, seconds, {"handler": title})
     if seconds > limits.rerun_seconds:
         _log.warning(_SLOW, title, seconds * 1000)
+
+
+def warn_of_many(handler: str) -> None:
+    """Say that clients will soon give the call up."""
+    _log.warning(_MANY, handler, MANY_ROUNDS + 1, _GIVE_UP)
