@@ -282,3 +282,27 @@ async def test_a_handler_that_cuts_something_else_instead_is_not_waited_for_with
         return str((await ctx.elicit("ok?", bool, key="k")).data)
 
     assert await first_then(before, after) == "error -32603"
+
+
+async def test_a_branch_that_comes_later_than_anybody_waits_for_is_told_all_the_same() -> None:
+    """Its plain I/O takes longer in a replay. The others have gone on, and have nothing new to do."""
+    runs = 0
+
+    async def tool(ctx: Context) -> str:
+        nonlocal runs
+        runs += 1
+        slow = 5.0 if runs == 2 else 0.0
+
+        async def first() -> str:
+            await asyncio.sleep(slow)
+            return await ctx.step(work, "first", 0)
+
+        async def second() -> str:
+            await asyncio.sleep(0.01)
+            return await ctx.step(work, "second", 0)
+
+        done = await asyncio.gather(first(), second())
+        return f"{done} {(await ctx.elicit('ok?', bool, key='k')).data}"
+
+    assert await first_then(tool, tool) == "['first', 'second'] True"
+    assert (runs, noted) == (2, ["first", "second"])

@@ -146,3 +146,26 @@ async def test_a_round_that_is_given_back_is_not_watched_any_more() -> None:
     other = RoundClaim(once, "flow.1", "another token", {})
     await other.own()
     await other.release()
+
+
+async def test_an_owner_is_seen_to_be_dead_although_repeats_come_seldom_and_leave_soon() -> None:
+    """Half a lease lies between them: none of them alone has watched it for long enough."""
+    store = MemoryStore()
+    once = once_of(store)
+    history = claim_of(once).history
+    await store.claim("flow.1", history, now=clock(), lease=LEASE, expires=clock() + 100.0)
+    tries = 0
+    while True:
+        claim, tries = claim_of(once), tries + 1
+        owning = asyncio.create_task(claim.own())
+        await asyncio.wait({owning}, timeout=LEASE / 10)
+        if owning.done():
+            break
+        owning.cancel()
+        await asyncio.wait({owning})
+        assert tries < 10
+        await asyncio.sleep(LEASE / 2)
+    assert (await owning).fence > 1
+    assert tries < 5
+    await claim.release()
+    await once.lookout.stop()
