@@ -7,8 +7,9 @@ import anyio
 import pytest
 
 from ekiden import Context, Retry
+from ekiden.rounds.performing import current_step
 from tests.laws import steps
-from tests.laws.driving import REPLAYED, UNABLE, Client, Runs, accept, play, serve, soon, text
+from tests.laws.driving import REPLAYED, UNABLE, Client, Runs, accept, play, play_pushed, serve, soon, text
 from tests.laws.scopes import SCOPES, Scope
 from tests.laws.steps import begun, noted
 
@@ -400,3 +401,24 @@ async def test_a_step_runs_once_in_the_plainest_of_calls(store: Any) -> None:
     client = Client(serve(tool, store=store))
     assert text(await client.call_tool("tool")) == "did a did b"
     assert (begun("a"), begun("b")) == (1, 1)
+
+
+keys: list[str] = []
+
+
+async def note_key() -> None:
+    keys.append(str(current_step.get()).partition(":")[2])
+
+
+async def test_equal_steps_have_keys_of_their_own_the_same_in_rounds_and_in_a_pushed_call() -> None:
+    async def tool(ctx: Context) -> str:
+        for _ in range(3):
+            await ctx.step(note_key)
+        await ctx.step(note_key, key="pay")
+        return "done"
+
+    keys.clear()
+    assert await play(tool) == await play_pushed(tool) == "done"
+    assert keys[:4] == keys[4:]
+    assert [key.removeprefix(keys[0]) for key in keys[:3]] == ["", "-2", "-3"]
+    assert keys[3] == "pay"
