@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ekiden import Context, RoundLimits, Server
+from ekiden.rounds.call_state import CallState
 from ekiden.rounds.journal import Entry
 from ekiden.rounds.outcome import Complete, Failed
 from ekiden.server.rounds.owning.claim import RoundClaim
@@ -156,7 +157,8 @@ async def test_a_round_that_has_run_a_step_goes_on_without_room(store: SQLiteSto
     """Its process has died or its client has left; what it did must not be forgotten."""
     room = Room(1_000, None)
     once = Once(store, time.time, lease=15.0, keep=100.0, room=room)
-    begun, again, new = (RoundClaim(once, f"flow.{n}", "token", {}, "alice") for n in (1, 1, 2))
+    state = CallState(0.0, 0.0, 0.0, "", "tools/call", "pay", b"{}", "alice", "flow", 1, {}, (), {})
+    begun, again, new = (RoundClaim(once, f"flow.{n}", "token", {}, state) for n in (1, 1, 2))
     entry = Entry("step", "", "v" * 2_000)
     await begun.commit({"s:load": entry})
     await begun.release()

@@ -6,22 +6,21 @@ that are sent.
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from ekiden.errors import InternalError
-from ekiden.rounds.outcome import Complete, Outcome
+from ekiden.rounds.outcome import Outcome
 from ekiden.transports.server.large import TOO_MUCH, LargeResults
-from ekiden.wire.json import JsonObject
 from ekiden.wire.modern import Request
 
 __all__ = ["Making"]
 
 
 class _Ending(Protocol):
-    """A kind of handler: how its values become results."""
+    """A kind of handler: how its values become outcomes."""
 
-    def result(self, value: Any, /) -> JsonObject:
-        """The result for a handler's value."""
+    def complete(self, value: object) -> Outcome:
+        """The outcome of a handler that returned."""
         ...
 
 
@@ -36,12 +35,12 @@ class Making:
     def at_once(self, ending: _Ending, value: object) -> Outcome | None:
         """The outcome of a value; None while others have their turn: await `in_turn` then."""
         if type(value) is str:
-            return Complete(ending.result(value))  # Nothing is copied.
+            return ending.complete(value)  # Nothing is copied.
         if self.large.busy:
             return None
-        result = ending.result(value)
-        self.large.made(result)
-        return Complete(result)
+        outcome = ending.complete(value)
+        self.large.made(outcome)
+        return outcome
 
     async def in_turn(self, ending: _Ending, value: object, request: Request | None) -> Outcome:
         """The outcome of a value, when its turn has come. Raises `InternalError` if too much waits.
@@ -51,6 +50,6 @@ class Making:
         owner = None if request is None else self._owner_of(request)
         if not await self.large.admit_value(value, owner):
             raise InternalError(TOO_MUCH)
-        result = ending.result(value)
-        self.large.made(result)
-        return Complete(result)
+        outcome = ending.complete(value)
+        self.large.made(outcome)
+        return outcome

@@ -75,7 +75,7 @@ async def test_what_changed_between_a_subscription_and_the_first_stream_is_told_
 async def test_a_list_that_changed_before_the_first_stream_is_told_of_and_no_other() -> None:
     watching = watching_one()
     watching._registry.tools.declared = True
-    watching._registry.hub.list_changed("toolsListChanged")()
+    watching._registry.hub.list_publisher("toolsListChanged")()
     assert await all_told(watching) == [("notifications/tools/list_changed", {})]
     assert await all_told(watching_one()) == []
 

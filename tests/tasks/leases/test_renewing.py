@@ -101,14 +101,17 @@ class Cancelling(MemoryTasks):
     method = ""
 
     def __getattribute__(self, name: str) -> Any:
-        if name != "method" and name == self.method:
+        found = super().__getattribute__(name)
+        if name == "method" or name != self.method:
+            return found
+
+        async def once(*arguments: Any, **keywords: Any) -> Any:
+            if not self.method:
+                return await found(*arguments, **keywords)
             self.method = ""
-            return _cancelled
-        return super().__getattribute__(name)
+            raise asyncio.CancelledError
 
-
-async def _cancelled(*arguments: Any, **keywords: Any) -> None:
-    raise asyncio.CancelledError
+        return once
 
 
 @pytest.mark.parametrize("method", ["due", "next_due", "extend", "append", "overdue", "forget"])

@@ -40,8 +40,8 @@ _log = logging.getLogger(__name__)
 class Ending(Protocol):
     """Turns the value or the exception of a handler into an outcome, for one kind of handler."""
 
-    def result(self, value: Any, /) -> JsonObject:
-        """The result for what the handler returned."""
+    def complete(self, value: object) -> Outcome:
+        """The outcome of a handler that returned."""
         ...
 
     def failed(self, error: BaseException) -> Outcome | InputRequired:
@@ -53,7 +53,10 @@ class PlainEnding(msgspec.Struct):
     """How a prompt or a resource ends: what it raises is an internal error."""
 
     result: Callable[[Any], JsonObject]
-    """The result of the prompt or resource for a value."""
+
+    def complete(self, value: object) -> Outcome:
+        """The result of the prompt or resource for a value."""
+        return Complete(self.result(value))
 
     def failed(self, error: BaseException) -> Outcome | InputRequired:
         """Re-raise everything but `InputRequired`: the dispatcher makes it an internal error."""

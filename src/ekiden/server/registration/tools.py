@@ -11,7 +11,7 @@ import msgspec
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from ekiden.errors import ProtocolError, RegistrationError
-from ekiden.rounds.outcome import Outcome
+from ekiden.rounds.outcome import Complete, Outcome
 from ekiden.server.handlers import Handler
 from ekiden.server.middleware import Run
 from ekiden.server.questions import content
@@ -112,6 +112,10 @@ class Tool:
         if self.handler.task == "never":
             return None
         return "required" if self.handler.task == "required" else "optional"
+
+    def complete(self, value: object) -> Outcome:
+        """The outcome for the handler's return value."""
+        return Complete(self.result(value))
 
     def failed(self, error: BaseException) -> Outcome | InputRequired:
         """The outcome for what the handler raised: most exceptions become a result with `isError`."""

@@ -44,7 +44,7 @@ class Part:
         self._size = 0
 
     def has(self, size: int) -> None:
-        """So many bytes have come that are no message yet; `TooMuch` if they cannot be kept."""
+        """So many bytes have come, and the message is not whole yet; `TooMuch` if they cannot be kept."""
         counted = size if size > _SMALL else 0
         if counted != self._size:
             self._of.change(self._size, counted)

@@ -19,7 +19,6 @@ from ekiden.errors import InternalError
 from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.transports.server.legacy.kept import HeldBytes
 from ekiden.transports.server.reply import LARGE
-from ekiden.wire.json import JsonObject
 
 __all__ = ["MOST", "TOO_MUCH", "LargeResults"]
 
@@ -64,8 +63,10 @@ class LargeResults:
         """From now on so many bytes may wait."""
         self._most = self._held.most = most
 
-    def made(self, result: JsonObject) -> None:
+    def made(self, outcome: Outcome) -> None:
         """A result was made of a value. It counts if it is large, as if it was spelled."""
+        if not isinstance(outcome, Complete) or isinstance(result := outcome.result, bytes):
+            return
         blocks: list[Any] = result.get("content", ())
         if len(blocks) == 1 and len(blocks[0].get("text", _UNKNOWN)) <= LARGE:
             return  # Data is as long as its text.
