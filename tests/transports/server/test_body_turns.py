@@ -3,8 +3,6 @@
 import asyncio
 import itertools
 import json
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -12,28 +10,10 @@ import pytest
 from ekiden import HttpLimits, Server
 from ekiden.transports.server.budget import BodyTurns
 from tests.eras.old_client import call as old_call
+from tests.passes import Passes
 from tests.serving import call, headers_for, soon
 
 KILOBYTE = 1024
-
-
-class Passes:
-    """Counts the passes of the event loop."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def _tick(self) -> None:
-        self.count += 1
-        self._next = asyncio.get_running_loop().call_soon(self._tick)
-
-    @contextmanager
-    def counted(self) -> Generator[None, None, None]:
-        self._tick()
-        try:
-            yield
-        finally:
-            self._next.cancel()
 
 
 class Queue:

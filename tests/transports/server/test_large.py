@@ -4,8 +4,6 @@ import asyncio
 import itertools
 import json
 import tracemalloc
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -20,6 +18,7 @@ from ekiden.server.questions import content
 from ekiden.transports.server.large import LargeResults
 from ekiden.wire.jsonrpc import RequestId
 from tests.eras import old_client as old
+from tests.passes import Passes
 from tests.serving import call, headers_for, post, request, served, soon
 
 MEGABYTE = 1024 * 1024
@@ -27,25 +26,6 @@ MEGABYTE = 1024 * 1024
 
 def result(size: int) -> Complete:
     return Complete({"content": [{"type": "text", "text": "x" * size}]})
-
-
-class Passes:
-    """Counts the passes of the event loop."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def _tick(self) -> None:
-        self.count += 1
-        self._next = asyncio.get_running_loop().call_soon(self._tick)
-
-    @contextmanager
-    def counted(self) -> Generator[None, None, None]:
-        self._tick()
-        try:
-            yield
-        finally:
-            self._next.cancel()
 
 
 async def until_rested(large: LargeResults) -> None:
