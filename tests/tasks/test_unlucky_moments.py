@@ -1,6 +1,7 @@
 """A task at the worst moment: taken over unseen, cancelled at rest, answered while it waits."""
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections.abc import Mapping
@@ -138,6 +139,35 @@ async def test_a_clean_up_is_told_of_a_step_in_a_thread_that_ran_on_when_its_tas
         kept = await store.tasks.entries(task_id)
     assert done == [{"charge": ["receipt"]}]
     assert kept["s:charge"].value == "receipt"
+
+
+async def test_a_clean_up_is_told_of_a_step_that_did_not_let_itself_be_cancelled(store: Any) -> None:
+    server = new_server(store, tasks=PATIENT)
+    done: list[Mapping[str, Any]] = []
+    begun = asyncio.Event()
+
+    async def charge() -> str:
+        begun.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(PATIENCE)
+        return "receipt"
+
+    async def clean(task: CancelledTask) -> None:
+        done.append(task.steps)
+
+    @server.tool(task="required", on_cancel=clean)
+    async def tool(ctx: Context) -> str:
+        return await ctx.step(charge, key="charge")
+
+    async with server.running():
+        client = TaskClient(server)
+        task_id = await client.start()
+        await begun.wait()
+        await client.cancel(task_id)
+        async with asyncio.timeout(PATIENCE):
+            while not done:
+                await asyncio.sleep(0.005)
+    assert done == [{"charge": ["receipt"]}]
 
 
 @pytest.mark.parametrize("what", [SystemExit, asyncio.CancelledError, ValueError])

@@ -168,7 +168,8 @@ class Steps(PrivateStruct, kw_only=True):
             await self.finish(name, entry)
         else:
             await self.save()  # That it was cut is its record, whatever its function made of it.
-        late = await step.late()  # A thread cannot be cut: it ends, and its value is dropped.
+        # A thread cannot be cut, and a function may not let itself be: it ends, and its value is dropped.
+        late = await step.late() or (None if unwound is None else entry)
         if late is not None and late.kind == "step" and self.journal.is_last:
             self.record(name, late)  # But it was done, and whoever cleans up has to know.
             await self.save()

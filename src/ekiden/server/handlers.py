@@ -236,7 +236,16 @@ def _forget_error(task: "asyncio.Future[Any]") -> None:
 class ThreadRun:
     """One call of a step's plain function. A thread cannot be cancelled: it is abandoned, and goes on."""
 
-    __slots__ = ("_function", "_has_begun", "_is_cut", "_lock", "_memory", "abandoned", "late")
+    __slots__ = (
+        "_function",
+        "_has_begun",
+        "_is_cut",
+        "_lock",
+        "_memory",
+        "abandoned",
+        "late",
+        "waits_for_claim",
+    )
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -247,12 +256,16 @@ class ThreadRun:
         """The thread that still runs although the call was cancelled."""
         self.late: asyncio.Future[Any] | None = None
         """The same, also when it has ended."""
+        self.waits_for_claim = False
+        """Whether the function has not begun, because it is not certain any more that the claim is ours."""
 
     async def call(self, /, *arguments: Any) -> Any:
         """The function's value. A cancellation is raised at once, even if the thread still runs."""
         while (value := await self._in_thread(*arguments)) is _NOT_BEGUN:
             assert self._memory is not None
+            self.waits_for_claim = True
             await self._memory.recall()
+            self.waits_for_claim = False
         # A plain function may return an awaitable: a lambda, or a decorator that is not async.
         return await value if inspect.isawaitable(value) else value
 

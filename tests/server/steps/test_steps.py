@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from ekiden import Retry, StepFailed
+from ekiden import Retry, StepFailed, StoreUnavailable
+from ekiden.rounds.journal import Entry
+from ekiden.rounds.performing import current_memory
 from ekiden.server.steps.step import FunctionStep
 
 
@@ -112,3 +114,35 @@ async def test_an_entry_says_in_words_what_the_step_was() -> None:
 
 def began_at(number: int) -> int:
     return number
+
+
+class Doubtful:
+    """A memory whose claim is not certain any more when a thread is free, and cannot be asked for then."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def is_sure(self) -> bool:
+        return False
+
+    async def recall(self) -> dict[str, Entry]:
+        self.asked += 1
+        raise StoreUnavailable("the database is away")
+
+
+async def test_a_store_that_is_away_before_a_thread_begins_is_not_a_failure_of_the_step() -> None:
+    begun: list[int] = []
+
+    def charge() -> int:
+        begun.append(1)
+        return 1
+
+    memory = Doubtful()
+    token = current_memory.set(memory)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  all that is asked of it
+    try:
+        with pytest.raises(StoreUnavailable):
+            await FunctionStep(charge, (), keyed=True).attempt()
+    finally:
+        current_memory.reset(token)
+    assert memory.asked == 1
+    assert not begun

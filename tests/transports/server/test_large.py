@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 import tracemalloc
+import weakref
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -481,3 +482,82 @@ async def test_what_is_given_up_is_forgotten_although_all_end_in_one_pass(era: s
             tracemalloc.stop()
     assert 8 < sum(size > MEGABYTE for size in sizes) < 14
     assert most[0] < 30 * MEGABYTE
+
+
+async def test_a_value_has_its_turn_although_results_come_without_end() -> None:
+    large = LargeResults(100 * MEGABYTE)
+    large.spelled(2 * MEGABYTE)
+    outcome, made = result(2 * MEGABYTE), [0]
+
+    async def flood() -> None:
+        while True:
+            await large.admit(outcome, "flooder")
+            made[0] += 1
+            large.spelled(2 * MEGABYTE)
+
+    flooding = [asyncio.ensure_future(flood()) for _ in range(4)]
+    try:
+        values = (large.admit_value(["x" * 2 * MEGABYTE], client) for client in ("a", "b", None))
+        assert await soon(asyncio.gather(*values)) == [True, True, True]
+        assert made[0] < 10
+    finally:
+        for each in flooding:
+            each.cancel()
+
+
+async def test_a_client_with_much_that_waits_holds_up_nobody_else() -> None:
+    large = LargeResults(1000 * MEGABYTE)
+    large.spelled(2 * MEGABYTE)
+    outcome, order = result(2 * MEGABYTE), list[str]()
+
+    async def wait(client: str) -> None:
+        await large.admit(outcome, client)
+        order.append(client)
+
+    await soon(asyncio.gather(*(wait("greedy") for _ in range(50)), wait("modest")))
+    assert order.index("modest") < 3
+
+
+async def test_what_is_cancelled_while_it_waits_is_forgotten_at_once() -> None:
+    large = LargeResults(1000 * MEGABYTE)
+    large.spelled(2 * MEGABYTE)
+    first = asyncio.ensure_future(large.admit(result(2 * MEGABYTE), "client"))
+    await asyncio.sleep(0)
+    outcome = result(2 * MEGABYTE)
+    gone = weakref.ref(outcome_mark := Mark())
+    outcome.result["mark"] = outcome_mark  # type: ignore[index]  # pyright: ignore[reportArgumentType]
+    waiting = asyncio.ensure_future(large.admit(outcome, "client"))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait({waiting})
+    del outcome, outcome_mark, waiting
+    assert gone() is None
+    assert not first.done()
+    await soon(first)
+
+
+class Mark:
+    """Something of which it can be seen that it is gone."""
+
+
+async def test_text_counts_with_the_memory_that_its_letters_take() -> None:
+    large = LargeResults(20 * MEGABYTE)
+    large.spelled(2 * MEGABYTE)
+    outcome = Complete({"content": [{"type": "text", "text": "x" * MEGABYTE + "\N{GRINNING FACE}"}]})
+    ended = await soon(asyncio.gather(*(large.admit(outcome, "client") for _ in range(8))))
+    assert sum(isinstance(each, Failed) for each in ended) > 2
+
+
+async def test_of_a_value_with_very_many_parts_few_are_looked_at() -> None:
+    looked_at = [0]
+
+    class Counting(dict[str, Any]):
+        def values(self) -> Any:
+            looked_at[0] += 1
+            return super().values()
+
+    large = LargeResults(1000 * MEGABYTE)
+    value = [[Counting(row=[n] * 500) for _ in range(300)] for n in range(300)]
+    large.spelled(2 * MEGABYTE)
+    assert await soon(large.admit_value(value, "client"))
+    assert 10 < looked_at[0] < 1000

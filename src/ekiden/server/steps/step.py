@@ -102,6 +102,8 @@ class FunctionStep:
         except (GeneratorExit, Ended):
             raise  # The coroutine was closed, or the claim was lost before the function began.
         except BaseException as error:
+            if self._run is not None and self._run.waits_for_claim:
+                raise  # The store has failed, and not the step, which did not begin.
             is_cut = is_cancelled()
             if is_cut and isinstance(error, asyncio.CancelledError):
                 raise

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections import deque
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from ekiden.wire.incoming import Incoming
 from ekiden.wire.json import MAX_VALUES, count_values
 
-__all__ = ["PER_HEADER", "SMALL", "BodyTurns", "head_weight", "weight_of"]
+__all__ = ["PER_HEADER", "SMALL", "BodyTurns", "ByClient", "head_weight", "weight_of"]
+
+T = TypeVar("T")
 
 SMALL: Final = 4 * 1024
 """Bytes of a body that is never looked at for what it takes: that is a hundred KB at most. A larger one is
@@ -59,6 +61,29 @@ _PASSES: Final = 8
 """Passes of the event loop for others: a request that has come meanwhile is read and answered in them."""
 
 
+class ByClient(Generic[T]):
+    """What waits, by client: clients take turns, so that one that has much waiting holds up nobody else."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, deque[T]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._of)
+
+    def add(self, client: str, waiting: T) -> None:
+        """Put something behind what else of its client waits."""
+        self._of.setdefault(client, deque()).append(waiting)
+
+    def next(self) -> T:
+        """Take the first of the client whose turn it is."""
+        client = next(iter(self._of))
+        queue = self._of.pop(client)
+        waiting = queue.popleft()
+        if queue:
+            self._of[client] = queue  # Behind those of others.
+        return waiting
+
+
 class BodyTurns:
     """Bodies that are whole at the same time are read a few at a time.
 
@@ -73,7 +98,7 @@ class BodyTurns:
         self._loop = loop
         self._left = _AT_ONCE
         self._resting = False
-        self._waiting: dict[str, deque[tuple[asyncio.Future[None], int]]] = {}
+        self._waiting = ByClient[tuple[asyncio.Future[None], int]]()
 
     def take(self, client: str, size: int) -> "asyncio.Future[None] | None":
         """Take a turn for so many bytes; what is returned, if anything, is to be awaited before."""
@@ -84,7 +109,7 @@ class BodyTurns:
             self._spend(loop, size)
             return None
         turn: asyncio.Future[None] = loop.create_future()
-        self._waiting.setdefault(client, deque()).append((turn, size))
+        self._waiting.add(client, (turn, size))
         return turn
 
     def _spend(self, loop: asyncio.AbstractEventLoop, size: int) -> None:
@@ -100,11 +125,7 @@ class BodyTurns:
             return
         self._left, self._resting = _AT_ONCE, False
         while self._waiting and not self._resting:
-            client = next(iter(self._waiting))
-            queue = self._waiting.pop(client)
-            turn, size = queue.popleft()
-            if queue:
-                self._waiting[client] = queue  # Behind those of others.
+            turn, size = self._waiting.next()
             if not turn.done():  # Else it was cancelled.
                 turn.set_result(None)
                 self._spend(loop, size)

@@ -3,8 +3,8 @@
 Many calls may end in one pass of the event loop, each with a result of many megabytes. To make it of the
 handler's value, and to spell it, takes tens of milliseconds each, and until its client has read it, or was
 cut because it does not, it lies in memory. So only so many bytes are made and spelled in some passes. What
-is more waits for its turn, and others have theirs in between. Results that are made go before values of
-which none is made yet, because they take several times the memory.
+is more waits for its turn, and others have theirs in between. Results that are made take turns with values
+of which none is made yet, so that not all values are made before the first result is sent.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from typing import Any, Final, cast
 
 from ekiden.errors import InternalError
 from ekiden.rounds.outcome import Complete, Failed, Outcome
+from ekiden.transports.server.budget import ByClient
 from ekiden.transports.server.legacy.kept import HeldBytes
 from ekiden.transports.server.reply import LARGE
 
@@ -30,9 +31,11 @@ _AT_ONCE: Final = 1024 * 1024
 """Bytes that are spelled before others have their turn: about three milliseconds. A result may be larger."""
 _PASSES: Final = 8
 """Passes of the event loop for others: a request that has come meanwhile is read and answered in them."""
-_LOOKED_AT: Final = 1024
+_NOBODY: Final = "\0"
+"""In place of a client, for what no client waits for."""
+_LOOKED_AT: Final = 512
 """Values of a result that are looked at for its size. Of more, some stand for the others."""
-_IN_ONE: Final = 256
+_IN_ONE: Final = 32
 """Of one list, dict or object: rows are mostly alike."""
 _PER_VALUE: Final = 16
 _UNKNOWN: Final = " " * (LARGE + 1)
@@ -52,9 +55,11 @@ class LargeResults:
         self.busy = False
         """Whether large results have to wait at this moment: ask `admit_value` before one is made, and
         `admit` before it is spelled."""
-        self._made: deque[_Waiting] = deque()
-        self._values: deque[_Waiting] = deque()
+        self._made = ByClient[_Waiting]()
+        self._values = ByClient[_Waiting]()
         """Those of which no result is made yet."""
+        self._was_made = False
+        """Whether it was a result that had the last turn."""
         self._held = HeldBytes(self._most)
         self._left = _AT_ONCE
         self._resting = False
@@ -102,9 +107,9 @@ class LargeResults:
         size = _size_of(value)
         return size <= LARGE or await self._wait(self._values, client, True, size).admitted() is True
 
-    def _wait(self, queue: "deque[_Waiting]", client: str | None, what: Any, size: int) -> "_Waiting":
+    def _wait(self, queue: "ByClient[_Waiting]", client: str | None, what: Any, size: int) -> "_Waiting":
         waiting = _Waiting(self._held, client or "", what, size)
-        queue.append(waiting)
+        queue.add(_NOBODY if client is None else client, waiting)
         if client is not None:
             self._held.hold(client, waiting, size)
         return waiting
@@ -115,15 +120,21 @@ class LargeResults:
             loop.call_soon(self._rest, loop, passes - 1)
             return
         self._left = _AT_ONCE
-        while (queue := self._made or self._values) and self._left > 0:
-            waiting = queue.popleft()
+        while (queue := self._next()) and self._left > 0:
+            waiting = queue.next()
             if not waiting.turn.done():  # Else its call was cancelled, or it was given up.
                 waiting.turn.set_result(None)
                 self._left -= waiting.size
+                self._was_made = queue is self._made
         self.busy = bool(queue) or self._left <= 0
         self._resting = self._left < _AT_ONCE
         if self._resting:
             loop.call_soon(self._rest, loop, _PASSES - 1)
+
+    def _next(self) -> "ByClient[_Waiting]":
+        """Results and values take turns, so that neither keeps the other waiting for ever."""
+        first, second = (self._values, self._made) if self._was_made else (self._made, self._values)
+        return first or second
 
 
 class _Waiting:
@@ -144,6 +155,9 @@ class _Waiting:
         """What has waited, when its turn has come; None if it was given up."""
         try:
             await self.turn
+        except BaseException:
+            self._what = None  # It is in its queue until its turn comes.
+            raise
         finally:
             self._let_go()
         if self._what is None:
@@ -169,11 +183,12 @@ def _size_of(value: object) -> int:
             break
         one, times = left.popleft()
         if isinstance(one, str | bytes | bytearray):
-            size += times * len(one)
+            size += times * one.__sizeof__()  # Of text with an emoji, each letter takes four.
         elif type(one) not in _SCALARS and (count := len(parts := _parts(one))):
             size += times * _PER_VALUE * count
-            step = -(-count // _IN_ONE)
-            left.extend((part, times * step) for part in islice(parts, 0, None, step))
+            if len(left) < _LOOKED_AT:
+                step = -(-count // _IN_ONE)
+                left.extend((part, times * step) for part in islice(parts, 0, None, step))
     return int(size)
 
 

@@ -336,6 +336,19 @@ async def test_no_call_waits_until_what_has_expired_is_removed(is_stopped: bool)
     assert store.purged.is_set() is not is_stopped
 
 
+async def test_a_server_that_lives_for_one_call_removes_what_has_expired_before_it_stops() -> None:
+    store, now = SlowPurge(), [0.0]
+    once = Once(store, lambda: now[0], lease=LEASE, keep=100.0)
+    now[0] = 301.0
+    once.tidy()
+    stopping = asyncio.create_task(once.stop())
+    await soon(store.purging.wait())
+    assert not stopping.done()
+    store.may_end.set()
+    await soon(stopping)
+    assert store.purged.is_set()
+
+
 async def test_a_living_owner_keeps_its_round_however_often_it_is_repeated(tmp_path: Path) -> None:
     stores = [SQLiteStore(tmp_path / "rounds.db") for _ in range(2)]
     one, other = (Once(store, time.time, lease=LEASE, keep=100.0) for store in stores)

@@ -20,6 +20,8 @@ __all__ = ["Once"]
 _log = logging.getLogger(__name__)
 
 _PURGE_SECONDS: Final = 300.0
+_STOP_SECONDS: Final = 1.0
+"""How long a server that stops waits until what has expired is removed."""
 _RENEW: Final = "`renew` of the store must take many claims at once, as in `ekiden.rounds.ledger.Ledger`"
 
 
@@ -78,6 +80,8 @@ class Once:
     async def stop(self) -> None:
         """End what goes on without a request."""
         if self._tidying is not None:
+            # Where servers live for one request, nothing would ever be removed if it was cut short at once.
+            await asyncio.wait({self._tidying}, timeout=_STOP_SECONDS)
             self._tidying.cancel()
             await asyncio.wait({self._tidying})
         await self.lookout.stop()
