@@ -17,7 +17,7 @@ from tests.tasks.driving import WITH_TASKS, accept
 
 __all__ = ["Clients", "Started"]
 
-_TOOLS = ("short", "short", "long", "long", "sleeps", "asks")
+_TOOLS = ("short", "short", "long", "long", "sleeps", "asks", "expires")
 _LOOK_SECONDS = 0.2
 _REPLY_SECONDS = 4.0
 _PAUSE_SECONDS = 0.1

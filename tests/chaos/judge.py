@@ -64,7 +64,8 @@ class Evidence:
     """When the commit of a step was known at the latest."""
     holds: dict[tuple[str, int], Hold] = field(default_factory=dict)
     """By task and fence."""
-    tidied: set[str] = field(default_factory=set)
+    tidied: dict[str, list[set[str]]] = field(default_factory=lambda: defaultdict(list))
+    """By task: for each clean-up the committed runs that it was told of."""
     slow_stops: Sequence[int] = ()
 
 
@@ -144,8 +145,8 @@ def _left(evidence: Evidence, process: int, at: float, task_id: str, fence: str)
     evidence.holds[task_id, int(fence)].until = at
 
 
-def _tidied(evidence: Evidence, process: int, at: float, task_id: str) -> None:
-    evidence.tidied.add(task_id)
+def _tidied(evidence: Evidence, process: int, at: float, task_id: str, *steps: str) -> None:
+    evidence.tidied[task_id].append(set(steps))
 
 
 _NOTES: Mapping[str, Callable[..., None]] = {
@@ -173,13 +174,18 @@ def judge(evidence: Evidence) -> Verdict:
         "poison that did not end": list(_survived(evidence)),
         "a wrong result": list(_wrong(evidence)),
         "begun twice without a reason": unexplained,
-        "cancelled and not cleaned up": list(_untidy(evidence)),
+        "ended early and not cleaned up": list(_untidy(evidence)),
+        "cleaned up without knowing of a step": list(_tidied_too_early(evidence)),
         "taken over too late": list(_too_late(evidence, take_overs)),
         "did not stop": [str(process) for process in evidence.slow_stops],
     }
     ends = Counter(f"{row.tool} {row.state}" for row in evidence.rows.values() if row is not None)
     killed = sum(
-        row is not None and row.state == "failed" and row.tool != "poison" and _died_alone(evidence, row)
+        row is not None
+        and row.state == "failed"
+        and row.tool != "poison"
+        and not row.expired
+        and _died_alone(evidence, row)
         for row in evidence.rows.values()
     )
     return Verdict(broken, explained, window, take_overs, ends, killed)
@@ -314,7 +320,8 @@ def _too_late(evidence: Evidence, take_overs: Sequence[tuple[float, str]]) -> It
 
 def _failed_without_blame(evidence: Evidence) -> Iterable[str]:
     for row in evidence.rows.values():
-        is_innocent = row is not None and row.state == "failed" and row.tool != "poison"
+        may_fail = row is not None and (row.tool == "poison" or (row.tool == "expires" and row.expired))
+        is_innocent = row is not None and row.state == "failed" and not may_fail
         if is_innocent and not _died_alone(evidence, row):
             yield f"{_row(row)}: {row.error!r}"
 
@@ -352,5 +359,14 @@ def _wrong(evidence: Evidence) -> Iterable[str]:
 
 def _untidy(evidence: Evidence) -> Iterable[str]:
     for row in evidence.rows.values():
-        if row is not None and row.state == "cancelled" and row.id not in evidence.tidied:
+        is_early = row is not None and (row.state == "cancelled" or (row.expired and _is_over(row)))
+        if is_early and row.id not in evidence.tidied:
             yield _row(row)
+
+
+def _tidied_too_early(evidence: Evidence) -> Iterable[str]:
+    for task_id, tidied in evidence.tidied.items():
+        committed = {f"{step}={run}" for step, run in evidence.journals.get(task_id, {}).items()}
+        for told in tidied:
+            if told != committed:
+                yield f"{task_id}: told of {sorted(told)}, committed are {sorted(committed)}"

@@ -141,8 +141,8 @@ async def die(step: str) -> str:
 
 
 def tidy(cancelled: CancelledTask) -> None:
-    """Note that a task was cleaned up after."""
-    note("tidied", cancelled.task_id)
+    """Note that a task was cleaned up after, and which runs of its steps are known."""
+    note("tidied", cancelled.task_id, *(f"{step}={run}" for step, (run,) in cancelled.steps.items()))
 
 
 @server.tool(task="required")
@@ -181,6 +181,16 @@ async def asks(call: str, ctx: Context) -> str:
     answer = await ctx.elicit(f"what of {call}?", str, key="what")
     await ctx.step(work, "s1", 0.02, key="s1")
     return f"{call} {answer.data}"
+
+
+@server.tool(task="deferred", on_cancel=tidy)
+async def expires(call: str, ctx: Context) -> str:
+    """Steps until the time of the task is over, every other one in a thread."""
+    await ctx.background(ttl=1.5 * LEASE)
+    for number in itertools.count():
+        function = work_in_thread if number % 2 else work
+        await ctx.step(function, f"s{number}", 0.4 * LEASE, key=f"s{number}")
+    return call
 
 
 @server.tool(task="required")

@@ -3,7 +3,7 @@
 from ekiden.rounds.journal import Entry
 from ekiden.rounds.outcome import Complete
 from ekiden.tasks import moves
-from ekiden.tasks.run import ending_of
+from ekiden.tasks.outcomes import ending_of
 from ekiden.testing.task_contract import new_record
 
 

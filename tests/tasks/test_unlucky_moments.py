@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from ekiden import CancelledTask, Context, Retry, StoreUnavailable, TaskLimits
-from tests.tasks.driving import PATIENCE, TaskClient, accept, new_server
+from tests.tasks.driving import PATIENCE, QUICK, TaskClient, accept, new_server
 
 PATIENT = TaskLimits(lease_seconds=60.0, sweep_seconds=0.1, message_seconds=0.05, poll_seconds=0.01)
 """A lease that no test waits for."""
+OVER = b'{"code": -32603, "message": "The task expired"}'
 
 
 async def test_a_task_that_was_taken_over_silently_is_stopped_by_the_next_renewal(store: Any) -> None:
@@ -168,6 +169,107 @@ async def test_a_clean_up_is_told_of_a_step_that_did_not_let_itself_be_cancelled
             while not done:
                 await asyncio.sleep(0.005)
     assert done == [{"charge": ["receipt"]}]
+
+
+async def test_a_clean_up_of_a_task_whose_time_is_over_waits_for_the_running_step_and_is_told_of_it(
+    store: Any,
+) -> None:
+    """The client is told at once. No other worker cleans up meanwhile, however long the step takes."""
+    servers = [new_server(store), new_server(store)]
+    cleaned: list[tuple[str, Mapping[str, Any]]] = []
+    committed = asyncio.Event()
+
+    async def charge() -> str:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(PATIENCE)
+        await asyncio.sleep(10 * QUICK.lease_seconds)
+        committed.set()
+        return "receipt"
+
+    async def clean(task: CancelledTask) -> None:
+        assert committed.is_set()
+        cleaned.append((task.why, task.steps))
+
+    for server in servers:
+
+        @server.tool(task="deferred", on_cancel=clean)
+        async def tool(ctx: Context) -> str:
+            await ctx.background(ttl=0.5)
+            return await ctx.step(charge, key="charge")
+
+    async with servers[0].running(), servers[1].running():
+        client = TaskClient(servers[0])
+        task_id = await client.start()
+        await client.until(task_id, "failed")
+        assert not committed.is_set()
+        async with asyncio.timeout(PATIENCE):
+            while (await store.tasks.load(task_id)).state != "failed":
+                await asyncio.sleep(0.005)
+        kept = await store.tasks.entries(task_id)
+    assert cleaned == [("expired", {"charge": ["receipt"]})]
+    assert kept["s:charge"].value == "receipt"
+
+
+@pytest.mark.parametrize("end", ["finish", "suspend"])
+async def test_a_task_whose_time_is_over_at_the_moment_when_its_leg_ends_is_cleaned_up_at_once(
+    store: Any, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """Its client was told that it has failed, whatever the handler returns after that."""
+    server = new_server(store, tasks=PATIENT)
+    cleaned: list[tuple[str, Mapping[str, Any]]] = []
+    ending = getattr(store.tasks, end)
+
+    async def charge() -> str:
+        return "receipt"
+
+    async def over_first(task_id: str, *arguments: Any, **keywords: Any) -> Any:
+        later = (await store.tasks.load(task_id)).expires
+        await store.tasks.expire([task_id], OVER, now=later, message="over", tidies=lambda record: True)
+        return await ending(task_id, *arguments, **keywords)
+
+    async def clean(task: CancelledTask) -> None:
+        cleaned.append((task.why, task.steps))
+
+    @server.tool(task="required", on_cancel=clean)
+    async def tool(ctx: Context) -> str:
+        await ctx.step(charge, key="charge")
+        if end == "suspend":
+            await ctx.elicit("Go on?", bool)
+        return "paid"
+
+    monkeypatch.setattr(store.tasks, end, over_first)
+    async with server.running():
+        client = TaskClient(server)
+        task_id = await client.start()
+        await client.until(task_id, "failed")
+        async with asyncio.timeout(PATIENCE):
+            while (await store.tasks.load(task_id)).state != "failed":
+                await asyncio.sleep(0.005)
+    assert cleaned == [("expired", {"charge": ["receipt"]})]
+
+
+async def test_a_task_whose_time_was_over_for_a_server_without_its_tool_ends_without_a_clean_up(
+    store: Any,
+) -> None:
+    """Whoever does not know the tool leaves it to the worker to say that there is nothing to clean up."""
+    server = new_server(store, tasks=PATIENT)
+    begun = asyncio.Event()
+
+    @server.tool(task="required")
+    async def tool(ctx: Context) -> str:
+        begun.set()
+        await asyncio.sleep(3600)
+        return "never"
+
+    async with server.running():
+        client = TaskClient(server)
+        task_id = await client.start()
+        await begun.wait()
+        later = (await store.tasks.load(task_id)).expires
+        await store.tasks.expire([task_id], OVER, now=later, message="over", tidies=lambda record: True)
+        async with asyncio.timeout(PATIENCE):
+            while (await store.tasks.load(task_id)).state != "failed":
+                await asyncio.sleep(0.005)
 
 
 @pytest.mark.parametrize("what", [SystemExit, asyncio.CancelledError, ValueError])

@@ -38,9 +38,9 @@ DUE: Final[tuple[LiteralString, ...]] = ("id", "principal", "due", "state", "fen
 """The columns of `Due`, in the order of its fields."""
 assert Due.__struct_fields__ == DUE
 
-RUNNING: Final[tuple[LiteralString, ...]] = ("running", "stopping")
-"""States in which a handler runs, and its steps are added to the journal."""
-LEASED: Final[tuple[LiteralString, ...]] = (*RUNNING, "tidying", "failing")
+RUNNING: Final[tuple[LiteralString, ...]] = ("running", "stopping", "failing")
+"""States in which a handler may run, and its steps are added to the journal."""
+LEASED: Final[tuple[LiteralString, ...]] = (*RUNNING, "tidying")
 """States in which `due` is the end of a worker's lease."""
 ENDED: Final[tuple[LiteralString, ...]] = ("completed", "failed", "cancelled", "tidying", "failing")
 """States in which a task does not expire any more: as `TaskRecord.final` says it."""

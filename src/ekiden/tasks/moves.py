@@ -135,15 +135,16 @@ def finish(record: TaskRecord, fence: int, ending: Ending, *, now: float, messag
 
 
 def stop(record: TaskRecord, fence: int, *, now: float, lease: float, tidy: bool) -> None:
-    """The handler has stopped as it was asked to; where there is a clean-up, its runner keeps the claim."""
-    if record.fence == fence and record.state in ("tidying", "cancelled"):
+    """The handler has stopped as it had to; where there is a clean-up, its runner keeps the claim."""
+    if record.fence == fence and record.state in ("tidying", "cancelled", "failed"):
         return
     record.state = _owned(record, fence, "stop")
-    _close(record, now)
+    if record.state == "tidying":
+        _close(record, now)  # One whose time was over is closed since then.
     if tidy:
         record.due = now + lease
     else:
-        record.state = move(record.state, "tidied")
+        record.state, record.due = move(record.state, "tidied"), None
 
 
 def give_up(
@@ -222,17 +223,24 @@ def cancel(record: TaskRecord, *, now: float, tidy: bool, message: str | None = 
 
 
 def expire(record: TaskRecord, error: bytes, *, now: float, message: str, tidy: bool) -> bool:
-    """The time to live is over; False if that changes nothing. `tidy`: it has a clean-up to run."""
+    """The time to live is over; False if that changes nothing. `tidy`: it has a clean-up to run.
+
+    Then a worker that runs the handler keeps its claim: it waits for the running steps, commits them, and
+    cleans up.
+    """
     if record.final or record.expires is None or record.expires > now:
         return False
-    record.state = move(record.state, "expire")
+    before, due = record.state, record.due
+    record.state = move(before, "expire")
     record.error, record.message, record.expired = error, message, True
-    record.fence += 1
     _close(record, now)
-    if tidy:
-        record.due = now
-    else:
+    if not tidy:
         record.state = move(record.state, "tidied")
+        record.fence += 1
+    elif before in ("running", "stopping"):
+        record.due = due
+    else:
+        record.due = now
     return True
 
 

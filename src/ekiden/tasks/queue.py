@@ -20,8 +20,9 @@ from ekiden.tasks.store import Due
 
 __all__ = ["SUSPECT", "Queue", "is_suspect"]
 
-_HELD: Final = ("running", "stopping")
-"""The states of a task that some worker holds. Without a sign of life it is due when its lease runs out."""
+_HELD: Final = ("running", "stopping", "failing")
+"""The states of a task whose handler some worker may run; one that is failing is being stopped. Without a
+sign of life it is due when its lease runs out."""
 _WATCH_SECONDS: Final = 1.0
 _WATCH_PART: Final = 1 / 3
 """How long a lease that has run out is watched: a part of it, and no longer than that. Live workers

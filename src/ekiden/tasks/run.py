@@ -5,25 +5,29 @@ import contextlib
 import logging
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Final
 
-from ekiden.errors import InternalError, LostClaim, ProtocolError, StoreRefused, StoreUnavailable
+from ekiden.errors import InternalError, LostClaim, StoreRefused, StoreUnavailable
 from ekiden.rounds.journal import Entry, Journal
 from ekiden.rounds.leg import Suspended
-from ekiden.rounds.outcome import Complete, Failed, Outcome, too_large
+from ekiden.rounds.outcome import Failed, Outcome
 from ekiden.signals import Ended, TaskCancelled
 from ekiden.tasks import moves
 from ekiden.tasks.leases.renewing import Asked, answer_of
 from ekiden.tasks.leg import TaskLeg
 from ekiden.tasks.moves import Ending, Suspension
-from ekiden.tasks.states import State
+from ekiden.tasks.outcomes import ending_of, spell_error
+from ekiden.tasks.record import TaskRecord
+from ekiden.tasks.states import FINAL, State
 from ekiden.tasks.store import Held
 from ekiden.tasks.work import Why, Work, Worker
-from ekiden.wire.json import ENCODE_ERRORS, encode
 
-__all__ = ["Run", "ending_of", "spell_error"]
+__all__ = ["Run"]
 
 _log = logging.getLogger(__name__)
+
+_TOLD_TO_STOP: Final[tuple[State, ...]] = ("stopping", "failing")
+"""States in which a handler that runs is cancelled: its client wants it, or the time of its task is over."""
 
 
 class Run:
@@ -115,6 +119,12 @@ class Run:
                     await self._rest(leg, ended, work, unsaved)
                 else:
                     await self._finish(ended, unsaved)
+            except LostClaim:
+                # Was it told to stop at the moment when the leg came to its end? There is no handler to tell.
+                current = await self._worker.insist(lambda: self._store.load(self.id))
+                if current is None or current.fence != self.fence or current.state not in _TOLD_TO_STOP:
+                    raise
+                await self._stop(work)
             except asyncio.CancelledError:
                 self._journal.unsaved = unsaved  # The process ends: it is handed over with the task.
                 raise
@@ -123,17 +133,10 @@ class Run:
         now, leaves = self._worker.now(), leg.leaves(ended, self._message)
         if work.is_paged is not None:
             await self._worker.insist(lambda: work.put(leaves.asked, leaves.withdrawn))
-        try:
-            await self._worker.insist(
-                lambda: self._store.suspend(self.id, self.fence, leaves, unsaved, now=now, known=self._known)
-            )
-            self._moved("waiting", leaves)
-        except LostClaim:
-            # Cancelled at the moment when the leg came to rest: there is no handler to tell.
-            current = await self._store.load(self.id)
-            if current is None or current.fence != self.fence or current.state != "stopping":
-                raise
-            await self._stop(work)
+        await self._worker.insist(
+            lambda: self._store.suspend(self.id, self.fence, leaves, unsaved, now=now, known=self._known)
+        )
+        self._moved("waiting", leaves)
 
     async def _finish(self, ended: Outcome, unsaved: Mapping[str, Entry]) -> None:
         now, ending = self._worker.now(), ending_of(ended, self._worker.result_bytes)
@@ -156,27 +159,31 @@ class Run:
         _log.error("Task %s: %s", self.id, why)
         error, now = spell_error(InternalError(why)), self._worker.now()
         lease = self._worker.limits.lease_seconds
-        await self._worker.insist(
+        record = await self._worker.insist(
             lambda: self._store.give_up(
                 self.id, self.fence, error, now=now, lease=lease, tidy=work.tidies, message=why
             )
         )
-        self._moved("failing" if work.tidies else "failed")
-        if work.tidies:
-            self._held.record.state = "failing"
-            await self._tidy(work)
+        self._moved(record.state)
+        await self._tidy_unless_ended(work, record)
 
     def _diagnosis(self, why: str) -> str:
         """The status message of a task that fails: what went wrong, and how far it had come."""
         return why if self._message is None else f"{why}; before that: {self._message}"
 
     async def _stop(self, work: Work) -> None:
+        """The handler was cancelled, or the time of the task is over, and what it was at has ended."""
         now, lease = self._worker.now(), self._worker.limits.lease_seconds
-        await self._worker.insist(
+        record = await self._worker.insist(
             lambda: self._store.stop(self.id, self.fence, now=now, lease=lease, tidy=work.tidies)
         )
-        self._moved("tidying" if work.tidies else "cancelled")
-        if work.tidies:
+        if record.state != "failing":  # Whoever found that its time was over has told of that.
+            self._moved(record.state)
+        await self._tidy_unless_ended(work, record)
+
+    async def _tidy_unless_ended(self, work: Work, record: TaskRecord) -> None:
+        if record.state not in FINAL:
+            self._known = record
             await self._tidy(work)
 
     async def _tidy(self, work: Work) -> None:
@@ -195,9 +202,9 @@ class Run:
 
     @property
     def _why(self) -> Why:
-        if self._held.record.state != "failing":
+        if self._known.state != "failing":
             return "cancelled"
-        return "expired" if self._held.record.expired else "given up"
+        return "expired" if self._known.expired else "given up"
 
     def _moved(self, state: State | None, leaves: Suspension | None = None) -> None:
         """Tell whoever measures that the task is in this state now, and what was asked again."""
@@ -249,7 +256,7 @@ class Run:
         if self.losses:
             self.losses = self._known.losses = 0
             self._worker.made_room()  # It had its last try alone, perhaps.
-        if state == "stopping" and self._leg is not None:
+        if state in _TOLD_TO_STOP and self._leg is not None:
             self._leg.cancel()
 
     # What others do meanwhile
@@ -279,10 +286,10 @@ class Run:
         if current is None or current.fence != self.fence:
             self.lose()
             return
-        if current.final:
-            return  # It has just ended here.
-        if current.state == "stopping":
+        if current.state in _TOLD_TO_STOP:
             leg.cancel()
+        elif current.final:
+            return  # It has just ended here.
         if answers := moves.unread(current, leg.seen):
             leg.deliver(answers)
         if self._look_again:
@@ -371,27 +378,3 @@ class Run:
 
 def _taken_over() -> Ended:
     return Ended(Failed(InternalError("The task was taken over by another worker")))
-
-
-def ending_of(outcome: Outcome, most_bytes: int) -> Ending:
-    """An outcome as the row keeps it."""
-    if isinstance(outcome, Complete):
-        result = outcome.as_dict()
-        try:
-            kept = encode(result)
-        except ENCODE_ERRORS:
-            _log.exception("A task's result cannot be kept")
-            return Ending(error=spell_error(InternalError("The result cannot be sent as JSON")))
-        if len(kept) > most_bytes:
-            return Ending(error=spell_error(too_large(len(kept), most_bytes)))
-        return Ending(result=kept, tool_failed=result.get("isError") is True)
-    assert isinstance(outcome, Failed), f"a task cannot end with {type(outcome).__name__}"
-    return Ending(error=spell_error(outcome.error))
-
-
-def spell_error(error: ProtocolError) -> bytes:
-    """An error as a task keeps it."""
-    spelled: dict[str, Any] = {"code": error.code, "message": error.message}
-    if error.data is not None:
-        spelled["data"] = error.data
-    return encode(spelled)

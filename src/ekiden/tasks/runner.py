@@ -17,9 +17,10 @@ from ekiden.tasks.leases.renewing import Asked, Leases, answer_of
 from ekiden.tasks.leases.standby import Standby
 from ekiden.tasks.limits import TaskLimits
 from ekiden.tasks.observer import TaskObserver, Unobserved
+from ekiden.tasks.outcomes import spell_error
 from ekiden.tasks.queue import SUSPECT, Queue
 from ekiden.tasks.record import TaskRecord
-from ekiden.tasks.run import Run, spell_error
+from ekiden.tasks.run import Run
 from ekiden.tasks.states import State
 from ekiden.tasks.store import Due, Held, Signal, TaskStore
 from ekiden.tasks.work import Work

@@ -20,7 +20,8 @@ State: TypeAlias = Literal[
 ]
 """`queued` is due now or at its time; `waiting` for an answer or a timer; `stopping` is running although
 its cancellation was asked for; `tidying` is cancelled, and its clean-up is still to be run; `failing` is
-failed because its time was over or it was given up, and its clean-up is still to be run."""
+failed because its time was over or it was given up, and its clean-up is still to be run. If its time was over
+while it ran, its handler is stopped before."""
 
 Status: TypeAlias = Literal["working", "input_required", "completed", "failed", "cancelled"]
 """What a client sees (SEP-2663, Task Status)."""
@@ -79,12 +80,13 @@ MOVES: Final[dict[tuple[State, Move], State]] = {
     ("stopping", "claim"): "tidying",
     ("tidying", "claim"): "tidying",
     ("tidying", "tidied"): "cancelled",
-    # Its time is over, or it has lost too many workers.
+    # Its time is over, or it has lost too many workers. Whoever runs it keeps the claim, and stops it.
     ("queued", "expire"): "failing",
     ("running", "expire"): "failing",
     ("waiting", "expire"): "failing",
     ("stopping", "expire"): "failing",
     ("running", "give_up"): "failing",
+    ("failing", "stop"): "failing",
     ("failing", "claim"): "failing",
     ("failing", "tidied"): "failed",
 }

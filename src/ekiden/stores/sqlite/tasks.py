@@ -17,7 +17,7 @@ import msgspec
 from ekiden.bus.listeners import Listeners
 from ekiden.errors import IllegalMove, LostClaim, StoreUnavailable
 from ekiden.rounds.journal import Entry
-from ekiden.stores.columns import ANY_STATE, ROW, live_values, read_row
+from ekiden.stores.columns import ANY_STATE, ROW, RUNNING, live_values, read_row
 from ekiden.stores.sqlite import statements as sql
 from ekiden.stores.sqlite.due import FairSearch
 from ekiden.stores.sqlite.file import STALE_PART, SQLiteFile
@@ -352,7 +352,7 @@ def _search(connection: sqlite3.Connection, query: TaskQuery) -> list[TaskRecord
 
 def _is_held(connection: sqlite3.Connection, task_id: str) -> bool:
     record = _load(connection, task_id)
-    return record is not None and record.state in ("running", "stopping")
+    return record is not None and record.state in RUNNING
 
 
 def _claim(

@@ -173,10 +173,37 @@ class LegsContract(OpensTaskStore):
             assert [record.id for record in await one.listing()] == ["endless"]
             assert await one.entries("endless") == {"s:1": step(1)}
 
+    async def test_who_runs_a_task_whose_time_is_over_keeps_it_and_stops_it(self) -> None:
+        """A client sees it fail at once. What runs is committed before the clean-up, by the same worker."""
+        async with self.opened() as (one, other):
+            for name, tidy in (("tidies", True), ("does not", False)):
+                held = await claimed(one, new_record(name))
+                before = await one.load(name)
+                assert before is not None
+                await other.expire([name], b"{}", now=1060.0, message="over", tidies=lambda record: True)
+                record = await one.load(name)
+                assert record is not None
+                assert (record.state, record.status, record.due) == ("failing", "failed", before.due)
+                assert (record.fence, record.questions) == (held.fence, {})
+                assert await one.append(name, held.fence, {"s:1": step(1)}) == "failing"
+                assert await one.extend({name: held.fence}, until=1090.0) == {name}
+                assert name not in await due_ids(other, 1089.0, 9)
+                try:
+                    await one.finish(name, held.fence, Ending(result=b"{}"), now=1061.0)
+                except LostClaim:
+                    pass
+                else:
+                    raise AssertionError("it has completed although it had failed")
+                for _ in range(2):
+                    stopped = await one.stop(name, held.fence, now=1062.0, lease=50.0, tidy=tidy)
+                    assert stopped.state == ("failing" if tidy else "failed")
+                    assert (stopped.due, stopped.updated) == (1112.0 if tidy else None, 1060.0)
+                assert await one.entries(name) == {"s:1": step(1)}
+
     async def test_what_expires_or_is_given_up_has_its_clean_up_run(self) -> None:
         """A client sees it fail at once."""
         async with self.opened() as (one, other):
-            await claimed(one, new_record("expires"))
+            await one.insert(new_record("expires"), {})
             held = await claimed(one, new_record("dies", ttl=None))
             await other.expire(
                 ["expires"], b'{"code":1}', now=1060.0, message="over", tidies=lambda record: True
