@@ -11,7 +11,7 @@ from ekiden.tasks.queue import SUSPECT
 from tests.chaos.clients import Started
 from tests.chaos.fleet import Disturbance
 
-__all__ = ["Begin", "Evidence", "Verdict", "judge", "read_notes"]
+__all__ = ["Begin", "Evidence", "Tidied", "Verdict", "judge", "read_notes"]
 
 WINDOW_PART = 0.25
 """A worker looks at its lease before it begins a step, and is sure for three quarters of it. If it stands
@@ -49,6 +49,15 @@ class Hold:
     """For ever, if it died before it said that it let go."""
 
 
+@dataclass(frozen=True)
+class Tidied:
+    """A clean-up after a task that did not come to its end."""
+
+    at: float
+    told: frozenset[str]
+    """The committed steps that it was told of, each with the run that was committed."""
+
+
 @dataclass
 class Evidence:
     """All that is known in the end."""
@@ -64,8 +73,10 @@ class Evidence:
     """When the commit of a step was known at the latest."""
     holds: dict[tuple[str, int], Hold] = field(default_factory=dict)
     """By task and fence."""
-    tidied: dict[str, list[set[str]]] = field(default_factory=lambda: defaultdict(list))
-    """By task: for each clean-up the committed runs that it was told of."""
+    ended: set[str] = field(default_factory=set)
+    """Runs of steps that came to their end."""
+    tidied: dict[str, list[Tidied]] = field(default_factory=lambda: defaultdict(list))
+    """The clean-ups of each task."""
     slow_stops: Sequence[int] = ()
 
 
@@ -146,7 +157,11 @@ def _left(evidence: Evidence, process: int, at: float, task_id: str, fence: str)
 
 
 def _tidied(evidence: Evidence, process: int, at: float, task_id: str, *steps: str) -> None:
-    evidence.tidied[task_id].append(set(steps))
+    evidence.tidied[task_id].append(Tidied(at, frozenset(steps)))
+
+
+def _ended(evidence: Evidence, process: int, at: float, run: str) -> None:
+    evidence.ended.add(run)
 
 
 _NOTES: Mapping[str, Callable[..., None]] = {
@@ -155,6 +170,7 @@ _NOTES: Mapping[str, Callable[..., None]] = {
     "taken": _taken,
     "left": _left,
     "tidied": _tidied,
+    "end": _ended,
 }
 
 
@@ -365,8 +381,14 @@ def _untidy(evidence: Evidence) -> Iterable[str]:
 
 
 def _tidied_too_early(evidence: Evidence) -> Iterable[str]:
+    """What is committed must be known, and what a worker did to its end to which nothing was done."""
     for task_id, tidied in evidence.tidied.items():
         committed = {f"{step}={run}" for step, run in evidence.journals.get(task_id, {}).items()}
-        for told in tidied:
-            if told != committed:
-                yield f"{task_id}: told of {sorted(told)}, committed are {sorted(committed)}"
+        for each in tidied:
+            if each.told != committed:
+                yield f"{task_id}: told of {sorted(each.told)}, committed are {sorted(committed)}"
+    for begin in evidence.begins:
+        for each in evidence.tidied.get(begin.task_id, ()):
+            is_unknown = begin.run in evidence.ended and f"{begin.step}={begin.run}" not in each.told
+            if is_unknown and not _is_disturbed(evidence, begin, each.at):
+                yield f"{begin.task_id}: told of {sorted(each.told)} at {each.at:.3f}, not of {begin}"

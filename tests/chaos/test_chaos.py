@@ -11,7 +11,7 @@ import pytest
 
 from tests.chaos.clients import Started
 from tests.chaos.fleet import Disturbance
-from tests.chaos.judge import Begin, Evidence, Hold, judge
+from tests.chaos.judge import Begin, Evidence, Hold, Tidied, judge
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -32,7 +32,15 @@ def test_tasks_survive_whatever_happens_to_their_workers(store: str) -> None:
 
 
 def row(task_id: str = "t", tool: str = "long", state: str = "completed", **more: Any) -> Any:
-    fields = {"fence": 1, "losses": 0, "due": None, "error": None, "result": b'"call"', "questions": {}}
+    fields = {
+        "fence": 1,
+        "losses": 0,
+        "due": None,
+        "error": None,
+        "result": b'"call"',
+        "questions": {},
+        "expired": False,
+    }
     return SimpleNamespace(**{**fields, "id": task_id, "tool": tool, "state": state, **more})
 
 
@@ -103,5 +111,20 @@ def test_another_result_and_a_cancellation_that_is_not_cleaned_up_are_noticed() 
     assert broken(evidence(row(tool="asks"), tasks={"t": task})) == ["a wrong result"]
     task.is_cancelled = True
     assert broken(evidence(row(tool="asks", state="cancelled"), tasks={"t": task})) == [
-        "cancelled and not cleaned up"
+        "ended early and not cleaned up"
     ]
+
+
+def test_a_clean_up_that_was_not_told_of_a_step_is_noticed() -> None:
+    """What is committed must be known to it, and what a worker that nobody hurt has done."""
+    late = row(tool="expires", state="failed", expired=True, error=b"The task expired")
+    assert broken(evidence(late)) == ["ended early and not cleaned up"]
+    told = {"tidied": {"t": [Tidied(3.0, frozenset({"s0=1-1"}))]}, "journals": {"t": {"s0": "1-1"}}}
+    assert broken(evidence(late, begins=[began(1.0)], ended={"1-1"}, **told)) == []
+    unknown = {"tidied": {"t": [Tidied(3.0, frozenset())]}}
+    law = "cleaned up without knowing of a step"
+    assert broken(evidence(late, **{**told, **unknown})) == [law]
+    assert broken(evidence(late, begins=[began(1.0)], ended={"1-1"}, **unknown)) == [law]
+    assert broken(evidence(late, begins=[began(1.0)], **unknown)) == []
+    killed = Disturbance("kill", 1, 2.0)
+    assert broken(evidence(late, begins=[began(1.0)], ended={"1-1"}, disturbances=[killed], **unknown)) == []
