@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ekiden import Server, TaskLimits
+from ekiden.tasks.states import State
 from ekiden.testing import Round
 from tests.acceptance.driving import EVERYTHING, KEY, Client
 from tests.simulation.virtual_time import clock
@@ -22,6 +23,13 @@ QUICK = TaskLimits(lease_seconds=0.6, sweep_seconds=0.1, message_seconds=0.05, p
 def new_server(store: Any, name: str = "tasks", **options: Any) -> Server:
     """A server whose replicas share its key and its store."""
     return Server(name, **{"keys": [KEY], "store": store, "tasks": QUICK, "clock": clock, **options})
+
+
+async def comes_to(store: Any, task_id: str, state: State) -> None:
+    """Wait until the row of a task is in this state."""
+    async with asyncio.timeout(PATIENCE):
+        while (await store.tasks.load(task_id)).state != state:
+            await asyncio.sleep(0.005)
 
 
 class TaskClient(Client):

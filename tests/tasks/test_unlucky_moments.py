@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ekiden import CancelledTask, Context, Retry, StoreUnavailable, TaskLimits
-from tests.tasks.driving import PATIENCE, QUICK, TaskClient, accept, new_server
+from tests.tasks.driving import PATIENCE, QUICK, TaskClient, accept, comes_to, new_server
 
 PATIENT = TaskLimits(lease_seconds=60.0, sweep_seconds=0.1, message_seconds=0.05, poll_seconds=0.01)
 """A lease that no test waits for."""
@@ -68,9 +68,7 @@ async def test_a_task_that_is_cancelled_at_the_moment_of_rest_is_cleaned_up_at_o
         client = TaskClient(server)
         task_id = await client.start()
         await client.until(task_id, "cancelled")
-        async with asyncio.timeout(PATIENCE):
-            while (await store.tasks.load(task_id)).state != "cancelled":
-                await asyncio.sleep(0.005)
+        await comes_to(store, task_id, "cancelled")
     assert cleaned == [task_id]
 
 
@@ -202,9 +200,7 @@ async def test_a_clean_up_of_a_task_whose_time_is_over_waits_for_the_running_ste
         task_id = await client.start()
         await client.until(task_id, "failed")
         assert not committed.is_set()
-        async with asyncio.timeout(PATIENCE):
-            while (await store.tasks.load(task_id)).state != "failed":
-                await asyncio.sleep(0.005)
+        await comes_to(store, task_id, "failed")
         kept = await store.tasks.entries(task_id)
     assert cleaned == [("expired", {"charge": ["receipt"]})]
     assert kept["s:charge"].value == "receipt"
@@ -242,9 +238,7 @@ async def test_a_task_whose_time_is_over_at_the_moment_when_its_leg_ends_is_clea
         client = TaskClient(server)
         task_id = await client.start()
         await client.until(task_id, "failed")
-        async with asyncio.timeout(PATIENCE):
-            while (await store.tasks.load(task_id)).state != "failed":
-                await asyncio.sleep(0.005)
+        await comes_to(store, task_id, "failed")
     assert cleaned == [("expired", {"charge": ["receipt"]})]
 
 
@@ -267,9 +261,7 @@ async def test_a_task_whose_time_was_over_for_a_server_without_its_tool_ends_wit
         await begun.wait()
         later = (await store.tasks.load(task_id)).expires
         await store.tasks.expire([task_id], OVER, now=later, message="over", tidies=lambda record: True)
-        async with asyncio.timeout(PATIENCE):
-            while (await store.tasks.load(task_id)).state != "failed":
-                await asyncio.sleep(0.005)
+        await comes_to(store, task_id, "failed")
 
 
 @pytest.mark.parametrize("what", [SystemExit, asyncio.CancelledError, ValueError])
@@ -293,9 +285,7 @@ async def test_a_clean_up_that_raises_anything_ends_its_task_and_not_its_worker(
         task_id = await client.start()
         await client.asked(task_id)
         await client.cancel(task_id)
-        async with asyncio.timeout(PATIENCE):
-            while (await store.tasks.load(task_id)).state != "cancelled":
-                await asyncio.sleep(0.005)
+        await comes_to(store, task_id, "cancelled")
     assert cleaned == [task_id]
 
 
@@ -354,9 +344,7 @@ async def test_an_answer_does_not_shorten_the_wait_before_a_step_is_tried_again(
     async with server.running():
         client = TaskClient(server)
         task_id = await client.start()
-        async with asyncio.timeout(PATIENCE):
-            while (await store.tasks.load(task_id)).state != "waiting":
-                await asyncio.sleep(0.005)
+        await comes_to(store, task_id, "waiting")
         assert len(tries) == 1
         await client.update(task_id, {"go.1": accept(True)})
         assert await client.text(task_id) == "done True"
@@ -402,9 +390,7 @@ async def test_an_answer_that_could_not_be_kept_at_first_is_kept_later(
         task_id = await client.start()
         await client.asks(task_id, "first.1")
         await client.update(task_id, {"first.1": accept("one")})
-        async with asyncio.timeout(PATIENCE):
-            while (await store.tasks.load(task_id)).state != "waiting":
-                await asyncio.sleep(0.005)
+        await comes_to(store, task_id, "waiting")
         await client.asks(task_id, "second.1")
         await client.update(task_id, {"second.1": accept("two")})
         assert await client.text(task_id) == "worked one two"

@@ -339,9 +339,8 @@ class Runner:
         for _ in range(_MOST_SWEEPS):
             now = self._clock()
             ids = await self.store.overdue(now=now, limit=_OVERDUE_AT_ONCE)
-            if ids:
-                message = "The task's time to live is over."
-                await self.store.expire(ids, error, now=now, message=message, tidies=tidies)
+            message = "The task's time to live is over."
+            await self.store.expire(ids, error, now=now, message=message, tidies=tidies)
             if len(ids) < _OVERDUE_AT_ONCE:
                 break
         for tool, state in expired.values():

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ekiden import CancelledTask, Context, Retry, Server, StepFailed
-from tests.tasks.driving import QUICK, TaskClient, accept, key_of, new_server
+from tests.tasks.driving import QUICK, TaskClient, accept, comes_to, key_of, new_server
 
 
 async def eventually(true: Any) -> None:
@@ -154,9 +154,7 @@ async def test_a_sleep_ends_the_leg_and_a_worker_wakes_it(store: Any) -> None:
         client = TaskClient(server)
         task_id = await client.start()
         await eventually(lambda: len(legs) == 1)
-        async with asyncio.timeout(10):
-            while (await store.tasks.load(task_id)).state != "waiting":
-                await asyncio.sleep(0.005)
+        await comes_to(store, task_id, "waiting")
         assert (await client.get(task_id))["status"] == "working"
         assert (await store.tasks.load(task_id)).due == 1_003_600.0
         now[0] += 3600
@@ -349,9 +347,7 @@ async def test_the_count_of_tries_survives_the_worker_and_a_long_wait_holds_noth
     async with servers[0].running():
         client = TaskClient(servers[0])
         task_id = await client.start()
-        async with asyncio.timeout(10):
-            while (await store.tasks.load(task_id)).state != "waiting":
-                await asyncio.sleep(0.005)
+        await comes_to(store, task_id, "waiting")
     now[0] += 600
     running[0] = 1
     async with servers[1].running():
