@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 import mcp_types
 from mcp_types import methods
 from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, RootModel, TypeAdapter, ValidationError, model_validator
 
 Side: TypeAlias = Literal["client", "server"]
 
@@ -52,13 +52,21 @@ class DetailedTask(Task):
 
     @model_validator(mode="after")
     def _has_what_its_status_says(self) -> "DetailedTask":
-        wanted = {"input_required": "inputRequests", "completed": "result", "failed": "error"}.get(
-            self.status
-        )
-        for name in ("inputRequests", "result", "error"):
+        wanted = _BELONGS.get(self.status)
+        for name in _BELONGS.values():
             if (getattr(self, name) is not None) != (name == wanted):
                 raise ValueError(f"a task that is {self.status} has a wrong {name}")
         return self
+
+
+class NotifiedTask(RootModel[DetailedTask | Task]):
+    """`NotificationParams & Task`: with what belongs to its status, or without any of it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_all_or_nothing(cls, params: dict[str, Any]) -> "DetailedTask | Task":
+        has_payload = not params.keys().isdisjoint(_BELONGS.values())
+        return (DetailedTask if has_payload else Task).model_validate(params)
 
 
 class GetTaskResult(DetailedTask):
@@ -188,7 +196,7 @@ OWN_PARAMS: dict[tuple[str, str], Any] = {
     ("tasks/get", MODERN): OfTask,
     ("tasks/update", MODERN): UpdateOfTask,
     ("tasks/cancel", MODERN): OfTask,
-    ("notifications/tasks", MODERN): DetailedTask,
+    ("notifications/tasks", MODERN): NotifiedTask,
     ("tasks/get", NOVEMBER): mcp_types.GetTaskRequestParams,
     ("tasks/cancel", NOVEMBER): mcp_types.CancelTaskRequestParams,
     ("tasks/result", NOVEMBER): mcp_types.GetTaskPayloadRequestParams,

@@ -13,7 +13,7 @@ from ekiden.server.registration.results import after_handshake
 from ekiden.server.sealing.keys import is_token
 from ekiden.server.server import Server
 from ekiden.server.subscriptions import Change
-from ekiden.tasks.view import view
+from ekiden.tasks.view import created_view, view
 from ekiden.transports.server.port import Stream
 from ekiden.wire import tasks, versions
 from ekiden.wire.headers import Headers
@@ -196,9 +196,12 @@ class Engine:
         kept.add_listener(task_id, waiting)
         seen: JsonObject | None = None
         try:
-            while (record := await kept.store.load(task_id)) is not None:
-                task = view(record)
-                spelled = tasks.as_dict(task) if version == versions.MODERN else tasks.legacy_task(task)
+            while (glance := await kept.store.glance(task_id)) is not None:
+                record = glance.record
+                if version == versions.MODERN:
+                    spelled = tasks.as_dict(view(record))
+                else:
+                    spelled = tasks.legacy_task(created_view(record), tool_failed=record.tool_failed)
                 if spelled != seen:
                     yield spelled
                     seen = spelled

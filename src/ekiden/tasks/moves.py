@@ -46,6 +46,8 @@ class Ending(msgspec.Struct, frozen=True):
     error: bytes | None = None
     tool_failed: bool = False
     """Whether the result says that the tool failed (`isError`)."""
+    why: str | None = None
+    """Why the task or its tool failed, in words."""
 
 
 class Suspension(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,16 +1,19 @@
 """How the row of a task keeps what its handler ended with: as the JSON of the wire."""
 
 import logging
-from typing import Any
+from typing import Any, Final
 
 from ekiden.errors import InternalError, ProtocolError
 from ekiden.rounds.outcome import Complete, Failed, Outcome, too_large
 from ekiden.tasks.moves import Ending
 from ekiden.wire.json import ENCODE_ERRORS, encode
 
-__all__ = ["ending_of", "spell_error"]
+__all__ = ["ending_of", "failed", "spell_error"]
 
 _log = logging.getLogger(__name__)
+
+_LONGEST_WHY: Final = 1000
+"""Letters of what a tool says of its failure, in a list of tasks."""
 
 
 def ending_of(outcome: Outcome, most_bytes: int) -> Ending:
@@ -21,12 +24,24 @@ def ending_of(outcome: Outcome, most_bytes: int) -> Ending:
             kept = encode(result)
         except ENCODE_ERRORS:
             _log.exception("A task's result cannot be kept")
-            return Ending(error=spell_error(InternalError("The result cannot be sent as JSON")))
+            return failed(InternalError("The result cannot be sent as JSON"))
         if len(kept) > most_bytes:
-            return Ending(error=spell_error(too_large(len(kept), most_bytes)))
-        return Ending(result=kept, tool_failed=result.get("isError") is True)
+            return failed(too_large(len(kept), most_bytes))
+        if result.get("isError") is True:
+            return Ending(result=kept, tool_failed=True, why=_text_of(result))
+        return Ending(result=kept)
     assert isinstance(outcome, Failed), f"a task cannot end with {type(outcome).__name__}"
-    return Ending(error=spell_error(outcome.error))
+    return failed(outcome.error)
+
+
+def failed(error: ProtocolError) -> Ending:
+    """The end of a task that has failed."""
+    return Ending(error=spell_error(error), why=error.message)
+
+
+def _text_of(result: dict[str, Any]) -> str:
+    texts = (block["text"] for block in result.get("content", ()) if block.get("type") == "text")
+    return " ".join(texts)[:_LONGEST_WHY]
 
 
 def spell_error(error: ProtocolError) -> bytes:

@@ -16,7 +16,7 @@ from ekiden.tasks import moves
 from ekiden.tasks.leases.renewing import Asked, answer_of
 from ekiden.tasks.leg import TaskLeg
 from ekiden.tasks.moves import Ending, Suspension
-from ekiden.tasks.outcomes import ending_of, spell_error
+from ekiden.tasks.outcomes import ending_of, failed, spell_error
 from ekiden.tasks.record import TaskRecord
 from ekiden.tasks.states import FINAL, State
 from ekiden.tasks.store import Held
@@ -140,11 +140,16 @@ class Run:
 
     async def _finish(self, ended: Outcome, unsaved: Mapping[str, Entry]) -> None:
         now, ending = self._worker.now(), ending_of(ended, self._worker.result_bytes)
-        message = self._diagnosis(ended.error.message) if isinstance(ended, Failed) else None
 
         async def finish(with_this: Ending) -> None:
             record = await self._store.finish(
-                self.id, self.fence, with_this, unsaved, now=now, message=message, known=self._known
+                self.id,
+                self.fence,
+                with_this,
+                unsaved,
+                now=now,
+                message=self._diagnosis(with_this),
+                known=self._known,
             )
             self._moved(record.state)
 
@@ -152,8 +157,8 @@ class Run:
             await self._worker.insist(lambda: finish(ending))
         except StoreRefused as refused:
             _log.error("The result of task %s cannot be kept: %s", self.id, refused)
-            error = spell_error(InternalError(f"The result cannot be kept: {refused}"))
-            await self._worker.insist(lambda: finish(Ending(error=error)))
+            error = InternalError(f"The result cannot be kept: {refused}")
+            await self._worker.insist(lambda: finish(failed(error)))
 
     async def _give_up(self, work: Work, why: str) -> None:
         _log.error("Task %s: %s", self.id, why)
@@ -167,9 +172,11 @@ class Run:
         self._moved(record.state)
         await self._tidy_unless_ended(work, record)
 
-    def _diagnosis(self, why: str) -> str:
-        """The status message of a task that fails: what went wrong, and how far it had come."""
-        return why if self._message is None else f"{why}; before that: {self._message}"
+    def _diagnosis(self, ending: Ending) -> str | None:
+        """The status message of a task that has ended: what went wrong, and how far it had come by then."""
+        if ending.error is None or self._message is None:
+            return ending.why
+        return f"{ending.why}; before that: {self._message}"
 
     async def _stop(self, work: Work) -> None:
         """The handler was cancelled, or the time of the task is over, and what it was at has ended."""

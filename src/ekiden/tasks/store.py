@@ -100,11 +100,13 @@ class Usage(msgspec.Struct, frozen=True):
     """Of the rows of all, without their journals."""
 
 
-class Glance(msgspec.Struct):
+class Glance(msgspec.Struct, weakref=True, eq=False):
     """A read-only row, with room to cache its rendered JSON."""
 
     record: TaskRecord
     spelled: bytes | None = None
+    kept: "Glance | None" = None
+    """The row as the store has it, where that is sealed."""
 
 
 class Held(msgspec.Struct, frozen=True):

@@ -69,33 +69,20 @@ def as_params(task: TaskView) -> dict[str, Any]:
     return {name: Raw(bytes(value)) for name, value in _read_members(encode(task)).items()}
 
 
-def legacy_task(task: TaskView) -> dict[str, Any]:
+def legacy_task(task: TaskView, *, tool_failed: bool = False) -> dict[str, Any]:
     """A task as 2025-11-25 spells it: other names for the times, and nothing of its content.
 
-    There a task has failed if its tool says that it has, and its message says why.
+    There a task has failed if its tool says that it has.
     """
-    failure = _failure(task)
     spelled: dict[str, Any] = {
         "taskId": task.task_id,
-        "status": task.status if failure is None else "failed",
+        "status": "failed" if tool_failed else task.status,
         "createdAt": task.created_at,
         "lastUpdatedAt": task.last_updated_at,
         "ttl": task.ttl_ms,
     }
     if task.poll_interval_ms is not None:
         spelled["pollInterval"] = task.poll_interval_ms
-    if (message := task.status_message or failure) is not None:
-        spelled["statusMessage"] = message
+    if task.status_message is not None:
+        spelled["statusMessage"] = task.status_message
     return spelled
-
-
-def _failure(task: TaskView) -> str | None:
-    """Why a task failed, as 2025-11-25 understands it; None if it did not."""
-    if task.error is not None:
-        return str(decode(bytes(task.error))["message"])
-    if task.result is None or b"isError" not in bytes(task.result):
-        return None
-    result: dict[str, Any] = decode(bytes(task.result))
-    if not result.get("isError"):
-        return None
-    return " ".join(block["text"] for block in result.get("content", ()) if block.get("type") == "text")

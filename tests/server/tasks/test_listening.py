@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from ekiden import Context, Server
+from ekiden import Client, Context, Server
 from tests.acceptance.driving import PATIENCE, headers_for, post, request, served
 from tests.tasks.driving import REQUIRED, WITH_TASKS, TaskClient, accept, new_server
 
@@ -126,3 +126,38 @@ async def test_the_routing_header_is_the_task_id_or_left_out(store: Any, method:
         for named in ({"mcp-name": task_id}, {}):
             good = await post(url, message, **named)
             assert (good.status_code, good.json()["result"]["resultType"]) == (200, "complete")
+
+
+async def test_a_notification_leaves_a_large_result_out_and_the_client_fetches_it(store: Any) -> None:
+    """Streams that nobody reads would each hold a copy."""
+    server = new_server(store)
+    go = asyncio.Event()
+
+    @server.tool(task="required")
+    async def tool(size: int) -> str:
+        await go.wait()
+        return "x" * size
+
+    async with server.running(), served(server) as url:
+        tasks = TaskClient(server)
+        small = await tasks.start("tool", {"size": 10})
+        large = await tasks.start("tool", {"size": 100_000})
+        async with listening(url, {"taskIds": [small, large]}) as heard:
+            await following(heard, "notifications/subscriptions/acknowledged")
+            told: dict[str, dict[str, Any]] = {}
+            while len(told) < 2:
+                params = await following(heard, NOTIFICATION)
+                if params["status"] == "completed":
+                    told[params["taskId"]] = params
+                else:
+                    go.set()
+        assert told[small]["result"]["content"][0]["text"] == "x" * 10
+        assert "result" not in told[large]
+        assert (await tasks.get(large))["result"]["content"][0]["text"] == "x" * 100_000
+        go.clear()
+        async with Client(url) as client:
+            calling = asyncio.create_task(client.call_tool("tool", {"size": 100_000}))
+            while len(await store.tasks.listing()) < 3:
+                await asyncio.sleep(0.005)
+            go.set()
+            assert len((await calling).content[0].text) == 100_000

@@ -224,7 +224,7 @@ async def test_every_statement_has_its_index(database: str, name: str) -> None:
         values |= {"audience": "server", "principal": b"", "state": None, "created": 1.0, "id": ""}
     if name in ("DUE", "OTHERS_DUE", "NEXT_DUE"):
         values["audience"] = "server"
-    if name in ("BY_ID", "BY_FLOW", "ENTRIES"):
+    if name in ("BY_ID", "SMALL_BY_ID", "BY_FLOW", "ENTRIES"):
         values = (["task 1"],)
     if name == "SEARCH":
         values |= {"tools": ["tool"], "states": ["queued"], "created": 1.0, "id": "", "limit": 9}

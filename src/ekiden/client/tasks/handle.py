@@ -80,6 +80,12 @@ class TaskSnapshot(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=T
         """Whether the task has ended."""
         return self.status in ("completed", "failed", "cancelled")
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it has what belongs to its status. A notification may leave that out."""
+        payload = {"completed": self.result, "failed": self.error, "input_required": self.input_requests}
+        return payload.get(self.status, True) not in (None, {})
+
 
 def read_snapshot(fields: Mapping[str, Any]) -> TaskSnapshot:
     """The task in a result or a notification."""
@@ -365,9 +371,10 @@ class _Watch:
         seconds = poll_seconds(snapshot)
         try:
             async with asyncio.timeout(max(seconds, _BACKSTOP) if self._granted else seconds):
-                return await self._received.get()
+                told = await self._received.get()
         except TimeoutError:
             return None
+        return told if told.is_whole else None
 
 
 def read_handle(text: str) -> tuple[str, str | None]:

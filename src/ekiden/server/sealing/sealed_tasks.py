@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -12,7 +13,7 @@ from ekiden.rounds.journal import Entry
 from ekiden.server.sealing.seal import Seal, is_sealed
 from ekiden.tasks.record import Question, TaskRecord
 from ekiden.tasks.states import State
-from ekiden.tasks.store import Due, Held, Place, TaskQuery, TaskStore, Usage, Watcher
+from ekiden.tasks.store import Due, Glance, Held, Place, TaskQuery, TaskStore, Usage, Watcher
 
 __all__ = ["SealedTasks"]
 
@@ -53,6 +54,8 @@ class SealedTasks(TaskStore):
     def __init__(self, inner: TaskStore, seal: Seal) -> None:
         self._inner = inner
         self._seal = seal
+        self._glances = WeakValueDictionary[int, Glance]()
+        """Rows that somebody looks at now, by the identity of what the store keeps."""
 
     # Rows
 
@@ -178,6 +181,17 @@ class SealedTasks(TaskStore):
         """A row."""
         kept = await self._inner.load(task_id)
         return None if kept is None else self._opened(kept, task_id)
+
+    async def glance(self, task_id: str) -> Glance | None:
+        """A row to read. It is opened once for all who look at the same row of the store."""
+        kept = await self._inner.glance(task_id)
+        if kept is None:
+            return None
+        seen = self._glances.get(id(kept))
+        if seen is None:  # It holds `kept`, so that no other row has that id meanwhile.
+            seen = Glance(self._opened(kept.record, task_id), kept=kept)
+            self._glances[id(kept)] = seen
+        return seen
 
     async def entries(self, task_id: str) -> dict[str, Entry]:
         """A journal."""

@@ -31,7 +31,7 @@ from ekiden.server.tasks.turns import Turns
 from ekiden.server.tasks.waiting import Waiting
 from ekiden.tasks.record import Question, TaskRecord
 from ekiden.tasks.store import Place
-from ekiden.tasks.view import view
+from ekiden.tasks.view import created_view
 from ekiden.transports.server.port import Stream
 from ekiden.wire import versions
 from ekiden.wire.draft import incomplete
@@ -92,14 +92,15 @@ class LegacyTasks:
         async def news() -> JsonObject | None:
             nonlocal sent
             try:
-                record = await self._store.load(task_id)
+                seen = await self._store.glance(task_id)
             except StoreUnavailable:
                 return None  # The client polls as well.
+            record = None if seen is None else seen.record
             if record is not None and not grants(watching.reader, self._tasks.scopes_of(record)):
                 return None  # Another token of the same principal may look.
             if record is None or record.final:
                 watching.unfollow(task_id)
-            before, sent = sent, sent if record is None else legacy_task(view(record))
+            before, sent = sent, sent if record is None else _told(record)
             return None if sent == before else sent
 
         watching.follow(task_id, news, lambda: self._tasks.remove_listener(task_id, watching))
@@ -110,7 +111,8 @@ class LegacyTasks:
 
     async def get(self, record: TaskRecord) -> Outcome:
         """`tasks/get`."""
-        return Complete(legacy_task(await self._tasks.shown(record, in_words=True)))
+        shown = await self._tasks.shown(record, in_words=True)
+        return Complete(legacy_task(shown, tool_failed=record.tool_failed))
 
     async def cancel(self, record: TaskRecord) -> str:
         """`tasks/cancel`: answered with what `stopped` returns for the id that this returns."""
@@ -127,7 +129,7 @@ class LegacyTasks:
                 async with asyncio.timeout(_STOP_SECONDS):
                     while not record.final:
                         record = await task.after(record)
-        return Complete(legacy_task(view(record)))
+        return Complete(_told(record))
 
     async def list(self, request: Request, cursor: object) -> Outcome:
         """`tasks/list`: the tasks of a principal, page by page. The cursor is the id of the last task.
@@ -149,7 +151,7 @@ class LegacyTasks:
             audience=self._tasks.audience, principal=principal, after=after, limit=_PAGE + 1
         )
         shown = [each for each in mine[:_PAGE] if grants(request.principal, self._tasks.scopes_of(each))]
-        page: JsonObject = {"tasks": [legacy_task(view(record)) for record in shown]}
+        page: JsonObject = {"tasks": [_told(record) for record in shown]}
         if len(mine) > _PAGE:
             page["nextCursor"] = mine[_PAGE - 1].id
         return Complete(page)
@@ -204,3 +206,8 @@ class LegacyTasks:
         finally:
             self._asking.discard((record.id, key))
         await self._tasks.answer_record(record, {key: answer})
+
+
+def _told(record: TaskRecord) -> JsonObject:
+    """A task as it is told of: without its content."""
+    return legacy_task(created_view(record), tool_failed=record.tool_failed)

@@ -16,10 +16,10 @@ from ekiden.server.tasks.news import NewsDesk, TaskNews
 from ekiden.server.tasks.tasks import Listener, Tasks
 from ekiden.server.tasks.turns import Turns
 from ekiden.tasks.store import Glance
-from ekiden.tasks.view import view
+from ekiden.tasks.view import created_view, view
 from ekiden.transports.server.port import Stream
 from ekiden.wire import versions
-from ekiden.wire.json import is_object
+from ekiden.wire.json import encode, is_object
 from ekiden.wire.modern import Request
 from ekiden.wire.principal import grants, require
 from ekiden.wire.tasks import RELATED, as_params
@@ -28,6 +28,10 @@ __all__ = ["TaskMethods"]
 
 _AT_ONCE: Final = 10
 """Tasks of a subscription that are looked up before others have their turn: there may be a thousand."""
+
+_MOST_TOLD: Final = 64 * 1024
+"""Bytes of a result, an error or questions that a notification has. What is larger is fetched by `tasks/get`,
+whose answers take turns: a thousand streams may be told at once, and perhaps nobody reads them."""
 
 
 class TaskMethods:
@@ -128,8 +132,12 @@ class TaskMethods:
         return found
 
     async def _look(self, task_id: str) -> TaskNews | None:
-        record = await self._tasks.store.load(task_id)
-        return None if record is None else TaskNews(as_params(await self._tasks.shown(record)))
+        seen = await self._tasks.store.glance(task_id)
+        if seen is None:
+            return None
+        record, shown = seen.record, await self._tasks.shown(seen.record)
+        payload = record.result or record.error or encode(shown.input_requests)
+        return TaskNews(as_params(shown if len(payload) <= _MOST_TOLD else created_view(record)))
 
 
 def _task_id(request: Request) -> str:

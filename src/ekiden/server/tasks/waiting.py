@@ -67,7 +67,8 @@ class Awaited:
         while self._problem is None:
             self._wake.clear()
             try:
-                self._take(await self._store.load(self._id))
+                seen = await self._store.glance(self._id)
+                self._take(None if seen is None else seen.record)
             except StoreUnavailable as error:
                 self._problem = error
             if self._problem is not None:

@@ -15,6 +15,7 @@ from ekiden.rounds.journal import Entry
 from ekiden.stores import columns
 from ekiden.stores.columns import ENDED, LEASED, LIVE, ROW, RUNNING, read_row, sql_list
 from ekiden.stores.keys_of_entries import key_digest, key_from_bytes, key_to_bytes
+from ekiden.stores.large_rows import SMALL
 from ekiden.tasks.record import TaskRecord, encode_record
 from ekiden.tasks.store import Due, Signal
 
@@ -35,6 +36,7 @@ __all__ = [
     "OTHERS_DUE",
     "OVERDUE",
     "SEARCH",
+    "SMALL_BY_ID",
     "TOOLS",
     "USAGE",
     "Append",
@@ -72,9 +74,14 @@ _INSERTED: Final = (*ROW, "record")
 _CHANGED: Final = (*LIVE, "record")
 """What a change writes. Nothing else of a row ever changes, but its version."""
 
-_COLUMNS: Final[LiteralString] = f"record, version, {', '.join(LIVE)}"
+_LIVE: Final[LiteralString] = f"version, {', '.join(LIVE)}"
+_COLUMNS: Final[LiteralString] = f"record, {_LIVE}"
 
 BY_ID: Final[LiteralString] = f"SELECT {_COLUMNS}, id FROM ekiden_tasks WHERE id = ANY(%s)"
+_SMALL: Final[LiteralString] = f"CASE WHEN octet_length(record) <= 65536 THEN record END, {_LIVE}, id"
+"""The record only if it is small."""
+assert SMALL == 65536
+SMALL_BY_ID: Final[LiteralString] = f"SELECT {_SMALL} FROM ekiden_tasks WHERE id = ANY(%s)"
 BY_FLOW: Final[LiteralString] = f"SELECT {_COLUMNS}, flow FROM ekiden_tasks WHERE flow = ANY(%s)"
 ENTRIES: Final[LiteralString] = (
     "SELECT task_id, key, entry FROM ekiden_task_entries WHERE task_id = ANY(%s) ORDER BY number"
@@ -198,7 +205,7 @@ FORGET: Final[LiteralString] = """
     )
     DELETE FROM ekiden_tasks WHERE id IN (SELECT id FROM old)
 """
-_NEWEST: Final[LiteralString] = f"SELECT {_COLUMNS} FROM ekiden_tasks"
+_NEWEST: Final[LiteralString] = f"SELECT {_SMALL} FROM ekiden_tasks"
 NEWEST: Final[dict[str, LiteralString]] = {
     "all": f"""{_NEWEST} WHERE (created, id) < (%(created)s, %(id)s)
         AND (%(audience)s::text IS NULL OR audience = %(audience)s)
@@ -215,7 +222,7 @@ NEWEST: Final[dict[str, LiteralString]] = {
 SEARCH: Final[LiteralString] = f"""
     SELECT found.* FROM unnest(%(tools)s::text[]) AS known(tool)
     CROSS JOIN unnest(%(states)s::text[]) AS wanted(state) CROSS JOIN LATERAL (
-        SELECT {_COLUMNS}, task.created, task.id FROM ekiden_tasks AS task
+        SELECT {_SMALL}, task.created FROM ekiden_tasks AS task
         WHERE task.tool = known.tool AND task.state = wanted.state
             AND (task.created, task.id) < (%(created)s, %(id)s)
         ORDER BY task.created DESC, task.id DESC LIMIT %(limit)s

@@ -7,12 +7,13 @@ decided on again. What many callers want at the same moment is done in one state
 import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final, LiteralString, TypeVar
+from typing import Any, Final, LiteralString, TypeAlias, TypeVar
 
 from ekiden.errors import IllegalMove, LostClaim, StoreUnavailable
 from ekiden.rounds.journal import Entry
 from ekiden.stores.columns import ANY_STATE, RUNNING
 from ekiden.stores.keys_of_entries import key_to_bytes
+from ekiden.stores.large_rows import LargeRows
 from ekiden.stores.postgres import rows
 from ekiden.stores.postgres.database import PostgresDatabase
 from ekiden.stores.postgres.rows import Append, Write
@@ -22,11 +23,24 @@ from ekiden.stores.story_columns import merged
 from ekiden.tasks import moves
 from ekiden.tasks.record import TaskRecord, decode_record, encode_record
 from ekiden.tasks.states import State
-from ekiden.tasks.store import Due, Held, Place, Signal, TaskQuery, TaskStore, Usage, Watcher, is_quiet
+from ekiden.tasks.store import (
+    Due,
+    Glance,
+    Held,
+    Place,
+    Signal,
+    TaskQuery,
+    TaskStore,
+    Usage,
+    Watcher,
+    is_quiet,
+)
 
 __all__ = ["PostgresTasks"]
 
 T = TypeVar("T")
+_Seen: TypeAlias = Glance | int
+"""A row, or the version of one that is too large to be read beside others."""
 
 _LANES: Final = 2
 """Statements of one kind that one process runs at the same time, where each waits for the disk."""
@@ -67,6 +81,8 @@ class PostgresTasks(TaskStore):
         self._changes: Together[Write, bool] = Together(self._change_all, lanes=_LANES)
         self._appends: Together[Append, State | None] = Together(self._append_all, lanes=_LANES)
         self._loads: Together[str, TaskRecord | None] = Together(self._load_all, lanes=1)
+        self._glances: Together[str, _Seen | None] = Together(self._glance_all, lanes=1)
+        self._large = LargeRows(self._load_large)
         self._journals: Together[str, dict[str, Entry]] = Together(self._entries_all, lanes=1)
         self._others_from = b""
 
@@ -168,6 +184,34 @@ class PostgresTasks(TaskStore):
         """A row."""
         return await self._loads.do(task_id)
 
+    async def glance(self, task_id: str) -> Glance | None:
+        """A row for the eye. All who look at the same time share it."""
+        seen = await self._glances.do(task_id)
+        if seen is None or isinstance(seen, Glance):
+            return seen
+        return await self._large.look(task_id, seen)
+
+    async def _glance_all(self, wanted: Sequence[str]) -> "list[_Seen | None]":
+        rows_found = await self._write(rows.SMALL_BY_ID, (list(set(wanted)),))
+        found: dict[str, _Seen] = {
+            row[6]: row[1] if row[0] is None else Glance(rows.record_of(row)) for row in rows_found
+        }
+        return [found.get(task_id) for task_id in wanted]
+
+    async def _load_large(self, task_id: str) -> TaskRecord | None:
+        found = await self._look(rows.BY_ID, ([task_id],))
+        return rows.record_of(found[0]) if found else None
+
+    async def _listed(self, found: Sequence[Sequence[Any]]) -> list[TaskRecord]:
+        """Rows of a listing as records, the large ones one after the other."""
+        records: list[TaskRecord] = []
+        for row in found:
+            if row[0] is not None:
+                records.append(rows.record_of(row))
+            elif (seen := await self._large.look(row[6], row[1])) is not None:
+                records.append(seen.record)
+        return records
+
     async def _load_all(self, wanted: Sequence[str]) -> list[TaskRecord | None]:
         found = {row[6]: row for row in await self._write(rows.BY_ID, (list(set(wanted)),))}
         return [rows.record_of(found[task_id]) if task_id in found else None for task_id in wanted]
@@ -200,7 +244,7 @@ class PostgresTasks(TaskStore):
             "limit": limit,
         }
         query = rows.NEWEST["all" if principal is None or audience is None else "mine"]
-        return [rows.record_of(row) for row in await self._look(query, values)]
+        return await self._listed(await self._look(query, values))
 
     # What is due
 
@@ -231,9 +275,7 @@ class PostgresTasks(TaskStore):
         created, task_id = query.after or _FAR
         tools, states = query.tools or await self.tools(), query.states or ANY_STATE
         values = {"tools": list(tools), "states": list(states), "created": created, "id": task_id}
-        return [
-            rows.record_of(row) for row in await self._look(rows.SEARCH, {**values, "limit": query.limit})
-        ]
+        return await self._listed(await self._look(rows.SEARCH, {**values, "limit": query.limit}))
 
     async def _of_principal(self, query: TaskQuery, principal: str) -> list[TaskRecord]:
         """All of the principal's are read: the index knows neither their states nor their tools."""
