@@ -156,9 +156,9 @@ async def _forget(url: str) -> dict[str, Any]:
     class Noting(PostgresTasks):
         taken: ClassVar[list[float]] = []
 
-        async def _forget(self, before: float) -> int:
+        async def _forget(self, before: float, audience: str | None) -> int:
             began = time.perf_counter()
-            count = await super()._forget(before)
+            count = await super()._forget(before, audience)
             self.taken.append(time.perf_counter() - began)
             return count
 

@@ -19,6 +19,7 @@ async def test_a_task_is_due_and_over_in_the_very_moment(store: Any) -> None:
     assert [each.id for each in await store.tasks.due("server", ["tool"], now=1000.0, limit=9)] == ["task"]
     assert await store.tasks.overdue(now=1059.9, limit=9) == []
     assert await store.tasks.overdue(now=1060.0, limit=9) == ["task"]
+    assert await store.tasks.cancel("task", now=1060.0, tidy=False)
     assert await store.tasks.forget(before=1060.0) == 0
     assert await store.tasks.forget(before=1060.1) == 1
     assert await store.tasks.load("task") is None

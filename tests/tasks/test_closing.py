@@ -149,7 +149,7 @@ async def test_a_store_that_swallows_a_cancellation_is_not_asked_after_the_end()
     asked: list[str] = []
     forget = store.tasks.forget
 
-    async def deaf(*, before: float) -> int:
+    async def deaf(*, before: float, audience: str | None = None) -> int:
         asked.append("begun")
         try:
             await asyncio.sleep(60)

@@ -92,7 +92,7 @@ class World:
             case "cancel":
                 moves.cancel(record, now=now, tidy=bool(choice % 2))
             case "expire":
-                moves.expire(record, b"{}", now=now, message="over", tidy=bool(choice % 2))
+                moves.expire(record, b"{}", now=now, message="over")
             case "give_up":
                 tidy = bool(choice % 2)
                 moves.give_up(record, fence, b"{}", now=now, lease=10.0, tidy=tidy, message="died")

@@ -220,7 +220,7 @@ async def test_a_task_whose_time_is_over_at_the_moment_when_its_leg_ends_is_clea
 
     async def over_first(task_id: str, *arguments: Any, **keywords: Any) -> Any:
         later = (await store.tasks.load(task_id)).expires
-        await store.tasks.expire([task_id], OVER, now=later, message="over", tidies=lambda record: True)
+        await store.tasks.expire([task_id], OVER, now=later, message="over")
         return await ending(task_id, *arguments, **keywords)
 
     async def clean(task: CancelledTask) -> None:
@@ -260,7 +260,7 @@ async def test_a_task_whose_time_was_over_for_a_server_without_its_tool_ends_wit
         task_id = await client.start()
         await begun.wait()
         later = (await store.tasks.load(task_id)).expires
-        await store.tasks.expire([task_id], OVER, now=later, message="over", tidies=lambda record: True)
+        await store.tasks.expire([task_id], OVER, now=later, message="over")
         await comes_to(store, task_id, "failed")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final, LiteralString, get_args
 
 from ekiden.tasks.record import TaskRecord, decode_record
-from ekiden.tasks.states import State
+from ekiden.tasks.states import FINAL, State
 from ekiden.tasks.store import Due
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "FIXED",
     "LEASED",
     "LIVE",
+    "OVER",
     "ROW",
     "RUNNING",
     "due_of",
@@ -44,6 +45,9 @@ LEASED: Final[tuple[LiteralString, ...]] = (*RUNNING, "tidying")
 """States in which `due` is the end of a worker's lease."""
 ENDED: Final[tuple[LiteralString, ...]] = ("completed", "failed", "cancelled", "tidying", "failing")
 """States in which a task does not expire any more: as `TaskRecord.final` says it."""
+OVER: Final[tuple[LiteralString, ...]] = ("completed", "failed", "cancelled")
+"""States in which nothing is left to do."""
+assert frozenset(OVER) == FINAL
 
 
 ANY_STATE: Final[tuple[State, ...]] = get_args(State)

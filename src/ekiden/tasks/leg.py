@@ -26,6 +26,9 @@ from ekiden.tasks.store import Held
 
 __all__ = ["BY_HAND", "TaskLeg"]
 
+_CUT: Final = (Suspended, asyncio.CancelledError)
+"""Why a leg ends whose task is to stop, unless the handler has come to its own end."""
+
 BY_HAND: Final = "m:manual"
 """The journal's key for the state of a handler that asks with `InputRequired`, not with effects."""
 
@@ -39,6 +42,7 @@ class TaskLeg(PrivateStruct):
     saving: asyncio.Lock
     """Held while entries are saved, so that they are saved in order."""
     _is_cancelling: bool = False
+    _must_end: asyncio.TimerHandle | None = None
 
     @classmethod
     def of(
@@ -92,9 +96,13 @@ class TaskLeg(PrivateStruct):
         """Run the handler: its value, what it raised, or `Suspended`; `TaskCancelled` if it was cut off."""
         replay, task = self.effects.replay, self.effects.replay.task
         task.start(self.effects.whole(handler, arguments))
-        await task.settled()
+        try:
+            await task.settled()
+        finally:
+            if self._must_end is not None:
+                self._must_end.cancel()
         if self._is_cancelling and task.task is not None:
-            is_cut = isinstance(task.ending, Suspended) or (task.ending is None and task.task.cancelled())
+            is_cut = task.task.cancelled() if task.ending is None else isinstance(task.ending, _CUT)
             if is_cut:
                 task.end()
                 raise TaskCancelled(Failed(InternalError("The task was cancelled")))
@@ -113,14 +121,29 @@ class TaskLeg(PrivateStruct):
             if key in self._questions.current:  # It did not fit, and is asked for again.
                 replay.waits().turns.stir()
 
-    def cancel(self) -> None:
-        """The client wants the task to stop: the handler is cancelled, as any coroutine is."""
+    def cancel(self, *, must_end: bool = False) -> None:
+        """The task is to stop: the handler is cancelled, as any coroutine is.
+
+        It may go on all the same, and its task may complete; if it `must_end`, it is given a few seconds.
+        """
         replay = self.effects.replay
-        if self._is_cancelling or replay.is_over or replay.task.task is None:
+        if replay.task.task is None:
             return  # One that has not begun is looked at again.
-        self._is_cancelling = replay.journal.is_last = True
+        replay.journal.is_last = True  # What still runs is told of to whoever cleans up.
+        if replay.is_over:
+            return
+        if must_end and self._must_end is None:
+            self._must_end = replay.task.loop.call_later(replay.task.unwind_seconds, self._end)
+        if self._is_cancelling:
+            return
+        self._is_cancelling = True
         if not replay.task.task.done():
             replay.task.task.cancel()
+
+    def _end(self) -> None:
+        """The handler goes on although it must not: no effect of it counts any more."""
+        if not self.effects.replay.is_over:
+            self.effects.replay.task.fail(asyncio.CancelledError())
 
     # What it leaves behind
 

@@ -123,6 +123,8 @@ def release(record: TaskRecord, fence: int, *, now: float, after: float = 0.0) -
     """Hand the task over: any worker may claim it now, or after a while."""
     record.state = _owned(record, fence, "release")
     record.due = now + after
+    if record.state != "queued":
+        record.losses -= 1  # Its claim will count one, although nobody is lost.
 
 
 def finish(record: TaskRecord, fence: int, ending: Ending, *, now: float, message: str | None = None) -> None:
@@ -224,11 +226,11 @@ def cancel(record: TaskRecord, *, now: float, tidy: bool, message: str | None = 
     return True
 
 
-def expire(record: TaskRecord, error: bytes, *, now: float, message: str, tidy: bool) -> bool:
-    """The time to live is over; False if that changes nothing. `tidy`: it has a clean-up to run.
+def expire(record: TaskRecord, error: bytes, *, now: float, message: str) -> bool:
+    """The time to live is over; False if that changes nothing.
 
-    Then a worker that runs the handler keeps its claim: it waits for the running steps, commits them, and
-    cleans up.
+    A worker that runs the handler keeps its claim: it waits for the running steps, commits them, cleans up.
+    Otherwise any worker cleans up. If there is no clean-up, it says so.
     """
     if record.final or record.expires is None or record.expires > now:
         return False
@@ -236,13 +238,7 @@ def expire(record: TaskRecord, error: bytes, *, now: float, message: str, tidy: 
     record.state = move(before, "expire")
     record.error, record.message, record.expired = error, message, True
     _close(record, now)
-    if not tidy:
-        record.state = move(record.state, "tidied")
-        record.fence += 1
-    elif before in ("running", "stopping"):
-        record.due = due
-    else:
-        record.due = now
+    record.due = due if before in ("running", "stopping") else now
     return True
 
 

@@ -8,7 +8,7 @@ from ekiden.rounds.outcome import Complete, Failed, Outcome, too_large
 from ekiden.tasks.moves import Ending
 from ekiden.wire.json import ENCODE_ERRORS, encode
 
-__all__ = ["ending_of", "failed", "spell_error"]
+__all__ = ["EXPIRED", "WHY_EXPIRED", "ending_of", "failed", "spell_error"]
 
 _log = logging.getLogger(__name__)
 
@@ -50,3 +50,8 @@ def spell_error(error: ProtocolError) -> bytes:
     if error.data is not None:
         spelled["data"] = error.data
     return encode(spelled)
+
+
+EXPIRED: Final = spell_error(InternalError("The task expired"))
+"""The error of a task whose time to live is over."""
+WHY_EXPIRED: Final = "The task's time to live is over."

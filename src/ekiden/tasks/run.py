@@ -16,11 +16,11 @@ from ekiden.tasks import moves
 from ekiden.tasks.leases.renewing import Asked, answer_of
 from ekiden.tasks.leg import TaskLeg
 from ekiden.tasks.moves import Ending, Suspension
-from ekiden.tasks.outcomes import ending_of, failed, spell_error
+from ekiden.tasks.outcomes import EXPIRED, WHY_EXPIRED, ending_of, failed, spell_error
 from ekiden.tasks.record import TaskRecord
 from ekiden.tasks.states import FINAL, State
 from ekiden.tasks.store import Held
-from ekiden.tasks.work import Why, Work, Worker
+from ekiden.tasks.work import Why, Work, Worker, to_its_end
 
 __all__ = ["Run"]
 
@@ -78,6 +78,8 @@ class Run:
             self._moved("queued")
         elif record.state in ("tidying", "failing"):
             await self._tidy(work)
+        elif record.expires is not None and record.expires <= worker.now():
+            await self._expire(work)
         elif record.losses >= worker.limits.attempts:
             await self._give_up(work, "The task was given up: its workers were lost too often")
         else:
@@ -160,6 +162,15 @@ class Run:
             error = InternalError(f"The result cannot be kept: {refused}")
             await self._worker.insist(lambda: finish(failed(error)))
 
+    async def _expire(self, work: Work) -> None:
+        """Nobody has found yet that the time of the task is over: its handler is not begun any more."""
+        now = self._worker.now()
+        await self._worker.insist(
+            lambda: self._store.expire([self.id], EXPIRED, now=now, message=WHY_EXPIRED)
+        )
+        self._moved("failing")
+        await self._stop(work)
+
     async def _give_up(self, work: Work, why: str) -> None:
         _log.error("Task %s: %s", self.id, why)
         error, now = spell_error(InternalError(why)), self._worker.now()
@@ -194,11 +205,12 @@ class Run:
             await self._tidy(work)
 
     async def _tidy(self, work: Work) -> None:
-        if work.tidies and self._tidying_tries <= self._worker.limits.attempts:
-            try:
-                await work.tidy(self._journal.entries, self._why)
-            except Exception:
-                _log.exception("The clean-up of task %s failed", self.id)
+        if work.tidies and self._tidying_tries > self._worker.limits.attempts:
+            _log.error("The clean-up of task %s was given up: its workers were lost too often", self.id)
+        elif work.tidies:
+            problem = await to_its_end(work.tidy(self._journal.entries, self._why), lambda: self._lost)
+            if problem is not None:
+                _log.error("The clean-up of task %s failed", self.id, exc_info=problem)
         record = await self._worker.insist(lambda: self._store.tidied(self.id, self.fence))
         self._moved(record.state)
 
@@ -264,7 +276,7 @@ class Run:
             self.losses = self._known.losses = 0
             self._worker.made_room()  # It had its last try alone, perhaps.
         if state in _TOLD_TO_STOP and self._leg is not None:
-            self._leg.cancel()
+            self._leg.cancel(must_end=state == "failing")
 
     # What others do meanwhile
 
@@ -294,7 +306,7 @@ class Run:
             self.lose()
             return
         if current.state in _TOLD_TO_STOP:
-            leg.cancel()
+            leg.cancel(must_end=current.state == "failing")
         elif current.final:
             return  # It has just ended here.
         if answers := moves.unread(current, leg.seen):

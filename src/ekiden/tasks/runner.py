@@ -12,16 +12,15 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
-from ekiden.errors import InternalError, LostClaim, StoreUnavailable
+from ekiden.errors import LostClaim, StoreUnavailable
 from ekiden.tasks.leases.renewing import Asked, Leases, answer_of
 from ekiden.tasks.leases.standby import Standby
 from ekiden.tasks.limits import TaskLimits
 from ekiden.tasks.observer import TaskObserver, Unobserved
-from ekiden.tasks.outcomes import spell_error
+from ekiden.tasks.outcomes import EXPIRED, WHY_EXPIRED
 from ekiden.tasks.queue import SUSPECT, Queue
 from ekiden.tasks.record import TaskRecord
 from ekiden.tasks.run import Run
-from ekiden.tasks.states import State
 from ekiden.tasks.store import Due, Held, Signal, TaskStore
 from ekiden.tasks.work import Work
 
@@ -329,28 +328,14 @@ class Runner:
 
     async def sweep(self) -> None:
         """Fail what has expired, and forget what expired long ago."""
-        error = spell_error(InternalError("The task expired"))
-        expired: dict[str, tuple[str, State]] = {}
-
-        def tidies(record: TaskRecord) -> bool:
-            expired[record.id] = record.tool, "failing" if self._tidies(record) else "failed"
-            return expired[record.id][1] == "failing"
-
         for _ in range(_MOST_SWEEPS):
             now = self._clock()
             ids = await self.store.overdue(now=now, limit=_OVERDUE_AT_ONCE)
-            message = "The task's time to live is over."
-            await self.store.expire(ids, error, now=now, message=message, tidies=tidies)
+            for record in await self.store.expire(ids, EXPIRED, now=now, message=WHY_EXPIRED):
+                self.observer.moved(record.tool, record.state)
             if len(ids) < _OVERDUE_AT_ONCE:
                 break
-        for tool, state in expired.values():
-            self.observer.moved(tool, state)
-        await self.store.forget(before=self._clock() - self.limits.keep_seconds)
-
-    def _tidies(self, record: TaskRecord) -> bool:
-        """Whether a task has a clean-up; one whose tool is not here may have one elsewhere."""
-        work = self._find(record)
-        return work is None or work.tidies
+        await self.store.forget(before=self._clock() - self.limits.keep_seconds, audience=self._audience)
 
     # For the runs
 

@@ -55,11 +55,16 @@ MOVES: Final[dict[tuple[State, Move], State]] = {
     ("running", "survive"): "running",
     ("waiting", "survive"): "waiting",
     ("stopping", "survive"): "stopping",
+    ("tidying", "survive"): "tidying",
+    ("failing", "survive"): "failing",
     # Its runner goes on with it.
     ("running", "publish"): "running",
     ("stopping", "publish"): "stopping",
     ("running", "suspend"): "waiting",
     ("running", "release"): "queued",
+    ("stopping", "release"): "stopping",
+    ("tidying", "release"): "tidying",
+    ("failing", "release"): "failing",
     ("running", "complete"): "completed",
     ("running", "fail"): "failed",
     # A client answers.

@@ -14,7 +14,7 @@ The promises that every store makes, and that `ekiden.testing.TaskStoreContract`
 import abc
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -26,6 +26,7 @@ from ekiden.tasks.record import TaskRecord, encode_record
 from ekiden.tasks.states import State
 
 __all__ = [
+    "ABANDONED_SECONDS",
     "Due",
     "Glance",
     "Held",
@@ -39,6 +40,10 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+
+ABANDONED_SECONDS: Final = 30 * 86_400.0
+"""How much longer a task is kept whose clean-up nobody has run, or whose servers are gone."""
 
 
 class Signal(msgspec.Struct, frozen=True, array_like=True):
@@ -180,8 +185,12 @@ class TaskStore(abc.ABC):
         """Tasks that have not ended although their time is over."""
 
     @abc.abstractmethod
-    async def forget(self, *, before: float) -> int:
-        """Remove tasks whose time was over before then; how many."""
+    async def forget(self, *, before: float, audience: str | None = None) -> int:
+        """Remove tasks that have ended and whose time was over before then; how many.
+
+        With an audience only its own: others may keep theirs for longer. One whose clean-up nobody has run,
+        or whose servers are gone, is removed `ABANDONED_SECONDS` later.
+        """
 
     @abc.abstractmethod
     async def listing(
@@ -377,11 +386,11 @@ class TaskStore(abc.ABC):
         *,
         now: float,
         message: str,
-        tidies: Callable[[TaskRecord], bool],
-    ) -> None:
-        """Fail tasks whose time is over; `tidies` says which of them have a clean-up to run."""
+    ) -> list[TaskRecord]:
+        """Fail tasks whose time is over; those for which that was news. A worker cleans up after them."""
 
-        def make(record: TaskRecord) -> None:
-            moves.expire(record, error, now=now, message=message, tidy=tidies(record))
+        def make(record: TaskRecord) -> bool:
+            return moves.expire(record, error, now=now, message=message)
 
-        await asyncio.gather(*(self.change(task_id, make) for task_id in task_ids))
+        changed = await asyncio.gather(*(self.change(task_id, make) for task_id in task_ids))
+        return [each[0] for each in changed if each is not None and each[1]]

@@ -15,7 +15,7 @@ from ekiden.tasks.observer import TaskObserver
 from ekiden.tasks.record import Question, TaskRecord
 from ekiden.tasks.store import TaskStore
 
-__all__ = ["Why", "Work", "Worker"]
+__all__ = ["Why", "Work", "Worker", "to_its_end"]
 
 T = TypeVar("T")
 
@@ -75,3 +75,23 @@ class Worker(Protocol):
     async def insist(self, work: Callable[[], Awaitable[T]]) -> T:
         """Try until the store can be reached."""
         ...
+
+
+async def to_its_end(work: Coroutine[Any, Any, None], is_in_vain: Callable[[], bool]) -> BaseException | None:
+    """Do something to its end, also if the caller is cancelled, unless it is in vain; what it raised.
+
+    A worker that stops waits for it, as for a step.
+    """
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            if is_in_vain():
+                task.cancel()
+                raise
+            if (caller := asyncio.current_task()) is not None:
+                caller.uncancel()
+    if task.cancelled():  # The event loop ends.
+        raise asyncio.CancelledError
+    return task.exception()

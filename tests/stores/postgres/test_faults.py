@@ -219,10 +219,10 @@ async def test_every_statement_has_its_index(database: str, name: str) -> None:
     )
     columns: dict[str, Any] = statements.row_columns([statements.Write(new_record("task 1"), {}, None)])
     values: Any = {**columns, "news": [], "until": 1.0, "tools": ["tool"], "now": 1.0, "limit": 9}
-    values |= {"start": b"", "most": 9, "before": 1.0}
+    values |= {"start": b"", "most": 9, "before": 1.0, "abandoned": 1.0}
     if name.startswith("NEWEST"):
         values |= {"audience": "server", "principal": b"", "state": None, "created": 1.0, "id": ""}
-    if name in ("DUE", "OTHERS_DUE", "NEXT_DUE"):
+    if name in ("DUE", "OTHERS_DUE", "NEXT_DUE", "FORGET"):
         values["audience"] = "server"
     if name in ("BY_ID", "SMALL_BY_ID", "BY_FLOW", "ENTRIES"):
         values = (["task 1"],)

@@ -59,7 +59,7 @@ async def test_all_old_tasks_are_forgotten_some_at_a_time(
     monkeypatch.setattr(postgres_tasks, "_FORGET_AT_ONCE", 2)
     store = PostgresStore(database)
     for number in range(5):
-        await store.tasks.insert(new_record(f"{number}"), {})
+        await store.tasks.insert(new_record(f"{number}", state="failed", due=None), {})
     assert await store.tasks.forget(before=1061.0) == 5
     assert await store.tasks.listing() == []
     await store.close()

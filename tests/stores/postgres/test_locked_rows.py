@@ -98,7 +98,8 @@ async def due(store: PostgresStore, task_id: str) -> float | None:
 async def test_a_task_is_kept_although_that_of_its_flow_was_removed_in_this_moment(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    old, new = new_record("old", flow="flow"), new_record("new", flow="flow")
+    old = new_record("old", flow="flow", state="failed", due=None)
+    new = new_record("new", flow="flow")
     await store.tasks.insert(old, {})
     write = store.tasks._write
 

@@ -169,7 +169,7 @@ async def test_foreign_tools_and_sleepers_are_not_read(tmp_path: Path) -> None:
 async def test_old_tasks_are_forgotten_however_many_and_others_write_meanwhile(tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "tasks.db")
     await store.migrate()
-    many(tmp_path / "tasks.db", 2500, tool="tool", due=None)
+    many(tmp_path / "tasks.db", 2500, tool="tool", due=None, state="failed")
     for number in range(0, 2500, 500):
         task_id = f"tool {number}"
         await store.tasks.change(task_id, lambda record: None, {"s:1": Entry("step", "digest", 1)})
@@ -192,7 +192,7 @@ async def test_old_tasks_are_forgotten_in_many_short_transactions(
     monkeypatch.setattr(sqlite_tasks, "_FORGET_SECONDS", -1.0)
     store = SQLiteStore(tmp_path / "tasks.db")
     await store.migrate()
-    many(tmp_path / "tasks.db", 5, tool="tool", due=None)
+    many(tmp_path / "tasks.db", 5, tool="tool", due=None, state="failed")
     forget, at_once = sqlite_tasks._forget, list[int]()
 
     def counted(task_ids: list[str], connection: sqlite3.Connection) -> int:

@@ -106,8 +106,8 @@ def task_line(record: TaskRecord, now: float, *, values: bool) -> TaskLine:
         waits_for=_waits_for(record, now),
         asks=_asks(record) if values else "",
         legs=record.fence,
-        # While it is cleaned up after a cancellation, the count has another use.
-        lost=0 if record.state in ("cancelled", "tidying") else record.losses,
+        # While it is cleaned up, the count has another use.
+        lost=0 if record.expired or record.state in ("cancelled", "tidying") else max(record.losses, 0),
         deadline=None if record.final else record.expires,
     )
 

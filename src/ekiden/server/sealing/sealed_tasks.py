@@ -154,26 +154,25 @@ class SealedTasks(TaskStore):
         *,
         now: float,
         message: str,
-        tidies: Callable[[TaskRecord], bool],
-    ) -> None:
+    ) -> list[TaskRecord]:
         """Fail tasks whose time is over, also those that cannot be opened: nobody else might come."""
         expire = super().expire
 
-        async def expire_one(task_id: str) -> None:
+        async def expire_one(task_id: str) -> list[TaskRecord]:
             try:
-                await expire([task_id], error, now=now, message=message, tidies=tidies)
+                return await expire([task_id], error, now=now, message=message)
             except StoreRefused:
-                await self._inner.expire([task_id], error, now=now, message=message, tidies=tidies)
+                return await self._inner.expire([task_id], error, now=now, message=message)
 
-        await asyncio.gather(*map(expire_one, task_ids))
+        return [record for found in await asyncio.gather(*map(expire_one, task_ids)) for record in found]
 
     async def extend(self, held: Mapping[str, int], *, until: float) -> set[str]:
         """Extend leases."""
         return await self._inner.extend(held, until=until)
 
-    async def forget(self, *, before: float) -> int:
+    async def forget(self, *, before: float, audience: str | None = None) -> int:
         """Remove old tasks."""
-        return await self._inner.forget(before=before)
+        return await self._inner.forget(before=before, audience=audience)
 
     # Reading
 

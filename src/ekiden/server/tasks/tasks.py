@@ -251,9 +251,8 @@ class Tasks:
         """Request that a task be cancelled, unless it has ended."""
         if record.final:
             return
-        tool = self._registry.tools.get(record.tool)
-        tidy = tool is None or tool.on_cancel is not None
-        cancelled = await self.store.cancel(record.id, now=self._clock(), tidy=tidy)
+        # Whether there is a clean-up is for the worker to say: its version of the server may be another one.
+        cancelled = await self.store.cancel(record.id, now=self._clock(), tidy=True)
         if cancelled and is_metered() and (now := await self.store.load(record.id)) is not None:
             self._metrics.moved(now.tool, now.state)
 

@@ -9,8 +9,8 @@ from ekiden.bus.listeners import Listeners
 from ekiden.rounds.journal import Entry
 from ekiden.stores.columns import LEASED, RUNNING, due_of
 from ekiden.tasks.record import TaskRecord, decode_record, encode_record
-from ekiden.tasks.states import State
-from ekiden.tasks.store import Due, Place, Signal, TaskStore, Usage, Watcher
+from ekiden.tasks.states import FINAL, State
+from ekiden.tasks.store import ABANDONED_SECONDS, Due, Place, Signal, TaskStore, Usage, Watcher
 
 __all__ = ["MemoryTasks"]
 
@@ -144,10 +144,16 @@ class MemoryTasks(TaskStore):
         records = [decode_record(self._rows[task_id]) for task_id in late]
         return [record.id for record in records if not record.final][:limit]
 
-    async def forget(self, *, before: float) -> int:
+    async def forget(self, *, before: float, audience: str | None = None) -> int:
         """Remove old tasks."""
-        late = [task_id for task_id, expires in self._expires.items() if expires < before]
-        old = [decode_record(self._rows[task_id]) for task_id in late]
+        late = {task_id: expires for task_id, expires in self._expires.items() if expires < before}
+        found = {task_id: decode_record(self._rows[task_id]) for task_id in late}
+        old = [
+            record
+            for task_id, record in found.items()
+            if (record.state in FINAL and audience in (None, record.audience))
+            or late[task_id] < before - ABANDONED_SECONDS
+        ]
         for record in old:
             del self._rows[record.id], self._expires[record.id]
             self._journals.pop(record.id, None)

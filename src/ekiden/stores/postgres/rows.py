@@ -13,7 +13,7 @@ import msgspec
 
 from ekiden.rounds.journal import Entry
 from ekiden.stores import columns
-from ekiden.stores.columns import ENDED, LEASED, LIVE, ROW, RUNNING, read_row, sql_list
+from ekiden.stores.columns import ENDED, LEASED, LIVE, OVER, ROW, RUNNING, read_row, sql_list
 from ekiden.stores.keys_of_entries import key_digest, key_from_bytes, key_to_bytes
 from ekiden.stores.large_rows import SMALL
 from ekiden.tasks.record import TaskRecord, encode_record
@@ -196,10 +196,12 @@ OVERDUE: Final[LiteralString] = f"""
     WHERE expires <= %s AND state NOT IN ({sql_list(ENDED)})
     ORDER BY expires LIMIT %s
 """
-FORGET: Final[LiteralString] = """
+FORGET: Final[LiteralString] = f"""
     WITH old AS (
-        SELECT id FROM ekiden_tasks WHERE expires < %(before)s ORDER BY expires LIMIT %(limit)s
-        FOR UPDATE SKIP LOCKED
+        SELECT id FROM ekiden_tasks WHERE expires < %(before)s AND (
+            (state IN ({sql_list(OVER)}) AND (%(audience)s::text IS NULL OR audience = %(audience)s))
+            OR expires < %(abandoned)s
+        ) ORDER BY expires LIMIT %(limit)s FOR UPDATE SKIP LOCKED
     ), emptied AS (
         DELETE FROM ekiden_task_entries WHERE task_id IN (SELECT id FROM old)
     )

@@ -24,6 +24,7 @@ from ekiden.tasks import moves
 from ekiden.tasks.record import TaskRecord, decode_record, encode_record
 from ekiden.tasks.states import State
 from ekiden.tasks.store import (
+    ABANDONED_SECONDS,
     Due,
     Glance,
     Held,
@@ -347,18 +348,19 @@ class PostgresTasks(TaskStore):
         """Tasks whose time is over."""
         return [task_id for (task_id,) in await self._look(rows.OVERDUE, (now, limit))]
 
-    async def forget(self, *, before: float) -> int:
+    async def forget(self, *, before: float, audience: str | None = None) -> int:
         """Remove old tasks, some at a time."""
         removed = 0
         while True:
-            count = await self._database.to_its_end(self._forget(before))
+            count = await self._database.to_its_end(self._forget(before, audience))
             removed += count
             if count < _FORGET_AT_ONCE:
                 return removed
 
-    async def _forget(self, before: float) -> int:
+    async def _forget(self, before: float, audience: str | None) -> int:
+        abandoned = before - ABANDONED_SECONDS
+        values = {"before": before, "audience": audience, "abandoned": abandoned, "limit": _FORGET_AT_ONCE}
         async with self._database.reading() as connection:
-            values = {"before": before, "limit": _FORGET_AT_ONCE}
             return (await connection.execute(rows.FORGET, values)).rowcount
 
     # Hearing of changes

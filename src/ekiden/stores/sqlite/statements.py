@@ -4,7 +4,7 @@
 from typing import Final
 
 from ekiden.stores import columns
-from ekiden.stores.columns import ENDED, LEASED, LIVE, ROW, RUNNING, sql_list
+from ekiden.stores.columns import ENDED, LEASED, LIVE, OVER, ROW, RUNNING, sql_list
 from ekiden.tasks.states import State
 from ekiden.tasks.store import Place
 
@@ -96,7 +96,11 @@ OVERDUE: Final = f"""
     SELECT id FROM tasks WHERE expires <= ? AND state NOT IN ({sql_list(ENDED)})
     ORDER BY expires LIMIT ?
 """
-OLD: Final = "SELECT id FROM tasks WHERE expires < ? ORDER BY expires LIMIT ?"
+OLD: Final = f"""
+    SELECT id FROM tasks WHERE expires < :before AND (
+        (state IN ({sql_list(OVER)}) AND (:audience IS NULL OR audience = :audience)) OR expires < :abandoned
+    ) ORDER BY expires LIMIT :limit
+"""
 
 _PAGE: Final = """
     (created, id) < (:created, :id) AND (:audience IS NULL OR audience = :audience)

@@ -28,6 +28,7 @@ from ekiden.tasks import moves
 from ekiden.tasks.record import TaskRecord, encode_record
 from ekiden.tasks.states import FINAL, State
 from ekiden.tasks.store import (
+    ABANDONED_SECONDS,
     Due,
     Glance,
     Held,
@@ -175,10 +176,11 @@ class SQLiteTasks(TaskStore):
         wanted = encode(list(held.items())).decode()
         return await self._file.write(work)
 
-    async def forget(self, *, before: float) -> int:
+    async def forget(self, *, before: float, audience: str | None = None) -> int:
         """Remove old tasks, some at a time, until none is left; others write in between."""
-        forgotten = 0
-        while old := await self._ids(sql.OLD, before, _FORGET_ROWS):
+        forgotten, abandoned = 0, before - ABANDONED_SECONDS
+        values = {"before": before, "audience": audience, "abandoned": abandoned, "limit": _FORGET_ROWS}
+        while old := await self._ids(sql.OLD, values):
             forgotten += await self._file.write(functools.partial(_forget, old))
             await asyncio.sleep(_FORGET_SECONDS)  # Other processes want to write, too.
         return forgotten
@@ -247,7 +249,7 @@ class SQLiteTasks(TaskStore):
 
     async def overdue(self, *, now: float, limit: int) -> list[str]:
         """Tasks whose time is over."""
-        return await self._ids(sql.OVERDUE, now, limit)
+        return await self._ids(sql.OVERDUE, (now, limit))
 
     async def listing(
         self,
@@ -274,7 +276,7 @@ class SQLiteTasks(TaskStore):
         """One look at the index for each."""
         return await self._file.scan(lambda connection: _distinct(connection, sql.NEXT_TOOL))
 
-    async def _ids(self, query: str, *values: Any) -> list[str]:
+    async def _ids(self, query: str, values: Any) -> list[str]:
         return await self._file.scan(lambda connection: [row[0] for row in connection.execute(query, values)])
 
     # Watching

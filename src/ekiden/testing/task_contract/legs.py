@@ -3,6 +3,7 @@
 from ekiden.errors import LostClaim
 from ekiden.rounds.journal import Entry
 from ekiden.tasks.moves import Ending, Suspension
+from ekiden.tasks.store import ABANDONED_SECONDS
 from ekiden.testing.task_contract.opening import OpensTaskStore
 from ekiden.testing.task_contract.records import claimed, due_ids, new_record, question, step
 
@@ -159,17 +160,23 @@ class LegsContract(OpensTaskStore):
             await one.insert(new_record("endless", ttl=None), {"s:1": step(1)})
             assert await other.overdue(now=1059.0, limit=9) == []
             assert await other.overdue(now=1060.0, limit=9) == ["runs"]
-            await other.expire(
-                ["runs", "done"], b'{"code":1}', now=1060.0, message="over", tidies=lambda record: False
-            )
-            assert await one.append("runs", held.fence, {"s:1": step(1)}) is None
+            await other.expire(["runs", "done"], b'{"code":1}', now=1060.0, message="over")
             runs, finished = await other.load("runs"), await other.load("done")
             assert runs is not None
             assert finished is not None
-            assert (runs.state, runs.error, runs.message) == ("failed", b'{"code":1}', "over")
+            assert (runs.state, runs.error, runs.message) == ("failing", b'{"code":1}', "over")
             assert finished.state == "completed"
             assert await other.forget(before=1060.0) == 0
-            assert await other.forget(before=1061.0) == 2
+            assert await other.forget(before=1061.0, audience="another") == 0, (
+                "they may keep theirs for longer"
+            )
+            assert await other.forget(before=1061.0, audience="server") == 1
+            assert await other.forget(before=1061.0) == 0, "nobody has cleaned up after it"
+            await one.stop("runs", held.fence, now=1062.0, lease=10.0, tidy=False)
+            assert await other.forget(before=1061.0) == 1
+            await one.insert(new_record("abandoned"), {})
+            assert await other.forget(before=1060.0 + ABANDONED_SECONDS, audience="another") == 0
+            assert await other.forget(before=1061.0 + ABANDONED_SECONDS, audience="another") == 1
             assert [record.id for record in await one.listing()] == ["endless"]
             assert await one.entries("endless") == {"s:1": step(1)}
 
@@ -180,7 +187,7 @@ class LegsContract(OpensTaskStore):
                 held = await claimed(one, new_record(name))
                 before = await one.load(name)
                 assert before is not None
-                await other.expire([name], b"{}", now=1060.0, message="over", tidies=lambda record: True)
+                await other.expire([name], b"{}", now=1060.0, message="over")
                 record = await one.load(name)
                 assert record is not None
                 assert (record.state, record.status, record.due) == ("failing", "failed", before.due)
@@ -200,14 +207,32 @@ class LegsContract(OpensTaskStore):
                     assert (stopped.due, stopped.updated) == (1112.0 if tidy else None, 1060.0)
                 assert await one.entries(name) == {"s:1": step(1)}
 
+    async def test_a_clean_up_that_is_handed_over_counts_no_lost_worker(self) -> None:
+        """One whose worker is lost does, so that a clean-up which kills its workers is given up."""
+        async with self.opened() as (one, other):
+            for name, state in (("cancelled", "tidying"), ("expired", "failing")):
+                await one.insert(new_record(name), {})
+                if state == "tidying":
+                    assert await one.cancel(name, now=1060.0, tidy=True)
+                else:
+                    assert len(await one.expire([name], b"{}", now=1060.0, message="over")) == 1
+                    assert await one.expire([name], b"{}", now=1060.0, message="over") == []
+                for _ in range(3):
+                    held = await one.claim(name, now=1060.0, lease=10.0)
+                    assert held is not None
+                    released = await one.release(name, held.fence, now=1060.0)
+                    assert (released.state, released.due, released.losses) == (state, 1060.0, 0)
+                for losses in (1, 2):
+                    held = await other.claim(name, now=1060.0 + 20 * losses, lease=10.0)
+                    assert held is not None
+                    assert (held.record.state, held.record.losses) == (state, losses)
+
     async def test_what_expires_or_is_given_up_has_its_clean_up_run(self) -> None:
         """A client sees it fail at once."""
         async with self.opened() as (one, other):
             await one.insert(new_record("expires"), {})
             held = await claimed(one, new_record("dies", ttl=None))
-            await other.expire(
-                ["expires"], b'{"code":1}', now=1060.0, message="over", tidies=lambda record: True
-            )
+            await other.expire(["expires"], b'{"code":1}', now=1060.0, message="over")
             await one.give_up(
                 "dies", held.fence, b'{"code":2}', now=1060.0, lease=10.0, tidy=True, message="died"
             )
