@@ -176,9 +176,14 @@ class Steps(PrivateStruct, kw_only=True):
 
     async def _ended(self, step: Step, name: str) -> Entry | None:
         """How a step ended; None if it is tried again later. To cancel its task ends only its function."""
+        entry: Entry | None
         try:
-            waits_here = self.pauses is None or step.retry is None
-            entry = await (step.perform() if waits_here else self._attempt(step, name))
+            if step.retry is None:
+                entry, _ = await step.attempt()
+            elif self.pauses is None:
+                entry = await step.perform()  # It waits here between its tries.
+            else:
+                entry = await self._attempt(step, name)
         except asyncio.CancelledError as error:
             entry = step.failure(error)  # Unless it was cut.
         task = self._running[name].task
