@@ -69,11 +69,12 @@ def test_integers_beyond_a_machine_integer_are_refused(number: int) -> None:
         decode(str(number).encode())
 
 
+@pytest.mark.parametrize("number", [2**64, -(2**63) - 1], ids=["2**64", "-2**63-1"])
 @pytest.mark.parametrize("before", range(40))
 @pytest.mark.parametrize("after", [0, 7, 300])
-def test_a_long_integer_is_found_wherever_it_stands(before: int, after: int) -> None:
+def test_a_long_integer_is_found_wherever_it_stands(number: int, before: int, after: int) -> None:
     with pytest.raises(ParseError):
-        decode(b'{"%b":[%d],"b":"%b"}' % (b"a" * before, 2**64, b"c" * after))
+        decode(b'{"%b":[%d],"b":"%b"}' % (b"a" * before, number, b"c" * after))
 
 
 @pytest.mark.parametrize("number", [2**63 - 1, -(2**63), 0])

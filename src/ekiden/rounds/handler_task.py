@@ -239,13 +239,6 @@ class HandlerTask:
             if self.turns is not None:
                 self.turns.leave_branches()
 
-    def forget(self) -> None:
-        """Let go of what refers back to the leg, so that nothing of it is left to the garbage collector."""
-        if self.turns is not None:
-            self.turns.leave_branches()
-            self.turns = None
-        self.task = self.ending = None
-
     async def refuse(self) -> NoReturn:
         """Refuse an effect of a leg that is over. If it catches even this, too often, it is blocked."""
         self._refused += 1

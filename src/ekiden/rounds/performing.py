@@ -85,11 +85,11 @@ class Steps(PrivateStruct, kw_only=True):
         task, waited = self.task, False
         if self.memory is not None:
             known = await self.memory.recall()
-            if not self.journal.agrees_with(known):
+            if known and not self.journal.agrees_with(known):
                 task.fail(Restart(known))
-            unsaved = self.journal.unsaved.values()
-            is_unsaved = self.saving.locked() or any(entry.kind != "answer" for entry in unsaved)
-            if is_unsaved and task.phase not in OVER:
+            unsaved = self.journal.unsaved
+            is_unsaved = unsaved and any(entry.kind != "answer" for entry in unsaved.values())
+            if (is_unsaved or self.saving.locked()) and task.phase not in OVER:
                 waited = True
                 await self.save()  # What led here, draws above all: a new owner comes to the same step.
         running = self._running.values()
@@ -176,9 +176,14 @@ class Steps(PrivateStruct, kw_only=True):
 
     async def _ended(self, step: Step, name: str) -> Entry | None:
         """How a step ended; None if it is tried again later. To cancel its task ends only its function."""
+        entry: Entry | None
         try:
-            waits_here = self.pauses is None or step.retry is None
-            entry = await (step.perform() if waits_here else self._attempt(step, name))
+            if step.retry is None:
+                entry, _ = await step.attempt()
+            elif self.pauses is None:
+                entry = await step.perform()  # It waits here between its tries.
+            else:
+                entry = await self._attempt(step, name)
         except asyncio.CancelledError as error:
             entry = step.failure(error)  # Unless it was cut.
         task = self._running[name].task

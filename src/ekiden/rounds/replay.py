@@ -7,7 +7,7 @@ alone and runs no step needs neither. What an effect means is not said here, but
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from ekiden.errors import NonDeterminismError, UsageError
@@ -162,7 +162,11 @@ class Replay(PrivateStruct):
 
     def forget(self) -> None:
         """Let go of what refers back to us, so that nothing of a leg is left to the garbage collector."""
-        self.task.forget()
+        task = self.task
+        if task.turns is not None:
+            task.turns.leave_branches()
+            task.turns = None
+        task.task = task.ending = None
         self._used.clear()
         if self.waiting is not None:
             self.waiting = self._steps = None
@@ -227,17 +231,17 @@ class Replay(PrivateStruct):
             return _AFTERWARDS if is_finishing else 0
         return LEFT_BEHIND if is_finishing else self.waits().branch_of(current, name)
 
-    async def turn(
+    def turn(
         self,
         name: str,
         digest: str,
         begin: Callable[[int], None] | None,
         value: Any = None,
         step: Step | None = None,
-    ) -> Any:
+    ) -> Coroutine[Any, Any, Any]:
         """Wait until it is the turn of an effect; its value. See `Waiting.turn`."""
         waiting = self.waiting or self.waits()
-        return await waiting.turn(name, self.branch_of(name), digest, begin, value, step)
+        return waiting.turn(name, self.branch_of(name), digest, begin, value, step)
 
     def waits(self) -> Waiting:
         """Made when first needed: a handler that is alone has no need of turns."""

@@ -7,7 +7,7 @@ nothing else: a cancellation that comes sooner than at first is kept until the t
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ekiden.private_struct import PrivateStruct
 from ekiden.rounds.accounting import Accounting
@@ -17,6 +17,9 @@ from ekiden.rounds.journal import UNKNOWN_BRANCH, Entry, Journal
 from ekiden.rounds.turns import Turns, Waiter
 
 __all__ = ["CUT", "Waiting", "current_task"]
+
+current_task: Final = cast("Callable[[], asyncio.Task[Any]]", asyncio.current_task)
+"""The task that runs this, for type checkers: an effect is always in one."""
 
 CUT: Final = object()
 """The value of an effect that its handler cut short before: it has none."""
@@ -151,10 +154,3 @@ class Waiting(PrivateStruct):
             self._record(name, Entry("cut", digest, value, waiter.branch, about))
             # All this the handler is told later than the cut.
             self._journal.move_to_the_end([turns.unheard, *self._journal.backlog, *turns.untold()])
-
-
-def current_task() -> asyncio.Task[Any]:
-    """The task that runs this."""
-    task = asyncio.current_task()
-    assert task is not None
-    return task

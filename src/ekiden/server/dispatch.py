@@ -127,11 +127,11 @@ class Dispatcher:
             if handler.is_direct and _LATER.isdisjoint(request.params):
                 try:
                     value = await handler.call(**bound)
-                    return self._making.at_once(tool, value) or await self._making.in_turn(
-                        tool, value, request
-                    )
+                    made = self._making.at_once(tool, value)
+                    ended = made or await self._making.in_turn(tool, value, request)
                 except BaseException as error:
-                    return _direct(tool.failed(error), tool.title)
+                    ended = tool.failed(error)
+                return ended if type(ended) is Complete else _direct(ended, tool.title)
             call = Call(request, stream, self.state, handler, arguments, bound, tool.bind, tool.title, tool)
             return await self._round(call)
         except BaseException as error:
@@ -207,12 +207,11 @@ class Dispatcher:
         if call.handler.is_direct and _LATER.isdisjoint(call.request.params):
             try:
                 value = await call.handler.call(**call.bound)
-                if isinstance(value, InputRequired):
-                    return _direct(value, call.title)
                 made = self._making.at_once(call.ending, value)
-                return made or await self._making.in_turn(call.ending, value, call.request)
+                ended = made or await self._making.in_turn(call.ending, value, call.request)
             except BaseException as error:
-                return _direct(call.ending.failed(error), call.title)
+                ended = call.ending.failed(error)
+            return _direct(ended, call.title)
         return await self._round(call)
 
     def _round(self, call: Call) -> Coroutine[Any, Any, Outcome]:

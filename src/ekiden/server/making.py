@@ -10,6 +10,7 @@ from typing import Protocol
 
 from ekiden.errors import InternalError
 from ekiden.rounds.outcome import Outcome
+from ekiden.server.questions.input_required import InputRequired
 from ekiden.transports.server.large import TOO_MUCH, LargeResults
 from ekiden.wire.modern import Request
 
@@ -32,10 +33,15 @@ class Making:
         """Its results that are so large that they wait for one another."""
         self._owner_of = owner_of
 
-    def at_once(self, ending: _Ending, value: object) -> Outcome | None:
-        """The outcome of a value; None while others have their turn: await `in_turn` then."""
+    def at_once(self, ending: _Ending, value: object) -> Outcome | InputRequired | None:
+        """The outcome of a value; None while others have their turn: await `in_turn` then.
+
+        An `InputRequired` is given back as it is.
+        """
         if type(value) is str:
             return ending.complete(value)  # Nothing is copied.
+        if isinstance(value, InputRequired):
+            return value
         if self.large.busy:
             return None
         outcome = ending.complete(value)

@@ -65,11 +65,11 @@ class Incoming(msgspec.Struct, gc=False):
         value = self._value
         if value is msgspec.UNSET:
             try:
-                value = decode(self.body, self.most_values)
+                value = self._value = decode(self.body, self.most_values)
             except ParseError as error:
-                value = _Unreadable(error.message)
-            self._value = value
-        if value.__class__ is _Unreadable:
+                self._value = _Unreadable(error.message)
+                raise
+        elif value.__class__ is _Unreadable:
             raise ParseError(value.reason)
         return value
 

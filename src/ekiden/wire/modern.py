@@ -138,17 +138,18 @@ def accept(
     `message.id` must not be None. `headers` and `incoming` are None on transports without a header layer.
     """
     method, params = message.method, message.params
+    version: bytes | None = MODERN
     if headers is None:
         if method == "initialize":
             raise MethodNotFound(_not_found(method))
     else:
         if incoming is not None and incoming.repeating is not None:
             reject_duplicates(incoming.repeating)
-        if VERSION not in headers:
+        if (version := headers.get(VERSION)) is None:
             check_version(headers, None)
     meta = read_meta(params)
     # A header that equals the body byte for byte is in order; any other is looked at closely.
-    if meta.protocol_version != versions.MODERN or (headers is not None and headers[VERSION] != MODERN):
+    if version != MODERN or meta.protocol_version != versions.MODERN:
         _check_version(headers, meta.protocol_version)
     if headers is not None and headers.get(METHOD) != method.encode():
         check_method(headers, method)

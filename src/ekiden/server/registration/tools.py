@@ -115,7 +115,9 @@ class Tool:
 
     def complete(self, value: object) -> Outcome:
         """The outcome for the handler's return value."""
-        return Complete(self.result(value))
+        if type(value) is str and self._output is None:
+            return Complete({"content": [{"type": "text", "text": value}]})
+        return Complete(self._result(value))
 
     def failed(self, error: BaseException) -> Outcome | InputRequired:
         """The outcome for what the handler raised: most exceptions become a result with `isError`."""
@@ -128,16 +130,12 @@ class Tool:
         """The outcome of a call that ended with an error of the protocol."""
         return refused(error, in_words=self.tells_in_words)
 
-    def result(self, value: object) -> JsonObject:
+    def _result(self, value: object) -> JsonObject:
         """The handler's return value as a `CallToolResult`."""
-        if type(value) is str and self._output is None:
-            return {"content": [{"type": "text", "text": value}]}
         if isinstance(value, BaseModel) and type(value).__name__ == "CallToolResult":
             return self._checked(content.dump(value))
         if self._output is not None:
             return _structured(self._output.to_json(value))
-        if isinstance(value, InputRequired):
-            raise value
         blocks = content.content_blocks(value)
         if blocks is not None:
             return {"content": blocks}

@@ -20,7 +20,7 @@ __all__ = ["Call", "append", "step_up", "unshared"]
 _IMMUTABLE: Final = frozenset({str, int, float, bool, type(None)})
 
 
-class Call(msgspec.Struct):
+class Call(msgspec.Struct, gc=False):
     """One request, with the handler that answers it."""
 
     request: Request

@@ -184,8 +184,6 @@ class PushedCalls:
     async def _ended(self, call: Call, run: Coroutine[Any, Any, Any]) -> Outcome | InputRequired:
         try:
             value = await run
-            if isinstance(value, InputRequired):
-                return value
             made = self._making.at_once(call.ending, value)
             return made or await self._making.in_turn(call.ending, value, call.request)
         except BaseException as error:

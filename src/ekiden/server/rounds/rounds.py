@@ -267,24 +267,13 @@ class Rounds:
         context.rebind(call.request, call.stream)
         try:
             value = await parked.leg.go_on(values, self.askable(call.request))
-            made = self._at_once(call, value)
+            made = value if type(value) is Suspended else self.making.at_once(call.ending, value)
             ended = made or await self.making.in_turn(call.ending, value, call.request)
         except BaseException as error:
             ended = call.ending.failed(error)
         outcome = await self._end_round(call, state, parked.leg, context, ended)
         call_ended(call.request, state.round, outcome)
         return outcome
-
-    def _conclude(self, call: Call, replay: Replay) -> Any:
-        """What the handler returned. Reports how long its handler took to repeat what earlier rounds did."""
-        if (seconds := replay.rerun_seconds) is not None:
-            telling.report_rerun(call.title, seconds, self._sealer.limits)
-        return replay.conclude()
-
-    def _at_once(self, call: Call, value: object) -> Outcome | Suspended | InputRequired | None:
-        if type(value) is Suspended or isinstance(value, InputRequired):
-            return value
-        return self.making.at_once(call.ending, value)
 
     async def _run_leg(
         self,
@@ -299,23 +288,27 @@ class Rounds:
         while True:
             try:
                 leg, context = self._new_leg(call, state, responses, asked, memory)
+                replay = leg.replay
                 try:
-                    if not leg.replay.task.start(leg.whole(call.handler.call, call.bound)):
-                        await leg.replay.task.settled()
-                    value = self._conclude(call, leg.replay)
-                    made = self._at_once(call, value)
+                    if not replay.task.start(leg.whole(call.handler.call, call.bound)):
+                        await replay.task.settled()
+                    if replay.rerun_seconds is not None:
+                        telling.report_rerun(call.title, replay.rerun_seconds, self._sealer.limits)
+                    value = replay.conclude()
+                    made = value if type(value) is Suspended else self.making.at_once(call.ending, value)
                     ended = made or await self.making.in_turn(call.ending, value, call.request)
                 except Restart as restart:
                     append(state.journal, restart.entries)
                     call.bound = call.bind(unshared(call.raw))
                     continue
                 except BaseException as error:
-                    leg.replay.forget()  # Nobody has concluded it, if the client has left.
+                    replay.forget()  # Nobody has concluded it, if the client has left.
                     ended = call.ending.failed(error)
-                if type(ended) is Complete:
-                    outcome = ended
-                else:
-                    outcome = await self._end_round(call, state, leg, context, ended)
+                outcome = (
+                    ended
+                    if type(ended) is Complete
+                    else await self._end_round(call, state, leg, context, ended)
+                )
             except NonDeterminismError as error:
                 _log.error("%s", untraced(error))
                 outcome = Failed(InternalError(_DIFFERS, data={**RESTART}))

@@ -54,6 +54,8 @@ def taken_apart(
 ) -> tuple[Callable[..., Any], list[Any]]:
     """The function inside of partials, and all its arguments except contexts."""
     given = list(filterfalse(is_context, arguments))
+    if type(function) is FunctionType:
+        return function, given
     while is_partial(function):
         given = [*_bound_by(function), *given]
         function = function.func

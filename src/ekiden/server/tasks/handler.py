@@ -128,7 +128,7 @@ class ToolWork:
     ) -> Outcome | Suspended | InputRequired:
         try:
             value = await leg.run(self._tool.handler.call, self._bound(leg, request, stream, by_hand))
-            if isinstance(value, Suspended | InputRequired):
+            if isinstance(value, Suspended):
                 return value
             made = self._making.at_once(self._tool, value)
             return made or await self._making.in_turn(self._tool, value, None)

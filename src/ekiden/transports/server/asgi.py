@@ -367,7 +367,9 @@ class StreamableHTTP:
 
 def _read_at_once(receive: Receive, incoming: Incoming) -> Event | Started[Event] | None:
     """Read a body that is here as a whole; else return what has come so far."""
-    reading = receive().__await__()
+    reading: Any = receive()
+    if reading.__class__ is not CoroutineType:  # A coroutine, as most servers give, can be begun itself.
+        reading = reading.__await__()
     try:
         return Started(reading, reading.send(None))
     except StopIteration as read:
