@@ -334,3 +334,27 @@ async def test_who_takes_a_round_over_is_told_in_the_order_in_which_it_was_left(
     assert runs.agree() == ["late", "slow"]
     assert begun("late slow") == begun("last") == 1
     assert sum(note.startswith("begin ") for note in noted) == 3
+
+
+@pytest.mark.parametrize(
+    ("who", "warnings"),
+    [("main main", 0), ("main one", 0), ("one main", 0), ("one one", 0), ("one two", 1), ("one two two", 1)],
+)
+async def test_only_who_does_the_same_thing_in_several_branches_is_warned(
+    who: str, warnings: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of what the handler does itself, before or after a branch, a replay knows which is which."""
+
+    async def tool(ctx: Context) -> str:
+        async def branch(name: str) -> None:
+            for each in who.split():
+                if each == name:
+                    await ctx.step(steps.quick, "same")
+
+        for name in dict.fromkeys(who.split()):
+            await (branch(name) if name == "main" else asyncio.gather(branch(name)))
+        return "done"
+
+    assert await play(tool) == "done"
+    assert begun("same") == len(who.split())
+    assert sum("in several branches at once" in line for line in caplog.messages) == warnings

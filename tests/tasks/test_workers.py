@@ -1,6 +1,7 @@
 """Several workers on one store: taking over, handing over, and never both at once."""
 
 import asyncio
+import itertools
 import logging
 from typing import Any
 
@@ -289,3 +290,30 @@ async def test_a_worker_that_must_stop_before_its_step_has_ended_says_so_and_ano
     async with second.running():
         assert await TaskClient(second).text(task_id) == "2"
     assert ran == [1, 2]
+
+
+async def test_a_worker_for_whom_others_are_faster_does_not_ask_without_a_pause(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it finds due, another one has claimed by the time that it tries."""
+    server = new_server(store)
+    tries = list[float]()
+
+    @server.tool(task="required")
+    async def tool(ctx: Context) -> str:
+        raise AssertionError("not reached")
+
+    async def too_late(*args: Any, **more: Any) -> list[Any]:
+        tries.append(asyncio.get_running_loop().time())
+        if len(tries) > 100:
+            raise RuntimeError("that is enough")
+        return []
+
+    monkeypatch.setattr(store.tasks, "claim_all", too_late)
+    fields: dict[str, Any] = {"audience": "tasks", "arguments": {}, "created": clock(), "due": clock()}
+    await store.tasks.insert(new_record("t", ttl=None, **fields), {})
+    async with server.running():
+        await asyncio.sleep(1.0)
+    pauses = [after - before for before, after in itertools.pairwise(tries)]
+    assert len(tries) >= 10
+    assert min(pauses) >= 0.015
