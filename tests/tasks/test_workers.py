@@ -317,3 +317,34 @@ async def test_a_worker_for_whom_others_are_faster_does_not_ask_without_a_pause(
     pauses = [after - before for before, after in itertools.pairwise(tries)]
     assert len(tries) >= 10
     assert min(pauses) >= 0.015
+
+
+async def test_a_task_in_its_last_try_is_alone_until_it_has_lived_for_a_lease(store: Any) -> None:
+    """So that the others do not die with it, if it is what kills its workers."""
+    server = new_server(store)
+    began = dict[str, float]()
+
+    async def work(name: str) -> None:
+        began[name] = asyncio.get_running_loop().time()
+        await asyncio.sleep(3 * QUICK.lease_seconds)
+
+    @server.tool(task="required")
+    async def tool(name: str, ctx: Context) -> str:
+        await ctx.step(work, name)
+        return name
+
+    async def put(name: str, losses: int) -> None:
+        fields = {"audience": "tasks", "arguments": {"name": name}, "created": clock(), "due": clock()}
+        await store.tasks.insert(new_record(name, ttl=None, losses=losses, **fields), {})
+
+    async with server.running(), asyncio.timeout(PATIENCE):
+        await put("frail", QUICK.attempts - 1)
+        while "frail" not in began:
+            await asyncio.sleep(0.01)
+        await put("sound", 0)
+        await put("sound, too", 0)
+        while len(began) < 3:
+            await asyncio.sleep(0.01)
+    waited = [began[name] - began["frail"] for name in ("sound", "sound, too")]
+    assert min(waited) >= QUICK.lease_seconds - 0.05
+    assert max(waited) < 2 * QUICK.lease_seconds, "it is not waited for until it has ended"

@@ -296,8 +296,6 @@ class Runner:
     def _is_isolated(self) -> bool:
         """Whether a task has its last try here, and has not lived for as long as a lease yet."""
         last = max(SUSPECT, self.limits.attempts - 1)
-        if all(run.losses < last for run in self._runs.values()):
-            return False
         began = asyncio.get_running_loop().time() - self.limits.lease_seconds
         return any(run.losses >= last and run.began > began for run in self._runs.values())
 

@@ -133,7 +133,7 @@ class PostgresDatabase:
     async def migrate(self) -> None:
         """Make the tables, or bring them up to date."""
         try:
-            connection = await psycopg.AsyncConnection.connect(self.url, autocommit=True)
+            connection = await psycopg.AsyncConnection.connect(self.url)
         except psycopg.Error as error:
             raise UsageError(f"the database cannot be reached: {error}") from error
         async with connection, connection.transaction():
