@@ -7,10 +7,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from ekiden import CancelledTask, Context, Retry, StoreUnavailable, TaskLimits
-from tests.tasks.driving import PATIENCE, TaskClient, accept, new_server
+from tests.tasks.driving import PATIENCE, QUICK, TaskClient, accept, new_server
 
 PATIENT = TaskLimits(lease_seconds=60.0, sweep_seconds=0.1, message_seconds=0.05, poll_seconds=0.01)
 """A lease that no test waits for."""
@@ -307,3 +308,43 @@ async def test_an_answer_that_could_not_be_kept_at_first_is_kept_later(
         await client.update(task_id, {"second.1": accept("two")})
         assert await client.text(task_id) == "worked one two"
     assert refused == [{"answer"}]
+
+
+async def test_an_answer_that_the_handler_passes_over_does_not_have_it_run_once_more(store: Any) -> None:
+    """It came while the handler ran, and that run did not ask for it any more."""
+    server = new_server(store, tasks=msgspec.structs.replace(QUICK, sweep_seconds=1000.0))
+    runs = list[str]()
+    working, go = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        working.set()
+        await go.wait()
+
+    @server.tool(task="required")
+    async def tool(ctx: Context) -> str:
+        runs.append("begun")
+        first = ctx.elicit("First?", bool, key="first")
+        if len(runs) == 1:
+            await asyncio.gather(first, ctx.elicit("Beside?", bool, key="beside"))
+        await first
+        await ctx.step(work, key="work")
+        await ctx.elicit("Last?", bool, key="last")
+        return "done"
+
+    async with server.running(), asyncio.timeout(PATIENCE):
+        client = TaskClient(server)
+        task_id = await client.start()
+        await client.asks(task_id, "first.1", "beside.1")
+        await client.update(task_id, {"first.1": accept(True)})
+        await working.wait()
+        run = server._rounds.tasks.runner._runs[task_id]  # type: ignore[union-attr]
+        await client.update(task_id, {"beside.1": accept(True)})
+        while "beside.1" not in run._leg.seen:  # type: ignore[union-attr]
+            await asyncio.sleep(0.005)
+        go.set()
+        while (kept := await store.tasks.load(task_id)).state == "running":
+            await asyncio.sleep(0.005)
+        assert (kept.state, kept.due) == ("waiting", None)
+        await client.update(task_id, {"last.1": accept(True)})
+        assert await client.text(task_id) == "done"
+    assert len(runs) == 3
