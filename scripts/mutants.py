@@ -57,6 +57,7 @@ TESTS = {
         Stage("tests/pages/people tests/workers/test_people.py"),
     ),
     "tasks": (
+        Stage("tests/tasks/test_moves.py tests/tasks/test_queue.py tests/tasks/test_states.py"),
         Stage("tests/stores/test_task_contract.py tests/tasks tests/server/tasks", "memory"),
         Stage("tests/stores/test_task_contract.py tests/tasks tests/server/tasks tests/acceptance"),
         Stage("tests/stories tests/telemetry tests/pages/people/test_tasks.py"),
