@@ -358,3 +358,32 @@ async def test_only_who_does_the_same_thing_in_several_branches_is_warned(
     assert await play(tool) == "done"
     assert begun("same") == len(who.split())
     assert sum("in several branches at once" in line for line in caplog.messages) == warnings
+
+
+@pytest.mark.parametrize("how", REPLAYED)
+async def test_what_is_cut_when_its_value_has_come_keeps_no_other_branch_waiting(how: str) -> None:
+    """All three have ended; who is told first cuts the second, and the third is told all the same."""
+    runs = Runs()
+
+    async def tool(ctx: Context) -> str:
+        run = runs.begin()
+
+        async def first() -> None:
+            await ctx.step(steps.held, "first")
+            second.cancel()
+
+        leading = asyncio.ensure_future(first())
+        second = asyncio.ensure_future(ctx.step(steps.held, "second"))
+        third = asyncio.ensure_future(ctx.step(steps.held, "third"))
+        for what in ("first", "second", "third"):
+            await steps.until_begun(what)
+        for what in ("first", "second", "third"):
+            steps.gate(what).set()
+        await asyncio.wait({leading, second, third})
+        run.append([second.cancelled(), third.result()])
+        await two_more_rounds(ctx)
+        return "done"
+
+    assert await play(tool, how) == "done"
+    assert runs.agree() == [[True, "did third"]]
+    assert [begun(what) for what in ("first", "second", "third")] == [1, 1, 1]

@@ -173,7 +173,7 @@ async def test_a_clean_up_is_told_of_a_step_that_did_not_let_itself_be_cancelled
 
 @pytest.mark.parametrize("what", [SystemExit, asyncio.CancelledError, ValueError])
 async def test_a_clean_up_that_raises_anything_ends_its_task_and_not_its_worker(
-    store: Any, what: type[BaseException]
+    store: Any, what: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
     server = new_server(store, tasks=PATIENT)
     cleaned: list[str] = []
@@ -196,6 +196,8 @@ async def test_a_clean_up_that_raises_anything_ends_its_task_and_not_its_worker(
             while (await store.tasks.load(task_id)).state != "cancelled":
                 await asyncio.sleep(0.005)
     assert cleaned == [task_id]
+    errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert errors == [f"The clean-up of task {task_id} failed"]
 
 
 async def test_a_task_that_is_taken_over_at_the_moment_of_rest_is_its_new_owners(

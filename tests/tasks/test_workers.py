@@ -107,7 +107,9 @@ async def test_a_lost_worker_is_replaced_within_a_lease_and_commits_nothing_any_
         assert [entry.value for entry in entries.values()] == ["a1", "b2", "c2"]
 
 
-async def test_a_task_whose_workers_keep_dying_is_given_up(store: Any) -> None:
+async def test_a_task_whose_workers_keep_dying_is_given_up(
+    store: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     server = new_server(store)
 
     @server.tool(task="required")
@@ -121,6 +123,7 @@ async def test_a_task_whose_workers_keep_dying_is_given_up(store: Any) -> None:
         failed = await TaskClient(server).until("poison", "failed")
     assert failed["error"]["code"] == -32603
     assert "workers" in failed["error"]["message"]
+    assert "Task poison: The task was given up" in caplog.text
 
 
 async def test_a_clean_up_whose_workers_keep_dying_is_given_up(store: Any) -> None:

@@ -81,7 +81,9 @@ async def renewals() -> list[str]:
 # The store fails
 
 
-async def test_one_error_of_the_store_does_not_end_the_renewal_of_a_lease(tmp_path: Path) -> None:
+async def test_one_error_of_the_store_does_not_end_the_renewal_of_a_lease(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     stores = [SQLiteStore(tmp_path / "rounds.db") for _ in range(2)]
     renew, errors = stores[0].renew, [StoreUnavailable("away"), OSError("odd")]
 
@@ -100,6 +102,7 @@ async def test_one_error_of_the_store_does_not_end_the_renewal_of_a_lease(tmp_pa
     done, _ = await asyncio.wait({running, repeat}, timeout=4 * LEASE)
     assert not done
     assert not errors
+    assert "are not renewed yet: OSError('odd')" in caplog.text
     work.may_end.set()
     assert await running == await repeat == "work 1"
     for store in stores:
