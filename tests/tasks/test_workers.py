@@ -351,3 +351,35 @@ async def test_a_task_in_its_last_try_is_alone_until_it_has_lived_for_a_lease(st
     waited = [began[name] - began["frail"] for name in ("sound", "sound, too")]
     assert min(waited) >= QUICK.lease_seconds - 0.05
     assert max(waited) < 2 * QUICK.lease_seconds, "it is not waited for until it has ended"
+
+
+async def test_a_worker_that_stops_has_said_before_that_it_lives(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its task was taken over. Else that would count as a worker that the task has killed."""
+    server = new_server(store)
+    saying, said = asyncio.Event(), list[bool]()
+    survive = store.tasks.survive
+
+    async def slow(*arguments: Any) -> bool:
+        saying.set()
+        await asyncio.sleep(1.0)
+        said.append(await survive(*arguments))
+        return said[-1]
+
+    @server.tool(task="required")
+    async def tool(ctx: Context) -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    monkeypatch.setattr(store.tasks, "survive", slow)
+    async with asyncio.timeout(PATIENCE):
+        async with server.running():
+            task_id = await TaskClient(server).start()
+            while (await store.tasks.load(task_id)).state != "running":
+                await asyncio.sleep(0.01)
+            taken = await store.tasks.claim(task_id, now=clock() + 1000.0, lease=2000.0)
+            assert taken.record.losses == 1
+            await saying.wait()
+        assert said == [True]
+    assert (await store.tasks.load(task_id)).losses == 0
