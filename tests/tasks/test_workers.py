@@ -286,6 +286,8 @@ async def test_a_worker_that_must_stop_before_its_step_has_ended_says_so_and_ano
         await runner.stop(0.5)
     assert "Waiting up to 0.5 s for the running steps of tasks (tool)" in caplog.messages
     assert f"Task {task_id} has not come to a rest within 0.5 s" in caplog.text
+    await asyncio.sleep(2 * QUICK.lease_seconds)
+    assert (await store.tasks.load(task_id)).due < clock(), "nobody renews its lease"
     never.set()
     await first.endpoint.stop()
     assert (await store.tasks.load(task_id)).state == "running", "it is not put back: its step runs"
