@@ -385,3 +385,33 @@ async def test_a_worker_that_stops_has_said_before_that_it_lives(
             await saying.wait()
         assert said == [True]
     assert (await store.tasks.load(task_id)).losses == 0
+
+
+async def test_a_task_that_makes_progress_is_no_suspect_any_more(store: Any) -> None:
+    """From then on others run beside it, suspects too."""
+    server = new_server(store)
+    began = dict[str, float]()
+
+    async def work(name: str) -> None:
+        began[name] = asyncio.get_running_loop().time()
+        await asyncio.sleep(3 * QUICK.lease_seconds)
+
+    @server.tool(task="required")
+    async def tool(name: str, ctx: Context) -> str:
+        await ctx.step(lambda: None, key="progress")
+        await ctx.step(work, name)
+        return name
+
+    async def put(name: str, losses: int) -> None:
+        fields = {"audience": "tasks", "arguments": {"name": name}, "created": clock(), "due": clock()}
+        await store.tasks.insert(new_record(name, ttl=None, losses=losses, **fields), {})
+
+    async with server.running(), asyncio.timeout(PATIENCE):
+        await put("frail", QUICK.attempts - 1)
+        while "frail" not in began:
+            await asyncio.sleep(0.01)
+        await put("sound", 0)
+        await put("suspect", 2)
+        while len(began) < 3:
+            await asyncio.sleep(0.01)
+    assert max(began.values()) - began["frail"] < QUICK.lease_seconds / 2
