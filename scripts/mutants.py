@@ -53,6 +53,7 @@ TESTS = {
         Stage("tests/server/rounds tests/rounds tests/laws"),
         Stage("tests/acceptance tests/eras/test_push.py tests/server tests/workers/test_duplicates.py"),
         Stage("tests/hostile/test_remembered_rounds.py tests/hostile/test_shares.py"),
+        Stage("tests/hostile/test_circles.py"),
         Stage("tests/stories tests/telemetry"),
         Stage("tests/pages/people tests/workers/test_people.py"),
     ),
