@@ -415,3 +415,33 @@ async def test_a_task_that_makes_progress_is_no_suspect_any_more(store: Any) -> 
         while len(began) < 3:
             await asyncio.sleep(0.01)
     assert max(began.values()) - began["frail"] < QUICK.lease_seconds / 2
+
+
+async def test_a_worker_tries_whether_leases_can_be_renewed_when_one_has_run_out_and_only_then(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nobody can renew, silence says nothing. And a worker that has nothing to do writes nothing."""
+    server, tries = new_server(store), list[float]()
+    extend = store.tasks.extend
+
+    async def counted(held: Any, *, until: float) -> Any:
+        if not held:
+            tries.append(asyncio.get_running_loop().time())
+        return await extend(held, until=until)
+
+    @server.tool(task="required")
+    async def tool(ctx: Context) -> str:
+        return "done"
+
+    monkeypatch.setattr(store.tasks, "extend", counted)
+    fields: dict[str, Any] = {"audience": "tasks", "arguments": {}, "created": clock(), "ttl": None}
+    async with server.running(), asyncio.timeout(PATIENCE):
+        client = TaskClient(server)
+        assert await client.text(await client.start()) == "done"
+        await asyncio.sleep(1.0)
+        assert tries == []
+        await store.tasks.insert(new_record("silent", state="running", fence=1, due=clock(), **fields), {})
+        while (await store.tasks.load("silent")).state == "running":
+            await asyncio.sleep(0.01)
+        assert len(tries) == 1
+        assert await client.text("silent") == "done"
