@@ -129,10 +129,8 @@ class Run:
             )
             self._moved("waiting", leaves)
         except LostClaim:
-            # Cancelled at the moment when the leg came to rest: there is no handler to tell.
-            current = await self._store.load(self.id)
-            if current is None or current.fence != self.fence or current.state != "stopping":
-                raise
+            # Cancelled at the moment when the leg came to rest: there is no handler to tell. If it was lost
+            # instead, this says so.
             await self._stop(work)
 
     async def _finish(self, ended: Outcome, unsaved: Mapping[str, Entry]) -> None:
