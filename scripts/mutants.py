@@ -16,6 +16,7 @@ import shutil
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -30,10 +31,9 @@ WORK = Path(".cache/mutants")
 GOAL = 0.9
 """The share of mutants that must be caught."""
 PROCESSES = 2
-PATIENCE = 900.0
-"""Seconds for all the tests of a mutant."""
-HANG = "a hang"
 OPTIONS = ("-q", "-m", "not slow", "-p", "no:cacheprovider", "--timeout=120", "--capture=sys")
+PATIENCE = 300.0
+"""Seconds for one test, where pytest cannot end it after those that it gives each."""
 
 
 class Stage(NamedTuple):
@@ -53,10 +53,12 @@ TESTS = {
         Stage("tests/server/rounds tests/rounds tests/laws"),
         Stage("tests/acceptance tests/eras/test_push.py tests/server tests/workers/test_duplicates.py"),
         Stage("tests/hostile/test_remembered_rounds.py tests/hostile/test_shares.py"),
+        Stage("tests/hostile/test_circles.py"),
         Stage("tests/stories tests/telemetry"),
         Stage("tests/pages/people tests/workers/test_people.py"),
     ),
     "tasks": (
+        Stage("tests/tasks/test_moves.py tests/tasks/test_queue.py tests/tasks/test_states.py"),
         Stage("tests/stores/test_task_contract.py tests/tasks tests/server/tasks", "memory"),
         Stage("tests/stores/test_task_contract.py tests/tasks tests/server/tasks tests/acceptance"),
         Stage("tests/stories tests/telemetry tests/pages/people/test_tasks.py"),
@@ -127,9 +129,14 @@ def _functions(code: CodeType) -> Iterator[CodeType]:
                 yield from _functions(part)
 
 
-def in_fork(log: Path, work: Callable[[], str]) -> str:
-    """What this work says that is done in a process of its own. What it leaves running is ended with it."""
+def in_fork(log: Path, work: Callable[[Callable[[str], None]], str]) -> str:
+    """What this work says that is done in a process of its own. What it leaves running is ended with it.
+
+    It notes each thing that it begins. If it hangs or ends the process, that says which it was in.
+    """
     says, said = os.pipe()
+    noted = log.with_suffix(".begun")
+    noted.write_text("", "utf-8")
     process = os.fork()
     if not process:
         os.close(says)
@@ -137,21 +144,31 @@ def in_fork(log: Path, work: Callable[[], str]) -> str:
         with log.open("wb") as file:
             for descriptor in (1, 2):
                 os.dup2(file.fileno(), descriptor)
-        os.write(said, (work() or " ").encode())
+        os.write(said, (work(lambda name: _note(noted, name)) or " ").encode())
         os._exit(0)
     os.close(said)
-    deadline = time.monotonic() + PATIENCE
+    begun, deadline = "", time.monotonic() + PATIENCE
     while not os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+        if (name := noted.read_text("utf-8")) != begun:
+            begun, deadline = name, time.monotonic() + PATIENCE
         if time.monotonic() > deadline:
             break
         time.sleep(0.05)
-    is_late = time.monotonic() > deadline
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process, signal.SIGKILL)
     os.waitpid(process, 0)
     with os.fdopen(says, "rb") as file:
-        words = file.read().decode() or (HANG if is_late else "the end of the process")
+        words = file.read().decode() or noted.read_text("utf-8")
+    if not words:
+        raise RuntimeError(f"nothing was begun: see {log}")
     return words.strip()
+
+
+def _note(place: Path, name: str) -> None:
+    """Write a name so that no reader sees half of it."""
+    half = place.with_suffix(".half")
+    half.write_text(name, "utf-8")
+    half.replace(place)
 
 
 class Judge:
@@ -176,7 +193,13 @@ class Judge:
             copy = free.pop()
             process = os.fork()
             if not process:
-                os._exit(Case(session, copy, mutant).decide())
+                status = 2
+                try:
+                    status = Case(session, copy, mutant).decide()
+                except BaseException:
+                    traceback.print_exc()
+                finally:
+                    os._exit(status)
             judging[process] = copy
         while judging:
             self._ended(judging)
@@ -216,7 +239,7 @@ class Case:
         tests = self._tests()
         while failed := self._failed(tests):
             alone = [test for test in tests if test.nodeid == failed]
-            if not alone or (self._failed(alone) and not self._failed(alone, mutated=False)):
+            if self._failed(alone) and not self._failed(alone, mutated=False):
                 return failed
             print(f"it fails without a mutant, too, or by chance: {failed}", flush=True)
             tests = [test for test in tests if test.nodeid != failed]
@@ -235,15 +258,17 @@ class Case:
         return list(chosen)
 
     def _failed(self, tests: Sequence[pytest.Item], *, mutated: bool = True) -> str:
-        return in_fork(self._copy.with_suffix(".log"), lambda: self._run(tests, mutated=mutated))
+        log = self._copy.with_suffix(".log")
+        return in_fork(log, lambda begin: self._run(tests, begin, mutated=mutated)) if tests else ""
 
-    def _run(self, tests: Sequence[pytest.Item], *, mutated: bool) -> str:
+    def _run(self, tests: Sequence[pytest.Item], begin: Callable[[str], None], *, mutated: bool) -> str:
         """The first test that fails; empty if none does."""
         if mutated:
             mutate(self._mutant)
             os.environ["PYTHONPATH"] = str(self._copy.resolve())
         failed = ""
         for test, following in zip(tests, [*tests[1:], None], strict=True):
+            begin(test.nodeid)
             test.config.hook.pytest_runtest_protocol(item=test, nextitem=following)
             if self._session.testsfailed:
                 failed = test.nodeid

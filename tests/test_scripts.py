@@ -1,8 +1,13 @@
 """The scripts behind `make mutants` and `make coverage`."""
 
 import ast
+import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from scripts import covered, mutants
 from scripts.mutations import count_of, mutants_of
@@ -58,6 +63,25 @@ def test_a_sample_is_the_same_for_the_same_seed_and_every_mutant_has_tests() -> 
     assert {mutants.folder_of(mutant) for mutant in first} == {"server/rounds"}
     named = {test for stages in mutants.TESTS.values() for stage in stages for test in stage.paths.split()}
     assert [test for test in sorted(named) if not Path(test).exists()] == []
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_test_that_hangs_or_ends_its_process_is_named(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(mutants, "PATIENCE", 1.0)
+
+    def work(last: Callable[[], object]) -> Callable[[Callable[[str], None]], str]:
+        def begun(begin: Callable[[str], None]) -> str:
+            begin("the first")
+            begin("the second")
+            last()
+            return ""
+
+        return begun
+
+    log = tmp_path / "log"
+    assert mutants.in_fork(log, work(lambda: None)) == ""
+    assert mutants.in_fork(log, work(lambda: os._exit(1))) == "the second"
+    assert mutants.in_fork(log, work(lambda: time.sleep(1000))) == "the second"
 
 
 def test_a_folder_counts_with_those_inside_it() -> None:

@@ -8,9 +8,10 @@ from types import FrameType
 
 import pytest
 
+from tests.log_errors import _no_error_is_logged
 from tests.simulation.virtual_time import _threads_are_counted, pytest_asyncio_loop_factories
 
-__all__ = ["_threads_are_counted", "pytest_asyncio_loop_factories"]
+__all__ = ["_no_error_is_logged", "_threads_are_counted", "pytest_asyncio_loop_factories"]
 
 LONGEST = 60
 

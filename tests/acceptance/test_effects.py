@@ -891,6 +891,29 @@ async def test_progress_and_log_are_sent_only_past_the_replayed_part() -> None:
     assert all(played.notifications == [] for played in silent.rounds)
 
 
+@pytest.mark.parametrize("asks", [{"roots": {"method": "roots/list"}}, {}])
+async def test_progress_and_log_of_a_handler_that_asks_by_hand_are_sent_in_every_round(asks: Any) -> None:
+    """It is called again for the next part of its work, and repeats nothing."""
+    server = new_server()
+
+    @server.tool
+    async def tool(ctx: Context) -> Any:
+        if ctx.request_state is None:
+            await ctx.progress(1)
+            return InputRequired(asks, "second")
+        await ctx.progress(2)
+        await ctx.log("info", "on the way")
+        return InputRequired(asks, "third") if ctx.request_state == "second" else "done"
+
+    meta = {"progressToken": "t-1", "io.modelcontextprotocol/logLevel": "info"}
+    client = Client(server, lambda _key, _request: {"roots": []}, meta=meta)
+    assert text(await client.call_tool("tool")) == "done"
+    told = [
+        [note["params"].get("progress", "log") for note in played.notifications] for played in client.rounds
+    ]
+    assert told == [[1], [2, "log"], [2, "log"]]
+
+
 # Checks on the author
 
 

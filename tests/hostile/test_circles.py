@@ -305,3 +305,31 @@ async def test_what_the_clients_of_parked_calls_have_sent_is_bounded(monkeypatch
         small = (await post(base, call("ask", {"text": "x"}, **asking))).json()
     assert "Too many calls" in refused["error"]["message"]  # An answer counts as arguments do.
     assert "result" in small
+
+
+async def test_what_was_answered_in_earlier_rounds_counts_while_its_call_is_parked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(parked, "_MOST_BYTES", 100_000)
+    server = Server("s", version="1", keys=[b"k" * 32])
+
+    @server.tool(resume="parked")
+    async def ask(ctx: Context, text: str) -> str:
+        """Ask three times, and keep all of it meanwhile."""
+        for question in ("One?", "Two?", "Three?"):
+            await ctx.elicit(question, str)
+        return text
+
+    asking: dict[str, Any] = {"io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
+    async with served(server) as base:
+        result = (await post(base, call("ask", {"text": "x"}, **asking))).json()["result"]
+        for size in (40_000, 1):
+            (key,) = result["inputRequests"]
+            said = call("ask", {"text": "x"}, **asking)
+            answer = {key: {"action": "accept", "content": {"value": "y" * size}}}
+            said["params"] |= {"requestState": result["requestState"], "inputResponses": answer}
+            result = (await post(base, said)).json()["result"]
+        refused = (await post(base, call("ask", {"text": "x" * 70_000}, **asking))).json()
+        small = (await post(base, call("ask", {"text": "x" * 40_000}, **asking))).json()
+    assert "Too many calls" in refused["error"]["message"]
+    assert "result" in small

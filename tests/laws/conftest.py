@@ -14,9 +14,10 @@ from ekiden.stores.memory import MemoryStore
 from ekiden.stores.sqlite import SQLiteStore
 from tests.laws import steps
 from tests.laws.driving import Faulty, settled
+from tests.log_errors import _no_error_is_logged
 from tests.simulation.virtual_time import _threads_are_counted, pytest_asyncio_loop_factories
 
-__all__ = ["_threads_are_counted", "pytest_asyncio_loop_factories"]
+__all__ = ["_no_error_is_logged", "_threads_are_counted", "pytest_asyncio_loop_factories"]
 
 LONGEST = 30
 

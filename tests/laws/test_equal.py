@@ -84,6 +84,25 @@ async def test_a_scope_around_a_question_that_is_answered_does_not_fire(scope: S
     assert runs.agree()[0].startswith(("True", "'True'"))
 
 
+@pytest.mark.parametrize("how", ["rounds", "replicas"])
+@pytest.mark.parametrize("scope", SCOPES[:4])
+async def test_a_scope_says_the_same_of_a_question_that_it_cut_in_every_run(scope: Scope, how: str) -> None:
+    runs = Runs()
+
+    async def tool(ctx: Context) -> str:
+        run = runs.begin()
+        asks = scope(0.1, ctx.elicit("now?", bool, key="k"))
+        said, _ = await asyncio.gather(asks, ctx.step(steps.lasting, "a", 0.3))
+        run.append(said)
+        await two_more_rounds(ctx)
+        return "done"
+
+    assert await play(tool, how) == "done"
+    (said,) = runs.agree()
+    assert "accept" not in said
+    assert begun("a") == 1
+
+
 @pytest.mark.parametrize("how", ["rounds", "task"])
 @pytest.mark.parametrize("scope", SCOPES[:4])
 async def test_a_scope_that_cuts_a_chain_cuts_it_at_the_same_place(scope: Scope, how: str) -> None:

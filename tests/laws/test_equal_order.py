@@ -334,3 +334,56 @@ async def test_who_takes_a_round_over_is_told_in_the_order_in_which_it_was_left(
     assert runs.agree() == ["late", "slow"]
     assert begun("late slow") == begun("last") == 1
     assert sum(note.startswith("begin ") for note in noted) == 3
+
+
+@pytest.mark.parametrize(
+    ("who", "warnings"),
+    [("main main", 0), ("main one", 0), ("one main", 0), ("one one", 0), ("one two", 1), ("one two two", 1)],
+)
+async def test_only_who_does_the_same_thing_in_several_branches_is_warned(
+    who: str, warnings: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of what the handler does itself, before or after a branch, a replay knows which is which."""
+
+    async def tool(ctx: Context) -> str:
+        async def branch(name: str) -> None:
+            for each in who.split():
+                if each == name:
+                    await ctx.step(steps.quick, "same")
+
+        for name in dict.fromkeys(who.split()):
+            await (branch(name) if name == "main" else asyncio.gather(branch(name)))
+        return "done"
+
+    assert await play(tool) == "done"
+    assert begun("same") == len(who.split())
+    assert sum("in several branches at once" in line for line in caplog.messages) == warnings
+
+
+@pytest.mark.parametrize("how", REPLAYED)
+async def test_what_is_cut_when_its_value_has_come_keeps_no_other_branch_waiting(how: str) -> None:
+    """All three have ended; who is told first cuts the second, and the third is told all the same."""
+    runs = Runs()
+
+    async def tool(ctx: Context) -> str:
+        run = runs.begin()
+
+        async def first() -> None:
+            await ctx.step(steps.held, "first")
+            second.cancel()
+
+        leading = asyncio.ensure_future(first())
+        second = asyncio.ensure_future(ctx.step(steps.held, "second"))
+        third = asyncio.ensure_future(ctx.step(steps.held, "third"))
+        for what in ("first", "second", "third"):
+            await steps.until_begun(what)
+        for what in ("first", "second", "third"):
+            steps.gate(what).set()
+        await asyncio.wait({leading, second, third})
+        run.append([second.cancelled(), third.result()])
+        await two_more_rounds(ctx)
+        return "done"
+
+    assert await play(tool, how) == "done"
+    assert runs.agree() == [[True, "did third"]]
+    assert [begun(what) for what in ("first", "second", "third")] == [1, 1, 1]

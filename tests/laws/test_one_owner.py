@@ -417,3 +417,19 @@ async def test_a_running_round_is_not_forgotten_for_large_others() -> None:
         assert await soon(running) == "did pay"
         assert await soon(repeat) == "did pay"
     assert begun("pay") == 1
+
+
+async def test_a_repeat_of_a_round_that_sleeps_waits_for_its_owner() -> None:
+    """A copy that came late would sleep less, and do what comes after the sleep before its time, or twice."""
+    store, after = MemoryStore(), list[str]()
+
+    async def tool(ctx: Context) -> str:
+        await ctx.elicit("ok?", bool, key="k")
+        await ctx.sleep(0.5)
+        after.append("slept")
+        return "done"
+
+    one, other = (Client(serve(tool, store=store)) for _ in range(2))
+    first = await one.ask("tool")
+    replies = await asyncio.gather(*(client.reply(first, {"k": accept(True)}) for client in (one, other)))
+    assert (replies, after) == (["done", "done"], ["slept"])

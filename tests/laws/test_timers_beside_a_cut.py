@@ -284,6 +284,34 @@ async def test_a_handler_that_cuts_something_else_instead_is_not_waited_for_with
     assert await first_then(before, after) == "error -32603"
 
 
+@pytest.mark.parametrize("left", ["the cut", "the step before it", "both"])
+async def test_a_branch_that_was_cut_and_is_gone_is_not_waited_for_without_end(left: str) -> None:
+    """A new version of the server does not have it any more, and its question is asked by nobody."""
+
+    def version(*parts: str) -> Handler:
+        async def tool(ctx: Context) -> str:
+            async def asks() -> None:
+                if "the step before it" in parts:
+                    await ctx.step(work, "first", 0)
+                if "the cut" in parts:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(0.1):
+                            await ctx.elicit("now?", bool)
+
+            beside = (ctx.step(work, name, seconds) for name, seconds in (("soon", 0.05), ("late", 0.3)))
+            await asyncio.gather(asks(), *beside)
+            return str((await ctx.elicit("ok?", bool, key="k")).data)
+
+        return tool
+
+    both = ("the step before it", "the cut")
+    after = () if left == "both" else tuple(part for part in both if part != left)
+    # A step that vanished is a change that a replay cannot go on with. A question is not.
+    expected = "True" if left == "the cut" else "error -32603"
+    assert await soon(first_then(version(*both), version(*after))) == expected
+    assert sorted(noted) == ["first", "late", "soon"]
+
+
 async def test_a_branch_that_comes_later_than_anybody_waits_for_is_told_all_the_same() -> None:
     """Its plain I/O takes longer in a replay. The others have gone on, and have nothing new to do."""
     runs = 0

@@ -427,6 +427,42 @@ async def test_a_validator_that_raises_fails_the_call(beside: bool, resume: str)
     assert begun("backup") == 0
 
 
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        (LookupError("nobody"), "LookupError: nobody"),
+        (SystemExit(3), "RuntimeError: the handler raised SystemExit, which is not an Exception"),
+    ],
+)
+@pytest.mark.parametrize("where", ["in a round", "parked", "beside a step", "of old"])
+async def test_whatever_a_validator_raises_ends_only_its_call_and_is_in_the_log(
+    where: str, what: BaseException, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Unlucky(BaseModel):
+        name: str
+
+        @field_validator("name")
+        @classmethod
+        def known(cls, value: str) -> str:
+            raise what
+
+    handler = naming(Unlucky, beside=where == "beside a step")
+    server = serve(handler, resume="parked" if where == "parked" else "replay")
+    async with server.running():
+        client = Client(server)
+        if where == "of old":
+            before = Client(serve(naming(AnyName)))
+            asked = await before.retry(await before.ask("tool"), {"k": BOB})
+            reply = await client.reply(asked, {"sure": accept(True)})
+        else:
+            reply = await client.reply(await client.ask("tool"), {"k": BOB})
+        assert reply == "failed: Tool 'tool' failed"
+        (error,) = [record.exc_info for record in caplog.records if record.levelname == "ERROR"]
+        assert error
+        assert f"{type(error[1]).__name__}: {error[1]}" == told
+    assert begun("backup") == 0
+
+
 @pytest.mark.parametrize("beside", [False, True])
 async def test_a_validator_that_raises_over_what_was_read_before_fails_the_call(beside: bool) -> None:
     before = Client(serve(naming(AnyName, beside=beside)))

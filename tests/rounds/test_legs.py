@@ -6,6 +6,7 @@ import gc
 import sys
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from contextvars import ContextVar, copy_context
 from typing import Any
 
@@ -15,6 +16,7 @@ from pydantic import BaseModel
 from ekiden import Context, Server
 from ekiden.testing import ScriptedClient
 from ekiden.transports.server.started import Started
+from tests.acceptance.driving import Client
 from tests.serving import ask, call_tool, soon
 
 KEYS = [b"a key of thirty-two bytes or more."]
@@ -65,17 +67,14 @@ def _yes(*_: Any) -> dict[str, Any]:
     return {"ok": True}
 
 
-@pytest.mark.parametrize("tool", ["twice", "after_a_step"])
-async def test_rounds_leave_nothing_to_the_garbage_collector(tool: str) -> None:
-    client = ScriptedClient(_server(), _yes)
-    await client.call_tool(tool)
+@contextlib.contextmanager
+def _nothing_is_left() -> Iterator[None]:
+    """What is done within leaves no object of a round to the garbage collector."""
     gc.collect()
     gc.disable()
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
-        for _ in range(20):
-            await client.call_tool(tool)
-        await asyncio.sleep(0)
+        yield
         gc.collect()
         ours = Counter(type(left).__qualname__ for left in gc.garbage if _is_of_a_round(left))
     finally:
@@ -83,6 +82,36 @@ async def test_rounds_leave_nothing_to_the_garbage_collector(tool: str) -> None:
         gc.garbage.clear()
         gc.enable()
     assert not ours
+
+
+@pytest.mark.parametrize("tool", ["twice", "after_a_step"])
+async def test_rounds_leave_nothing_to_the_garbage_collector(tool: str) -> None:
+    client = ScriptedClient(_server(), _yes)
+    await client.call_tool(tool)
+    with _nothing_is_left():
+        for _ in range(20):
+            await client.call_tool(tool)
+        await asyncio.sleep(0)
+
+
+async def test_parked_handlers_that_are_given_up_leave_nothing_to_the_garbage_collector() -> None:
+    server = Server("legs", version="1", keys=KEYS)
+
+    @server.tool(resume="parked")
+    async def parked(ctx: Context) -> str:
+        """Find something, then ask."""
+        found = await ctx.step(_find)
+        return (await ctx.elicit(f"Take {found}?", Confirm)).action
+
+    client = Client(server)
+    await client.ask("parked")
+    await server._rounds.parking.close()
+    with _nothing_is_left():
+        for _ in range(5):
+            assert (await client.ask("parked")).requests
+        await server._rounds.parking.close()
+        for _ in range(5):
+            await asyncio.sleep(0)
 
 
 def _is_of_a_round(left: object) -> bool:

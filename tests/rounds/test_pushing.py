@@ -7,6 +7,11 @@ import pytest
 
 from ekiden.errors import InternalError
 from ekiden.rounds.pushing import Push
+from tests.simulation.virtual_time import VirtualTimeLoop
+
+
+async def _sends_nothing(*_: Any) -> None:
+    raise AssertionError("nothing is asked")
 
 
 async def test_a_call_that_is_given_up_begins_nothing_from_that_moment_on() -> None:
@@ -16,10 +21,7 @@ async def test_a_call_that_is_given_up_begins_nothing_from_that_moment_on() -> N
     async def handler() -> None:
         await leave.wait()
 
-    async def send(*_: Any) -> None:
-        raise AssertionError("nothing is asked")
-
-    push = Push("the tool", send, capabilities={}, clock=lambda: 0.0, flow="f")
+    push = Push("the tool", _sends_nothing, capabilities={}, clock=lambda: 0.0, flow="f")
     running = asyncio.create_task(push.run(handler()))
     await asyncio.sleep(0)
     push.give_up(InternalError("too late"))
@@ -31,3 +33,30 @@ async def test_a_call_that_is_given_up_begins_nothing_from_that_moment_on() -> N
     leave.set()
     await asyncio.sleep(0)
     push.give_up(InternalError("later still"))
+
+
+def test_a_checkpoint_costs_a_client_that_waits_no_time_but_lets_others_run() -> None:
+    async def main() -> tuple[float, list[str]]:
+        happened: list[str] = []
+
+        async def handler() -> None:
+            for _ in range(3):
+                happened.append("ours")
+                await push.pause()
+
+        async def other() -> None:
+            happened.append("another's")
+
+        push = Push("the tool", _sends_nothing, capabilities={}, clock=lambda: 0.0, flow="f")
+        began = asyncio.get_running_loop().time()
+        running = asyncio.create_task(push.run(handler()))
+        await asyncio.sleep(0)
+        beside = asyncio.create_task(other())
+        await running
+        await beside
+        return asyncio.get_running_loop().time() - began, happened
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        took, happened = runner.run(main())
+    assert took < 0.01
+    assert happened.index("another's") < 3

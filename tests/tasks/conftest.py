@@ -5,9 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.log_errors import _no_error_is_logged
 from tests.simulation.virtual_time import VirtualTimeLoop, _threads_are_counted
 
-__all__ = ["_threads_are_counted"]
+__all__ = ["_no_error_is_logged", "_threads_are_counted"]
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:

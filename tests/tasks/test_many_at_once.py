@@ -165,3 +165,41 @@ async def test_who_only_waits_for_its_last_commit_takes_nobodys_room(store: Any)
         may_finish.set()
         assert [await client.text(task_id) for task_id in task_ids] == [f"{n}" for n in range(7)]
     assert sorted(ran) == list(range(7))
+
+
+async def test_what_changes_is_looked_at_once_and_once_more_if_more_changes_meanwhile(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, looks = new_server(store, tasks=TaskLimits()), list[str]()
+    load, running, go = store.tasks.load, asyncio.Event(), asyncio.Event()
+
+    async def counted(task_id: str) -> Any:
+        looks.append(task_id)
+        return await load(task_id)
+
+    async def work() -> str:
+        running.set()
+        await go.wait()
+        return "done"
+
+    @server.tool(task="required")
+    async def tool(ctx: Context) -> str:
+        return await ctx.step(work, key="work")
+
+    async with server.running(), asyncio.timeout(PATIENCE):
+        client = TaskClient(server)
+        task_id = await client.start()
+        await running.wait()
+        run = server._rounds.tasks.runner._runs[task_id]  # type: ignore[union-attr]
+        while run._looking is not None and not run._looking.done():
+            await asyncio.sleep(0.005)
+        monkeypatch.setattr(store.tasks, "load", counted)
+        for changes, expected in ((1, 1), (3, 2)):
+            looks.clear()
+            for _ in range(changes):
+                run.look_soon()
+            assert run._looking is not None
+            await run._looking
+            assert looks == [task_id] * expected
+        go.set()
+        assert await client.text(task_id) == "done"

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
 from ekiden import CancelledTask, Context, Retry, StoreUnavailable, TaskLimits
@@ -266,7 +267,7 @@ async def test_a_task_whose_time_was_over_for_a_server_without_its_tool_ends_wit
 
 @pytest.mark.parametrize("what", [SystemExit, asyncio.CancelledError, ValueError])
 async def test_a_clean_up_that_raises_anything_ends_its_task_and_not_its_worker(
-    store: Any, what: type[BaseException]
+    store: Any, what: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
     server = new_server(store, tasks=PATIENT)
     cleaned: list[str] = []
@@ -287,6 +288,8 @@ async def test_a_clean_up_that_raises_anything_ends_its_task_and_not_its_worker(
         await client.cancel(task_id)
         await comes_to(store, task_id, "cancelled")
     assert cleaned == [task_id]
+    errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert errors == [f"The clean-up of task {task_id} failed"]
 
 
 async def test_a_task_that_is_taken_over_at_the_moment_of_rest_is_its_new_owners(
@@ -395,3 +398,43 @@ async def test_an_answer_that_could_not_be_kept_at_first_is_kept_later(
         await client.update(task_id, {"second.1": accept("two")})
         assert await client.text(task_id) == "worked one two"
     assert refused == [{"answer"}]
+
+
+async def test_an_answer_that_the_handler_passes_over_does_not_have_it_run_once_more(store: Any) -> None:
+    """It came while the handler ran, and that run did not ask for it any more."""
+    server = new_server(store, tasks=msgspec.structs.replace(QUICK, sweep_seconds=1000.0))
+    runs = list[str]()
+    working, go = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        working.set()
+        await go.wait()
+
+    @server.tool(task="required")
+    async def tool(ctx: Context) -> str:
+        runs.append("begun")
+        first = ctx.elicit("First?", bool, key="first")
+        if len(runs) == 1:
+            await asyncio.gather(first, ctx.elicit("Beside?", bool, key="beside"))
+        await first
+        await ctx.step(work, key="work")
+        await ctx.elicit("Last?", bool, key="last")
+        return "done"
+
+    async with server.running(), asyncio.timeout(PATIENCE):
+        client = TaskClient(server)
+        task_id = await client.start()
+        await client.asks(task_id, "first.1", "beside.1")
+        await client.update(task_id, {"first.1": accept(True)})
+        await working.wait()
+        run = server._rounds.tasks.runner._runs[task_id]  # type: ignore[union-attr]
+        await client.update(task_id, {"beside.1": accept(True)})
+        while "beside.1" not in run._leg.seen:  # type: ignore[union-attr]
+            await asyncio.sleep(0.005)
+        go.set()
+        while (kept := await store.tasks.load(task_id)).state == "running":
+            await asyncio.sleep(0.005)
+        assert (kept.state, kept.due) == ("waiting", None)
+        await client.update(task_id, {"last.1": accept(True)})
+        assert await client.text(task_id) == "done"
+    assert len(runs) == 3

@@ -1,6 +1,7 @@
 """Several workers on one store: taking over, handing over, and never both at once."""
 
 import asyncio
+import itertools
 import logging
 from typing import Any
 
@@ -106,7 +107,9 @@ async def test_a_lost_worker_is_replaced_within_a_lease_and_commits_nothing_any_
         assert [entry.value for entry in entries.values()] == ["a1", "b2", "c2"]
 
 
-async def test_a_task_whose_workers_keep_dying_is_given_up(store: Any) -> None:
+async def test_a_task_whose_workers_keep_dying_is_given_up(
+    store: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     server = new_server(store)
 
     @server.tool(task="required")
@@ -120,9 +123,12 @@ async def test_a_task_whose_workers_keep_dying_is_given_up(store: Any) -> None:
         failed = await TaskClient(server).until("poison", "failed")
     assert failed["error"]["code"] == -32603
     assert "workers" in failed["error"]["message"]
+    assert "Task poison: The task was given up" in caplog.text
 
 
-async def test_a_clean_up_whose_workers_keep_dying_is_given_up(store: Any) -> None:
+async def test_a_clean_up_whose_workers_keep_dying_is_given_up(
+    store: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     """The task ends all the same: nothing is left that would take a worker with it for ever."""
     server, cleaned = new_server(store), list[str]()
 
@@ -141,6 +147,7 @@ async def test_a_clean_up_whose_workers_keep_dying_is_given_up(store: Any) -> No
             while (await store.tasks.load(task_id)).state != "cancelled":
                 await asyncio.sleep(0.005)
     assert cleaned == ["sound"]
+    assert "The clean-up of task poison was given up" in caplog.text
 
 
 async def test_a_task_of_a_tool_that_is_not_here_waits_for_a_worker_that_has_it(store: Any) -> None:
@@ -282,6 +289,8 @@ async def test_a_worker_that_must_stop_before_its_step_has_ended_says_so_and_ano
         await runner.stop(0.5)
     assert "Waiting up to 0.5 s for the running steps of tasks (tool)" in caplog.messages
     assert f"Task {task_id} has not come to a rest within 0.5 s" in caplog.text
+    await asyncio.sleep(2 * QUICK.lease_seconds)
+    assert (await store.tasks.load(task_id)).due < clock(), "nobody renews its lease"
     never.set()
     await first.endpoint.stop()
     assert (await store.tasks.load(task_id)).state == "running", "it is not put back: its step runs"
@@ -289,3 +298,153 @@ async def test_a_worker_that_must_stop_before_its_step_has_ended_says_so_and_ano
     async with second.running():
         assert await TaskClient(second).text(task_id) == "2"
     assert ran == [1, 2]
+
+
+async def test_a_worker_for_whom_others_are_faster_does_not_ask_without_a_pause(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it finds due, another one has claimed by the time that it tries."""
+    server = new_server(store)
+    tries = list[float]()
+
+    @server.tool(task="required")
+    async def tool(ctx: Context) -> str:
+        raise AssertionError("not reached")
+
+    async def too_late(*args: Any, **more: Any) -> list[Any]:
+        tries.append(asyncio.get_running_loop().time())
+        if len(tries) > 100:
+            raise RuntimeError("that is enough")
+        return []
+
+    monkeypatch.setattr(store.tasks, "claim_all", too_late)
+    fields: dict[str, Any] = {"audience": "tasks", "arguments": {}, "created": clock(), "due": clock()}
+    await store.tasks.insert(new_record("t", ttl=None, **fields), {})
+    async with server.running():
+        await asyncio.sleep(1.0)
+    pauses = [after - before for before, after in itertools.pairwise(tries)]
+    assert len(tries) >= 10
+    assert min(pauses) >= 0.015
+
+
+async def test_a_task_in_its_last_try_is_alone_until_it_has_lived_for_a_lease(store: Any) -> None:
+    """So that the others do not die with it, if it is what kills its workers."""
+    server = new_server(store)
+    began = dict[str, float]()
+
+    async def work(name: str) -> None:
+        began[name] = asyncio.get_running_loop().time()
+        await asyncio.sleep(3 * QUICK.lease_seconds)
+
+    @server.tool(task="required")
+    async def tool(name: str, ctx: Context) -> str:
+        await ctx.step(work, name)
+        return name
+
+    async def put(name: str, losses: int) -> None:
+        fields = {"audience": "tasks", "arguments": {"name": name}, "created": clock(), "due": clock()}
+        await store.tasks.insert(new_record(name, ttl=None, losses=losses, **fields), {})
+
+    async with server.running(), asyncio.timeout(PATIENCE):
+        await put("frail", QUICK.attempts - 1)
+        while "frail" not in began:
+            await asyncio.sleep(0.01)
+        await put("sound", 0)
+        await put("sound, too", 0)
+        while len(began) < 3:
+            await asyncio.sleep(0.01)
+    waited = [began[name] - began["frail"] for name in ("sound", "sound, too")]
+    assert min(waited) >= QUICK.lease_seconds - 0.05
+    assert max(waited) < 2 * QUICK.lease_seconds, "it is not waited for until it has ended"
+
+
+async def test_a_worker_that_stops_has_said_before_that_it_lives(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its task was taken over. Else that would count as a worker that the task has killed."""
+    server = new_server(store)
+    saying, said = asyncio.Event(), list[bool]()
+    survive = store.tasks.survive
+
+    async def slow(*arguments: Any) -> bool:
+        saying.set()
+        await asyncio.sleep(1.0)
+        said.append(await survive(*arguments))
+        return said[-1]
+
+    @server.tool(task="required")
+    async def tool(ctx: Context) -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    monkeypatch.setattr(store.tasks, "survive", slow)
+    async with asyncio.timeout(PATIENCE):
+        async with server.running():
+            task_id = await TaskClient(server).start()
+            while (await store.tasks.load(task_id)).state != "running":
+                await asyncio.sleep(0.01)
+            taken = await store.tasks.claim(task_id, now=clock() + 1000.0, lease=2000.0)
+            assert taken.record.losses == 1
+            await saying.wait()
+        assert said == [True]
+    assert (await store.tasks.load(task_id)).losses == 0
+
+
+async def test_a_task_that_makes_progress_is_no_suspect_any_more(store: Any) -> None:
+    """From then on others run beside it, suspects too."""
+    server = new_server(store)
+    began = dict[str, float]()
+
+    async def work(name: str) -> None:
+        began[name] = asyncio.get_running_loop().time()
+        await asyncio.sleep(3 * QUICK.lease_seconds)
+
+    @server.tool(task="required")
+    async def tool(name: str, ctx: Context) -> str:
+        await ctx.step(lambda: None, key="progress")
+        await ctx.step(work, name)
+        return name
+
+    async def put(name: str, losses: int) -> None:
+        fields = {"audience": "tasks", "arguments": {"name": name}, "created": clock(), "due": clock()}
+        await store.tasks.insert(new_record(name, ttl=None, losses=losses, **fields), {})
+
+    async with server.running(), asyncio.timeout(PATIENCE):
+        await put("frail", QUICK.attempts - 1)
+        while "frail" not in began:
+            await asyncio.sleep(0.01)
+        await put("sound", 0)
+        await put("suspect", 2)
+        while len(began) < 3:
+            await asyncio.sleep(0.01)
+    assert max(began.values()) - began["frail"] < QUICK.lease_seconds / 2
+
+
+async def test_a_worker_tries_whether_leases_can_be_renewed_when_one_has_run_out_and_only_then(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where nobody can renew, silence says nothing. And a worker that has nothing to do writes nothing."""
+    server, tries = new_server(store), list[float]()
+    extend = store.tasks.extend
+
+    async def counted(held: Any, *, until: float) -> Any:
+        if not held:
+            tries.append(asyncio.get_running_loop().time())
+        return await extend(held, until=until)
+
+    @server.tool(task="required")
+    async def tool(ctx: Context) -> str:
+        return "done"
+
+    monkeypatch.setattr(store.tasks, "extend", counted)
+    fields: dict[str, Any] = {"audience": "tasks", "arguments": {}, "created": clock(), "ttl": None}
+    async with server.running(), asyncio.timeout(PATIENCE):
+        client = TaskClient(server)
+        assert await client.text(await client.start()) == "done"
+        await asyncio.sleep(1.0)
+        assert tries == []
+        await store.tasks.insert(new_record("silent", state="running", fence=1, due=clock(), **fields), {})
+        while (await store.tasks.load("silent")).state == "running":
+            await asyncio.sleep(0.01)
+        assert len(tries) == 1
+        assert await client.text("silent") == "done"

@@ -5,6 +5,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from ekiden.rounds.asks import is_method
 from ekiden.rounds.journal import Entry
 from ekiden.signals import StateRefused
 
@@ -53,6 +54,11 @@ class CallState(msgspec.Struct, array_like=True, gc=False):
     """The `traceparent` of the first round: of the server's span, else of the client's."""
     paged: list[str] | None = None
     """The keys of questions that people answer on a page: what the client says to them does not count."""
+
+    @property
+    def is_by_hand(self) -> bool:
+        """Whether the round ended with what its handler returned: it is called again, and repeats nothing."""
+        return not self.pauses and all(map(is_method, self.asked.values()))
 
 
 encode_state: Final[Callable[[CallState], bytes]] = msgspec.msgpack.Encoder().encode

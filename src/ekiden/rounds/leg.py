@@ -66,6 +66,8 @@ class Leg(PrivateStruct):
     """The scopes that the handler waits for, by the name of what waits. None if it waits for none."""
     was_manual: bool = False
     """Whether it asked by itself before `background`. After that it may ask with effects."""
+    answered: int = 0
+    """The bytes of the answers that a parked handler got in its rounds so far."""
 
     @property
     def handler(self) -> str:

@@ -67,7 +67,7 @@ class Replay(PrivateStruct):
     trace: list[str] | None = None
     """If a list, every effect notes its name here."""
     _used: dict[str, tuple[int, asyncio.Task[Any] | None]] = {}
-    """How often each name was used, and by which task first."""
+    """How often each name was used, and by which task first: None for a handler that was alone then."""
     waiting: Waiting | None = None
     _steps: Steps | None = None
     watcher: Watcher | None = None
@@ -213,7 +213,8 @@ class Replay(PrivateStruct):
         self._used[name] = (count + 1, first)
         if key is not None:
             self.task.fail_here(UsageError(f"{self.task.title} uses key={key!r} twice in one call"))
-        if task is not first and count == 1 and self.task.task not in (task, first):
+        by_handler = (None, self.task.task)  # None while it was alone.
+        if task is not first and count == 1 and task not in by_handler and first not in by_handler:
             _log.warning(_SAME_THING, self.task.title, derived)
         return f"{name}-{count + 1}"
 

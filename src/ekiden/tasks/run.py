@@ -122,10 +122,8 @@ class Run:
                 else:
                     await self._finish(ended, unsaved)
             except LostClaim:
-                # Was it told to stop at the moment when the leg came to its end? There is no handler to tell.
-                current = await self._worker.insist(lambda: self._store.load(self.id))
-                if current is None or current.fence != self.fence or current.state not in _TOLD_TO_STOP:
-                    raise
+                # It was to stop at the moment when its leg came to its end: there is no handler to tell. If
+                # it was lost instead, this says so.
                 await self._stop(work)
             except asyncio.CancelledError:
                 self._journal.unsaved = unsaved  # The process ends: it is handed over with the task.

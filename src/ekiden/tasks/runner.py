@@ -58,8 +58,11 @@ _LONGEST_WAIT: Final = 1.0
 class Runner:
     """Runs the tasks of one server in one process. Implements `ekiden.tasks.work.Worker`."""
 
+    # There from `start` on:
     leases: Leases
-    """There from `start` on."""
+    _stopping: bool
+    _surroundings: contextvars.Context
+    """The context variables that every leg begins with."""
 
     def __init__(
         self,
@@ -98,9 +101,6 @@ class Runner:
         self._planned = 0.0
         self._loops: list[asyncio.Task[None]] = []
         self._unwatch: Callable[[], None] | None = None
-        self._stopping = False
-        self._surroundings = contextvars.Context()
-        """The context variables that every leg begins with."""
 
     # Coming and going
 
@@ -296,8 +296,6 @@ class Runner:
     def _is_isolated(self) -> bool:
         """Whether a task has its last try here, and has not lived for as long as a lease yet."""
         last = max(SUSPECT, self.limits.attempts - 1)
-        if all(run.losses < last for run in self._runs.values()):
-            return False
         began = asyncio.get_running_loop().time() - self.limits.lease_seconds
         return any(run.losses >= last and run.began > began for run in self._runs.values())
 

@@ -309,6 +309,25 @@ class LedgerContract(abc.ABC):
                 if not purges:
                     assert claim.fence == fence + 1, "a fence is not used twice"
 
+    async def test_nothing_is_forgotten_before_its_time_is_over(self) -> None:
+        """Not in its last moment, either."""
+        async with self.opened() as (one, other):
+            fence = await _owned(one)
+            assert await one.finish("round", fence, b"done")
+            await one.put_journal("journal", b"data", expires=_EXPIRES)
+            lost = await one.claim("lost", "yes", now=_NOW, lease=_LEASE, expires=_EXPIRES)
+            assert lost == Claimed(1, {})
+            await other.purge(now=_EXPIRES)
+            assert await one.look("round", "yes", now=_EXPIRES) == Recorded(b"done")
+            assert await _claim(other, "no", now=_EXPIRES) == Refused()
+            assert await one.get_journal("journal") == b"data"
+            dead = _NOW + _LEASE + ABANDONED_SECONDS
+            assert dead > _EXPIRES
+            for now, owner in ((dead, Busy(1, _NOW + _LEASE)), (dead + 1, Claimed(1, {}))):
+                await one.purge(now=now)
+                claim = await other.claim("lost", "yes", now=now, lease=_LEASE, expires=now + 1)
+                assert claim == owner, "nothing was renewed for so long"
+
     async def test_a_round_that_runs_is_never_forgotten(self) -> None:
         """Not until its owner has been dead for a day."""
         async with self.opened() as (one, other):

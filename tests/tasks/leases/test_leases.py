@@ -264,7 +264,9 @@ async def test_suspects_that_have_to_wait_hold_nobody_else_up(store: Any) -> Non
             go.set()
 
 
-async def test_what_expires_or_is_given_up_is_cleaned_up(store: Any) -> None:
+async def test_what_expires_or_is_given_up_is_cleaned_up(
+    store: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     server = new_server(store)
     cleaned: list[tuple[str, str]] = []
 
@@ -286,6 +288,8 @@ async def test_what_expires_or_is_given_up_is_cleaned_up(store: Any) -> None:
             while len(cleaned) < 2:
                 await asyncio.sleep(0.01)
     assert sorted(cleaned) == [("old", "expired"), ("poison", "given up")]
+    errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert errors == ["Task poison: The task was given up: its workers were lost too often"]
 
 
 async def test_a_flood_of_one_principal_lets_others_have_their_turn(store: Any) -> None:

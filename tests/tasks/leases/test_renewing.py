@@ -1,6 +1,8 @@
 """When leases of tasks are renewed, and when a silent worker is replaced, in virtual time."""
 
 import asyncio
+import itertools
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +12,7 @@ from ekiden import Context, Server, StoreUnavailable, TaskLimits
 from ekiden.stores.memory import MemoryStore
 from ekiden.stores.memory.tasks import MemoryTasks
 from ekiden.stores.sqlite.file import STALE_PART
+from ekiden.tasks.leases.renewing import Asked, Leases
 from ekiden.tasks.store import Held
 from tests.tasks.driving import TaskClient, new_server
 
@@ -131,3 +134,40 @@ async def test_a_worker_goes_on_when_its_store_has_cancelled_what_it_was_asked_f
         assert not any(loop.done() for loop in runner._loops)
     assert texts == ["done"] * 20
     assert len(ran) == 20
+
+
+@pytest.mark.parametrize(
+    ("problem", "level"), [(StoreUnavailable("away"), "WARNING"), (RuntimeError("wrong"), "ERROR")]
+)
+async def test_an_outage_is_told_at_once_and_then_ever_more_rarely_while_it_is_tried_often(
+    problem: Exception, level: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    tried = list[tuple[float, int]]()
+    good = {1, 12}
+
+    class Away(MemoryTasks):
+        async def extend(self, held: Mapping[str, int], *, until: float) -> set[str]:
+            tried.append((asyncio.get_running_loop().time(), len(caplog.records)))
+            if len(tried) not in good:
+                raise problem
+            return set(held)
+
+    class Mine:
+        id, fence = "t", 1
+        asked = Asked(0.0, 0.0)
+
+        def look_soon(self) -> None:
+            """It has no need to."""
+
+    leases = Leases(Away(), {"t": Mine()}, time.time, LEASE)  # type: ignore[dict-item]
+    renewing = asyncio.create_task(leases.keep_renewing())
+    async with asyncio.timeout(10 * LEASE):
+        while len(tried) < 15:
+            await asyncio.sleep(0.1)
+    renewing.cancel()
+    told = [after - before for (_, before), (_, after) in itertools.pairwise(tried)]
+    assert told == [0, 1, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 1]
+    pauses = [after - before for (before, _), (after, _) in itertools.pairwise(tried)]
+    assert [pause > LEASE / 6 for pause in pauses] == [number in good for number in range(1, 15)]
+    kinds = {(record.levelname, bool(record.exc_info)) for record in caplog.records}
+    assert kinds == {(level, level == "ERROR")}, "where our own code is wrong, the line says where"

@@ -32,8 +32,8 @@ _MOST_BYTES: Final = 64 * 1024 * 1024
 
 def _sent_bytes(params: JsonObject, leg: Leg) -> int:
     """The bytes that a handler holds of what its client has sent: the arguments, and all answers."""
-    answers = [entry.value for entry in leg.replay.journal.entries.values() if entry.kind == "answer"]
-    return weight_of(encode([params, answers]))
+    before, leg.answered = leg.answered, leg.answered + weight_of(encode(params.get("inputResponses")))
+    return before + weight_of(encode(params))
 
 
 class Parked(msgspec.Struct):

@@ -241,7 +241,7 @@ class Rounds:
             self._clock,
             state.flow,
             memory,
-            not state.round,
+            not state.round or state.is_by_hand,
             handler.parked,
         )
         can_background: bool | None = None

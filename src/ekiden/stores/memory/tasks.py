@@ -29,19 +29,14 @@ class MemoryTasks(TaskStore):
         self._journals: dict[str, dict[str, bytes]] = {}
         self._due: dict[str, tuple[str, str, float]] = {}
         """The audience, the tool and the due time of tasks that have one."""
-        self._whose: dict[str, tuple[str, str]] = {}
-        """The audience and the principal of every task."""
-        self._unended: set[str] = set()
+        self._whose: dict[str, tuple[str, str, bool]] = {}
+        """The audience and the principal of every task, and whether it has ended."""
         self._expires: dict[str, float] = {}
         self._watchers = Listeners[Signal]()
 
     def _save(self, record: TaskRecord, entries: Mapping[str, Entry] | None) -> None:
         self._rows[record.id] = encode_record(record)
-        self._whose[record.id] = (record.audience, record.principal)
-        if record.final:
-            self._unended.discard(record.id)
-        else:
-            self._unended.add(record.id)
+        self._whose[record.id] = (record.audience, record.principal, record.final)
         self._add(record.id, entries or {})
         if record.expires is not None:
             self._expires[record.id] = record.expires
@@ -117,9 +112,11 @@ class MemoryTasks(TaskStore):
 
     async def usage(self, audience: str, principal: str) -> Usage:
         """What one principal takes."""
-        rows = self._rows
-        mine = [task_id for task_id, whose in self._whose.items() if whose == (audience, principal)]
-        return Usage(sum(task_id in self._unended for task_id in mine), sum(len(rows[each]) for each in mine))
+        is_open: dict[str, bool] = {}
+        for task_id, (of_audience, of_principal, has_ended) in self._whose.items():
+            if (of_audience, of_principal) == (audience, principal):
+                is_open[task_id] = not has_ended
+        return Usage(sum(is_open.values()), sum(len(self._rows[task_id]) for task_id in is_open))
 
     async def next_due(self, audience: str, tools: Collection[str]) -> float | None:
         """When the next may be."""
@@ -159,7 +156,6 @@ class MemoryTasks(TaskStore):
             self._journals.pop(record.id, None)
             self._due.pop(record.id, None)
             self._whose.pop(record.id, None)
-            self._unended.discard(record.id)
             self._flows.pop(record.flow, None)
         return len(old)
 

@@ -31,15 +31,18 @@ _TASKS: Final = 4
 class PostgresDatabase:
     """The database behind a URL."""
 
+    # There from `_begin_in` on:
+    _in_line: asyncio.Semaphore
+    _opening: asyncio.Lock
+    _current: bool
+    """Whether the tables are known to be as this version of ekiden has them."""
+
     def __init__(self, url: str, *, most_connections: int = 10, wait_seconds: float = 5.0) -> None:
         self.url = url
         self._most = most_connections
         self.wait_seconds = wait_seconds
         self._lanes: dict[str, Lane] = {}
-        self._in_line = asyncio.Semaphore()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._opening = asyncio.Lock()
-        self._current = False
         self._asked: set[asyncio.Task[Any]] = set()
 
     async def _lane(self, name: str) -> Lane:
@@ -130,7 +133,7 @@ class PostgresDatabase:
     async def migrate(self) -> None:
         """Make the tables, or bring them up to date."""
         try:
-            connection = await psycopg.AsyncConnection.connect(self.url, autocommit=True)
+            connection = await psycopg.AsyncConnection.connect(self.url)
         except psycopg.Error as error:
             raise UsageError(f"the database cannot be reached: {error}") from error
         async with connection, connection.transaction():

@@ -133,14 +133,12 @@ class Leases:
             try:
                 await self.renew({run.id: run.fence for run in self._runs.values()})
                 failures = 0
-            except StoreUnavailable as problem:
+            except Exception as problem:
                 failures += 1
                 if failures & (failures - 1) == 0:  # The first, the second, the fourth, ...
-                    _log.warning("Leases cannot be renewed: %s", problem)
-            except Exception:
-                failures += 1
-                if failures & (failures - 1) == 0:
-                    _log.exception("Leases cannot be renewed")
+                    away = isinstance(problem, StoreUnavailable)
+                    level = logging.WARNING if away else logging.ERROR
+                    _log.log(level, "Leases cannot be renewed: %s", problem, exc_info=not away)
 
     async def renew(self, held: Mapping[str, int]) -> None:
         """Renew some, by id and fence. A run whose lease was lost is told, the others look for news."""

@@ -80,7 +80,6 @@ class Standby:
         with self._lock:
             watching = self._watching.get(loop)
             if watching is None:
-                self._forget_closed_loops()
                 try:
                     watching = self._watching[loop] = _Watching(loop, self._watch)
                 except RuntimeError as problem:  # The event loop renews, and the next lease tries again.
@@ -103,10 +102,6 @@ class Standby:
             watching.wake.set()
         for watching in ended:
             await asyncio.to_thread(watching.thread.join, _STOP_SECONDS)
-
-    def _forget_closed_loops(self) -> None:
-        for loop in [loop for loop in self._watching if loop.is_closed()]:
-            self._watching.pop(loop).wake.set()
 
     # In the thread
 

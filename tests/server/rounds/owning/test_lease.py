@@ -109,6 +109,28 @@ async def test_a_renewal_that_hangs_and_fails_when_it_is_cut_off_is_not_a_fault_
     assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
 
 
+@pytest.mark.parametrize(
+    ("problem", "level"), [(StoreUnavailable("away"), "WARNING"), (RuntimeError("wrong"), "ERROR")]
+)
+async def test_an_outage_is_told_once_however_long_it_takes(
+    problem: Exception, level: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Wayward(MemoryStore())
+    claim = claim_of(once_of(store))
+    await claim.own()
+    with caplog.at_level("DEBUG", "ekiden.server.rounds.owning.lease"):
+        for failures in (4, 2):
+            store.problems = [problem] * failures
+            async with asyncio.timeout(LEASE):
+                while store.problems:
+                    await asyncio.sleep(0.01)
+            await asyncio.sleep(LEASE / 2)  # It is renewed again.
+    levels = [record.levelname for record in caplog.records]
+    assert levels == [level, "DEBUG", "DEBUG", "DEBUG", level, "DEBUG"]
+    assert "The leases of 1 rounds are not renewed yet" in caplog.text
+    await claim.release()
+
+
 @pytest.mark.parametrize("held_before", [False, True])
 async def test_a_claim_whose_reply_came_late_is_renewed_in_time(held_before: bool) -> None:
     rows = MemoryStore()

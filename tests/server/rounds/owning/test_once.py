@@ -81,7 +81,9 @@ async def renewals() -> list[str]:
 # The store fails
 
 
-async def test_one_error_of_the_store_does_not_end_the_renewal_of_a_lease(tmp_path: Path) -> None:
+async def test_one_error_of_the_store_does_not_end_the_renewal_of_a_lease(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     stores = [SQLiteStore(tmp_path / "rounds.db") for _ in range(2)]
     renew, errors = stores[0].renew, [StoreUnavailable("away"), OSError("odd")]
 
@@ -100,6 +102,7 @@ async def test_one_error_of_the_store_does_not_end_the_renewal_of_a_lease(tmp_pa
     done, _ = await asyncio.wait({running, repeat}, timeout=4 * LEASE)
     assert not done
     assert not errors
+    assert "are not renewed yet: OSError('odd')" in caplog.text
     work.may_end.set()
     assert await running == await repeat == "work 1"
     for store in stores:
@@ -334,6 +337,26 @@ async def test_no_call_waits_until_what_has_expired_is_removed(is_stopped: bool)
     store.may_end.set()
     await asyncio.sleep(0)
     assert store.purged.is_set() is not is_stopped
+
+
+async def test_what_has_expired_is_looked_for_every_five_minutes_and_never_twice_at_once() -> None:
+    store, now = SlowPurge(), [0.0]
+    once = Once(store, lambda: now[0], lease=LEASE, keep=100.0)
+    looked = list[float]()
+    for moment in (10.0, 300.0, 300.5, 301.0, 700.0, 701.0, 1000.0, 1002.0, 1003.0):
+        now[0] = moment
+        once.tidy()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        if store.purging.is_set():
+            looked.append(moment)
+            store.purging.clear()
+        if moment == 700.0:
+            store.may_end.set()  # The first look took until now.
+            await soon(store.purged.wait())
+            await asyncio.sleep(0)
+    assert looked == [300.5, 701.0, 1002.0]
+    await soon(once.stop())
 
 
 async def test_a_server_that_lives_for_one_call_removes_what_has_expired_before_it_stops() -> None:

@@ -96,6 +96,17 @@ def test_a_part_of_that_comes_after_the_end_of_its_lease() -> None:
     assert watched(Watch(), owner, 0.0, 1.3, over_at=1.0) == owner
 
 
+def test_a_watch_counts_whose_parts_are_exactly_as_long_as_they_must_be() -> None:
+    owner, watch = Busy(1, 0.5), Watch()
+    for quarter in range(4):
+        watch.note(owner, quarter / 4, 1.0, is_over=quarter >= 2)
+        assert (watch.dead_owner(quarter / 4, 1.0) is owner) is (quarter == 3)
+    assert watch.dead_owner(1.0, 1.0) is owner
+    assert watch.dead_owner(1.01, 1.0) is None, "nobody has looked for too long"
+    watch.note(owner, 1.01, 1.0, is_over=True)
+    assert watch.dead_owner(1.01, 1.0) is None, "so it begins again"
+
+
 def test_every_renewal_is_a_sign_of_life_whatever_it_says() -> None:
     """Clocks can be set back, and what is late can overtake what is new."""
     watch = Watch()
