@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ekiden import Auth, JWTVerifier, Principal, VerifiedToken
-from ekiden.server.auth import jwks
+from ekiden.server.auth import fetching, jwks
 from ekiden.server.auth.known import Known
 from ekiden.server.auth.verifying import Verification, Verifications
 from ekiden.signals import VerifierUnavailable
@@ -210,7 +210,10 @@ async def test_a_verifier_that_adds_to_the_one_for_jwts_is_always_asked(idp: Slo
         assert (await called(base, idp.token())).status_code == 401
 
 
-async def test_keys_that_are_slow_to_come_hold_up_no_token_of_a_known_key(idp: SlowProvider) -> None:
+async def test_keys_that_do_not_come_hold_up_no_token_of_a_known_key(
+    idp: SlowProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "_SECONDS", 600.0)
     verifier = JWTVerifier(idp.issuer, keys_seconds=0.0, refresh_seconds=0.0)
     async with served(whoami(Auth(RESOURCE, verifier=verifier))) as base:
         assert (await called(base, idp.token())).status_code == 200
