@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ekiden import Auth, JWTVerifier, Principal, VerifiedToken
-from ekiden.server.auth import fetching, jwks
+from ekiden.server.auth import fetching, jwks, verifying
 from ekiden.server.auth.known import Known
 from ekiden.server.auth.verifying import Verification, Verifications
 from ekiden.signals import VerifierUnavailable
@@ -92,8 +92,6 @@ async def test_only_so_many_wait() -> None:
 async def test_who_waits_too_long_is_sent_away_and_is_not_counted_any_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from ekiden.server.auth import verifying
-
     monkeypatch.setattr(verifying, "_WAIT_SECONDS", 0.01)
     async with places() as all_places:
         for number in range(64):
@@ -134,6 +132,16 @@ async def test_a_token_that_was_valid_lately_needs_none_of_the_places() -> None:
         go_on.set()
         await asyncio.gather(*flood)
     assert (again.status_code, other.status_code) == (200, 503)
+
+
+async def test_tokens_that_were_valid_lately_do_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verifying, "_LONGEST_SECONDS", 0.1)
+    async with places() as all_places:
+        begun = [all_places.begin("10.0.0.1", is_sure_to_be_real=True) for _ in range(200)]
+        running = [each for each in begun if each is not None]
+        await soon(asyncio.wait(running))
+    assert {type(each.exception()) for each in running} == {VerifierUnavailable}
+    assert len(running) == 200
 
 
 async def test_a_token_that_is_refused_does_not_count_as_valid_lately() -> None:

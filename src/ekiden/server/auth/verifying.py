@@ -92,8 +92,11 @@ class Verifications:
         return task
 
     async def _in_turn(self, token: bytes, digest: bytes) -> Known | None:
-        async with self._real:
-            return await self._bounded(token, digest)
+        try:
+            async with asyncio.timeout(_LONGEST_SECONDS), self._real:
+                return await self._bounded(token, digest)
+        except TimeoutError as error:
+            raise VerifierUnavailable(f"it had no turn within {_LONGEST_SECONDS:g} seconds") from error
 
     async def _with_place(self, token: bytes, entry: _Entry) -> Known | None:
         if entry.turn is not None:
