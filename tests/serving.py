@@ -199,16 +199,18 @@ async def served(
     grace: int = 5,
     mounted: bool = False,
     port: int | None = None,
+    parser: str = "httptools",
     **asgi_options: Any,
 ) -> AsyncGenerator[str, None]:
     """Serve a `Server` or an ASGI application in this process; yields its base URL.
 
     `quiet`: the test fails if uvicorn or asyncio log an error meanwhile. `mounted`: a server is served
     as any ASGI application would be, and not as `Server.run` does it. `port`: this one, and not any.
+    `parser`: uvicorn's for HTTP, unless the connections are our own.
     """
     application: Any = what.asgi(**asgi_options) if isinstance(what, Server) else what
     own = isinstance(application, StreamableHTTP) and not mounted
-    http: Any = Connections(application) if own else "httptools"
+    http: Any = Connections(application) if own else parser
     config = uvicorn.Config(
         application,
         http=http,

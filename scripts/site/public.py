@@ -161,6 +161,8 @@ PAGES: Final = {
             "engine.ask",
             "engine.answers_by_hand",
             "engine.has_lasting_keys",
+            "engine.Lasting",
+            "engine.lasting",
             "engine.principal_of",
         ),
     ),

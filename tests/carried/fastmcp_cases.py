@@ -12,10 +12,13 @@ import traceback
 from typing import Any
 from unittest import mock
 
+import httpx2
 import mcp_types as types
 from fastmcp import Context, FastMCP
 from fastmcp.server.auth.providers.jwt import StaticTokenVerifier
 from fastmcp.server.middleware import Middleware
+from fastmcp.server.middleware.authorization import AuthMiddleware
+from fastmcp.server.middleware.timing import TimingMiddleware
 from pydantic import BaseModel
 
 from ekiden import Client, ProtocolError, UsageError
@@ -127,6 +130,88 @@ async def test_a_server_with_an_auth_provider_is_refused_unless_its_author_says_
     said = refusal(server)
     assert "has an auth provider (StaticTokenVerifier), which is not carried" in said, said
     assert carry(server, without_auth=True).left_behind[0].startswith("auth provider StaticTokenVerifier")
+
+
+async def test_a_server_with_middleware_of_its_author_is_refused_unless_its_author_says_so() -> None:
+    class Checking(Middleware):
+        async def on_call_tool(self, context: Any, call_next: Any) -> Any:
+            raise AssertionError
+
+    class Inheriting(TimingMiddleware):
+        async def on_message(self, context: Any, call_next: Any) -> Any:
+            raise AssertionError
+
+    class Hiding(Middleware):
+        async def on_list_tools(self, context: Any, call_next: Any) -> Any:
+            return []
+
+    class Around(Middleware):
+        async def __call__(self, context: Any, call_next: Any) -> Any:
+            raise AssertionError
+
+    async def function(context: Any, call_next: Any) -> Any:
+        raise AssertionError
+
+    changed = Middleware()
+    changed.on_request = function  # type: ignore[method-assign]
+    guards: list[Any] = [Checking(), Inheriting(), Hiding(), Around(), function, changed]
+    for guard in [*guards, AuthMiddleware(auth=nobody)]:
+        server = FastMCP("shop")
+        server.middleware.append(guard)
+        said = refusal(server)
+        assert "which is not carried: what it checks, nobody would check" in said, said
+        assert "Pass --without-middleware" in said, said
+        assert len(carry(server, without_middleware=True).left_behind) == 1
+    plain = FastMCP("shop", middleware=[TimingMiddleware(), Noting()])
+    assert len(carry(plain).left_behind) == 2
+
+
+async def test_a_session_that_a_request_of_2026_names_is_not_looked_at() -> None:
+    server = FastMCP("shop")
+
+    @server.tool
+    async def put(value: str, ctx: Context) -> str:
+        await ctx.set_state("value", value)
+        return "kept"
+
+    @server.tool
+    async def get(ctx: Context) -> str:
+        return str(await ctx.get_state("value"))
+
+    carried = carry(server)
+    application = carried.asgi()
+    transport = httpx2.ASGITransport(app=application)
+    version, meta = "2025-11-25", {"protocolVersion": "2025-11-25", "capabilities": {}}
+    async with (
+        carried.running(None),
+        httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http,
+    ):
+        accept = {"accept": "application/json, text/event-stream"}
+
+        async def sent(method: str, params: Any, **headers: str) -> httpx2.Response:
+            message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+            named = {name.replace("_", "-"): value for name, value in headers.items()}
+            return await http.post("/mcp", json=message, headers={**accept, **named})
+
+        info = {"name": "c", "version": "1"}
+        opened = await sent("initialize", {**meta, "clientInfo": info})
+        mine = {"mcp_session_id": opened.headers["mcp-session-id"], "mcp_protocol_version": version}
+        await sent("tools/call", {"name": "put", "arguments": {"value": "mine"}}, **mine)
+        own = await sent("tools/call", {"name": "get", "arguments": {}}, **mine)
+        modern = {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientInfo": info,
+        }
+        other = await sent(
+            "tools/call",
+            {"name": "get", "arguments": {}, "_meta": modern},
+            **{**mine, "mcp_protocol_version": "2026-07-28", "mcp_method": "tools/call", "mcp_name": "get"},
+        )
+    assert "mine" in own.text, own.text
+    assert other.status_code == 200, other.text
+    assert "mine" not in other.text, other.text
+    assert "None" in other.text, other.text
 
 
 async def test_disabled_components_stay_hidden() -> None:

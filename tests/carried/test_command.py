@@ -46,5 +46,6 @@ def test_a_parked_call_cannot_wait_in_several_workers(tmp_path: Path) -> None:
 def test_the_options_for_other_sdks_are_refused_for_a_server_of_ekiden(tmp_path: Path) -> None:
     said = run(tmp_path, "from ekiden import Server\nserver = Server('shop')\n", "--strict")
     assert (
-        "has a Server of ekiden: --resume, --strict and --without-auth are for servers of other SDKs" in said
+        "has a Server of ekiden: --resume, --strict, --without-auth and --without-middleware are for servers "
+        "of other SDKs" in said
     )

@@ -89,13 +89,24 @@ def test_what_cannot_be_carried_is_named_line_by_line() -> None:
     @server.custom_route("/hello", methods=["GET"])
     async def hello(request: Any) -> Any: ...
 
-    assert carry(server).left_behind == [
+    assert carry(server, without_middleware=True).left_behind == [
         "middleware passing: calls do not pass through it",
         "custom route /hello: it is not served",
         "extension org.example/asking: it is not declared, and its methods are not served",
     ]
     with pytest.raises(UsageError, match=r"--strict: not all of shop can be carried:\n  middleware passing"):
         carry(server, strict=True)
+
+
+def test_a_server_with_middleware_is_refused_unless_its_author_says_so() -> None:
+    class Checking:
+        async def __call__(self, ctx: Any, call_next: Any) -> Any:
+            raise AssertionError
+
+    server = MCPServer("shop", middleware=[Checking(), passing])
+    with pytest.raises(UsageError, match=r"has middleware \(.*Checking, passing\), which is not carried"):
+        carry(server)
+    assert len(carry(server, without_middleware=True).left_behind) == 2
 
 
 async def test_interceptors_of_an_extension_see_the_calls() -> None:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar, overload
 from fastmcp.server.extensions import ServerExtension
 from fastmcp.server.providers.base import Provider
 from fastmcp.server.providers.local_provider import LocalProvider
+from mcp.server.auth.provider import TokenVerifier
 from mcp.server.lowlevel import Server
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -34,7 +35,7 @@ class FastMCP:
     _mask_error_details: bool
     _resource_security: Any
     _shared_context_snapshot: dict[Any, Any] | None
-    auth: object | None
+    auth: TokenVerifier | None
     experimental_capabilities: dict[str, Any]
     middleware: list[Any]
     providers: Sequence[Any]

@@ -40,6 +40,7 @@ from ekiden.cli.options import (
     TlsKey,
     TrustProxy,
     WithoutAuth,
+    WithoutMiddleware,
     Workers,
 )
 from ekiden.cli.publishing.commands import bundle, publish
@@ -106,6 +107,7 @@ def run(
     resume: Resume = "replay",
     strict: Strict = False,
     without_auth: WithoutAuth = False,
+    without_middleware: WithoutMiddleware = False,
 ) -> None:
     """Serve the server of a Python file: a Server, a FastMCP or an MCPServer."""
     from ekiden.cli.loading import Carrying
@@ -114,7 +116,7 @@ def run(
 
     job = Job(
         spec=server,
-        carrying=Carrying(resume, strict, without_auth),
+        carrying=Carrying(resume, strict, without_auth, without_middleware),
         path=path,
         allow_hosts=allow_host or [],
         allow_origins=allow_origin or [],

@@ -28,6 +28,8 @@ class Carrying(msgspec.Struct, frozen=True):
     """Whether it is refused if something of it cannot be carried."""
     without_auth: bool = False
     """Whether it may be served without its auth provider."""
+    without_middleware: bool = False
+    """Whether it may be served without the middleware of its author."""
 
 
 def split_spec(spec: str) -> tuple[Path, str | None]:
@@ -88,14 +90,14 @@ def _as_ours(server: Any, path: Path, carrying: Carrying | None) -> "Server":
     if isinstance(server, Server):
         if carrying is not None and carrying != Carrying():
             raise UsageError(
-                f"{path} has a Server of ekiden: --resume, --strict and --without-auth are for servers of "
-                "other SDKs; write @server.tool(resume=...) for single tools"
+                f"{path} has a Server of ekiden: --resume, --strict, --without-auth and --without-middleware "
+                "are for servers of other SDKs; write @server.tool(resume=...) for single tools"
             )
         return server
     from ekiden.integrations.carried import carry
 
     how = carrying or Carrying()
-    return carry(server, resume=how.resume, strict=how.strict, without_auth=how.without_auth)
+    return carry(server, **msgspec.structs.asdict(how))
 
 
 def start_lines(server: "Server") -> list[str]:

@@ -42,6 +42,7 @@ __all__ = [
     "TrustProxy",
     "Verbose",
     "WithoutAuth",
+    "WithoutMiddleware",
     "Words",
     "Workers",
 ]
@@ -124,6 +125,10 @@ Strict = Annotated[
 ]
 WithoutAuth = Annotated[
     bool, typer.Option("--without-auth", help="FastMCP, MCPServer: serve it without its auth provider.")
+]
+WithoutMiddleware = Annotated[
+    bool,
+    typer.Option("--without-middleware", help="FastMCP, MCPServer: serve it without its own middleware."),
 ]
 
 # Of the commands that may be asked something

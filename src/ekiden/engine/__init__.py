@@ -11,6 +11,7 @@
   as the client's version has them. It also tells what is registered, and how tasks change.
 - `HostStream` is the way back to the client while a request runs: notifications, and for clients of 2025
   questions. `Stream` and `AskingStream` are the protocols that it implements.
+- `lasting` ends a subscription with the access token that the host has verified.
 - `principal_of` goes into `Server(principal=...)`: it is what `engine.request` was told.
 - `TokenSealer` can take the place of keys: `Server(keys=...)`.
 - `Carrier` registers handlers that another server has defined, and `ask` and `answers_by_hand` answer for
@@ -20,6 +21,7 @@ This surface is stable: `ekiden.integrations` uses nothing deeper. Knows: the se
 server it is in.
 """
 
+from ekiden.engine.admission import Lasting, lasting
 from ekiden.engine.carrying import Carrier, Matcher, ResumeMode, answers_by_hand, ask
 from ekiden.engine.engine import Engine, Kind
 from ekiden.engine.requests import principal_of
@@ -34,6 +36,7 @@ __all__ = [
     "HostStream",
     "Keys",
     "Kind",
+    "Lasting",
     "Matcher",
     "ResumeMode",
     "Stream",
@@ -41,5 +44,6 @@ __all__ = [
     "answers_by_hand",
     "ask",
     "has_lasting_keys",
+    "lasting",
     "principal_of",
 ]

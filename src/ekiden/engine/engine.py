@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Literal, TypeAlias
 
 from ekiden.engine import requests
+from ekiden.engine.admission import Lasting
 from ekiden.errors import ProtocolError, UsageError
 from ekiden.rounds.outcome import Dialect, Outcome
 from ekiden.server.registration.catalog import Catalog
@@ -62,17 +63,21 @@ class Engine:
         headers: Headers | None = None,
         session: str | None = None,
         principal: Principal | str | None = None,
+        lasting: Lasting | None = None,
     ) -> Request:
         """A request out of wire parameters, or the `ProtocolError` that it deserves.
 
         A client of 2026-07-28 says everything in the `_meta` of its parameters. For a client of 2025, pass
         the `version` that was agreed on, and the `capabilities` and `client_info` of its `initialize`.
         `principal` is whose request it is, as `ctx.principal` has it; a text is its subject. With
-        `Server(principal=principal_of)`, states and tasks are bound to it.
+        `Server(principal=principal_of)`, states and tasks are bound to it. `lasting`, made by the function of
+        that name, ends a subscription with the access token that it came with.
         """
         message, who = requests.with_id(request_id, method, params), requests.identity(principal)
         if version == versions.MODERN:
-            return requests.modern(message, self._endpoint.methods, headers, session, who)
+            request = requests.modern(message, self._endpoint.methods, headers, session, who)
+            request.watched = lasting
+            return request
         if version not in self._dialects:
             raise UsageError(
                 f"version={version!r} must be one of {', '.join((versions.MODERN, *self._dialects))}"

@@ -4,7 +4,6 @@ Errors follow one table. What the caller of a tool can correct is an `isError` r
 is a JSON-RPC error. A mistake of the author is logged with its traceback; the client gets no details.
 """
 
-import asyncio
 import functools
 import logging
 from collections.abc import Callable, Coroutine
@@ -39,7 +38,7 @@ from ekiden.server.registration.templates import LONGEST_READ
 from ekiden.server.registration.tools import Tool
 from ekiden.server.rounds.call import Call
 from ekiden.server.rounds.rounds import Rounds
-from ekiden.server.subscriptions import Subscription, read_filter
+from ekiden.server.subscriptions import read_filter
 from ekiden.signals import ArgumentsInvalid
 from ekiden.transports.server.port import Ready, Stream
 from ekiden.wire import versions
@@ -283,7 +282,7 @@ class Dispatcher:
         hub = self._registry.hub
         await hub.ready()
         subscription = hub.open(granted, self._rounds.owner_of(request))
-        expiry = _end_with_token(request, subscription)
+        watching = request.watch(subscription.cut)
         _let_go(request)
         try:
             acknowledged = {"_meta": tag, "notifications": granted.acknowledged()}
@@ -295,8 +294,8 @@ class Dispatcher:
                 await stream.notify(change.method, {"_meta": tag, **change.params()})
         finally:
             hub.close(subscription)
-            if expiry is not None:
-                expiry.cancel()
+            if watching is not None:
+                watching.cancel()
         return Complete({"_meta": tag})
 
 
@@ -308,13 +307,6 @@ def _let_go(request: Request) -> None:
         if part is not said:
             said.clear()
             said.update(part)
-
-
-def _end_with_token(request: Request, subscription: Subscription) -> asyncio.TimerHandle | None:
-    """End a subscription when its access token expires: its client listens again with a fresh one."""
-    if request.http is None or (seconds := request.http.seconds_left) is None:
-        return None
-    return asyncio.get_running_loop().call_later(seconds, subscription.end)
 
 
 def _as_answer(ready: Callable[[Request, Stream], Ready]) -> Answer:

@@ -137,7 +137,7 @@ class Subscription:
         """Who has opened it, as far as that is known, and the bytes that it takes."""
         self._wanted = granted.changes()
         self._pending: dict[Change, None] = {}
-        self._ended = False
+        self._ended = self._cut = False
         self._wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
@@ -163,9 +163,16 @@ class Subscription:
         """Let the iteration end after the pending changes. Callable from any thread."""
         self._loop.call_soon_threadsafe(self._finish)
 
+    def cut(self) -> None:
+        """Let the iteration end now: whoever listens may not be told any more. Call it in the loop."""
+        self._cut = True
+        self._pending.clear()
+        self._finish()
+
     def _take(self, change: Change) -> None:
-        self._pending[change] = None
-        self._wake.set()
+        if not self._cut:
+            self._pending[change] = None
+            self._wake.set()
 
     def _finish(self) -> None:
         self._ended = True

@@ -1,7 +1,7 @@
 """One HTTP request as a transport has read it: its head, its body, and who sent it. No I/O."""
 
-from collections.abc import Awaitable, MutableMapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -11,7 +11,7 @@ from ekiden.wire.headers import Headers
 from ekiden.wire.json import MAX_VALUES, JsonObject, decode
 from ekiden.wire.principal import Principal
 
-__all__ = ["PENDING", "ROUTED", "Incoming", "Refusal"]
+__all__ = ["PENDING", "ROUTED", "Authority", "Incoming", "Refusal", "Watching"]
 
 
 class Refusal(NamedTuple):
@@ -26,6 +26,22 @@ ROUTED: Final = Refusal(0, "")
 """In place of a refusal: the path is not that of the endpoint, but something else is served there."""
 PENDING: Final = Refusal(0, "")
 """In place of a refusal: whether the request is admitted is not known yet; `Incoming.admission` will tell."""
+
+
+class Watching(Protocol):
+    """Something that is watched until it is cancelled."""
+
+    def cancel(self) -> None:
+        """Watch it no more."""
+        ...
+
+
+class Authority(Protocol):
+    """What a request was admitted by. It may end before the answer does."""
+
+    def watch(self, incoming: "Incoming", end: Callable[[], None]) -> Watching:
+        """Call `end` when the request would not be admitted any more, unless that is cancelled before."""
+        ...
 
 
 class Incoming(msgspec.Struct, gc=False):
@@ -49,8 +65,8 @@ class Incoming(msgspec.Struct, gc=False):
     """The ASGI scope, where the server is mounted in another application."""
     principal: Principal | None = None
     """Who sent it, if the gate has verified that."""
-    seconds_left: float | None = None
-    """How long its access token is valid: so long a stream of it may last. None if it does not expire."""
+    authority: Authority | None = None
+    """The access token that it was admitted by: a stream of it lasts no longer. None if there is none."""
     admission: Awaitable[Refusal | None] | None = None
     """Tells how a `PENDING` request is refused; None if it is not."""
     _value: Any = msgspec.UNSET

@@ -5,7 +5,7 @@ the spec implies: what the body says about itself, whether the headers agree, wh
 version, whether we know the method. `Modern` spells what goes back.
 """
 
-from collections.abc import Container, Mapping, MutableMapping
+from collections.abc import Callable, Container, Mapping, MutableMapping
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -30,7 +30,7 @@ from ekiden.wire.headers import (
     check_version,
     reject_duplicates,
 )
-from ekiden.wire.incoming import Incoming
+from ekiden.wire.incoming import Incoming, Watching
 from ekiden.wire.json import Raw, encode
 from ekiden.wire.jsonrpc import MOST_RESULT_BYTES, Message, RequestId, error_response, result_response
 from ekiden.wire.meta import SERVER_INFO, RequestMeta, read_meta
@@ -113,6 +113,8 @@ class Request(msgspec.Struct, gc=False):
     """The verified identity of who sent it; None if the server verifies none."""
     http: Incoming | None = None
     """The HTTP request that brought it; None on other transports, and in a task."""
+    watched: Callable[[Callable[[], None]], Watching] | None = None
+    """Watches what a host has admitted it by, and calls a function when that does not count any more."""
 
     @property
     def address(self) -> str | None:
@@ -123,6 +125,14 @@ class Request(msgspec.Struct, gc=False):
     def asgi(self) -> MutableMapping[str, Any] | None:
         """The ASGI scope where the server is mounted in another application; else None."""
         return None if self.http is None else self.http.asgi
+
+    def watch(self, end: Callable[[], None]) -> Watching | None:
+        """Call `end` when the request would not be admitted any more; None if that cannot come about."""
+        if self.watched is not None:
+            return self.watched(end)
+        if self.http is None or self.http.authority is None:
+            return None
+        return self.http.authority.watch(self.http, end)
 
     def header(self, name: str) -> str | None:
         """An HTTP header as text; None if it was not sent, or there is no HTTP."""

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from ekiden import Auth, Principal, StaticTokens
+from ekiden import Auth, Principal, StaticTokens, VerifiedToken
 from ekiden.cli.operating.ui import Verifying
 from ekiden.pages.desk import Desk
 from ekiden.pages.desk.access import ByScope
 from ekiden.pages.web import Site
+from ekiden.signals import VerifierUnavailable
 from ekiden.stores.memory import MemoryStore
 from ekiden.testing.story_contract import _told as row_of
 from ekiden.testing.task_contract import new_record
@@ -187,7 +188,7 @@ async def test_a_stream_ends_once_its_token_is_not_accepted_any_more(path: str) 
     store, now, good = MemoryStore(), [1000.0], {"token": ("bob", frozenset({"ekiden:look"}))}
     await store.tasks.insert(new_record("task"), {})
 
-    async def verify(token: str) -> Any:
+    async def verify(token: str, address: str | None) -> Any:
         return good.get(token)
 
     access = ByScope(verify, SCOPES, secure=False, acts=False)
@@ -215,3 +216,118 @@ async def test_a_stream_ends_once_its_token_is_not_accepted_any_more(path: str) 
         await live
     rest = b"".join([sent.get_nowait().get("body", b"") for _ in range(sent.qsize())])
     assert rest == b""
+
+
+class Slow:
+    """Verifies what it is told to, once it may answer."""
+
+    checks_audience = True
+
+    def __init__(self) -> None:
+        self.may_answer = asyncio.Event()
+        self.asked = 0
+
+    async def verify_token(self, token: str) -> VerifiedToken | None:
+        self.asked += 1
+        if token == "away":
+            raise VerifierUnavailable("no network")
+        if token != "good":
+            await self.may_answer.wait()
+            return None
+        return VerifiedToken(subject="bob", scopes=["ekiden:look"])
+
+
+async def test_bad_tokens_of_one_address_keep_nobody_else_out() -> None:
+    slow = Slow()
+    verify = Verifying(Auth("https://mcp.example/mcp", verifier=slow))
+    flood = [asyncio.create_task(verify(f"bad{number}", "10.0.0.1")) for number in range(32)]
+    async with asyncio.timeout(10):
+        while slow.asked < 32:
+            await asyncio.sleep(0)
+        with pytest.raises(VerifierUnavailable):
+            await verify("one-more", "10.0.0.1")
+        assert await verify("good", "10.0.0.2") == ("bob", frozenset({"ekiden:look"}))
+        slow.may_answer.set()
+        assert set(await asyncio.gather(*flood)) == {None}
+
+
+async def test_where_a_request_came_from_is_told_to_who_verifies_its_token() -> None:
+    told: list[Any] = []
+
+    async def verify(token: str, address: str | None) -> Any:
+        told.append((token, address))
+        return "bob", frozenset({"ekiden:look"})
+
+    app = Site(secure=False)
+    store = MemoryStore()
+    access = ByScope(verify, SCOPES, secure=False, acts=False)
+    desk = Desk(stories=store.stories, tasks=store.tasks, access=access)
+    app.shared["tabs"] = desk.tabs
+    desk.install(app)
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/calls",
+        "query_string": b"",
+        "headers": [(b"authorization", b"Bearer token")],
+        "client": ("10.0.0.9", 4711),
+    }
+    sent = asyncio.Queue[dict[str, Any]]()
+    await app(scope, asyncio.Event().wait, sent.put)  # type: ignore[arg-type]
+    assert told == [("token", "10.0.0.9")]
+
+
+async def test_a_verifier_that_cannot_say_is_not_taken_for_a_no() -> None:
+    access = ByScope(
+        Verifying(Auth("https://mcp.example/mcp", verifier=Slow())), SCOPES, secure=False, acts=False
+    )
+    store = MemoryStore()
+    desk = Desk(stories=store.stories, tasks=store.tasks, access=access)
+    app = Site(secure=False, shared={"tabs": desk.tabs})
+    desk.install(app)
+    shown = await with_token(app, "away").get("/calls")
+    assert (shown.status, "cannot be verified right now" in shown.words) == (503, True)
+    browser = Browser(app)
+    code = (await browser.get("/sign-in")).hidden("form_code")
+    form = await browser.post("/sign-in", {"token": "away", "then": "/calls", "form_code": code})
+    assert (form.status, "cannot be verified right now" in form.words) == (503, True)
+    assert "not accepted" not in form.words
+
+
+@pytest.mark.parametrize(("seconds", "ends"), [(10, False), (61, True)])
+async def test_a_stream_goes_on_for_a_minute_while_its_token_cannot_be_verified(
+    seconds: float, ends: bool
+) -> None:
+    store, now, problems = MemoryStore(), [1000.0], list[Exception]()
+
+    async def verify(token: str, address: str | None) -> Any:
+        if problems:
+            raise problems[0]
+        return "bob", frozenset({"ekiden:look"})
+
+    access = ByScope(verify, SCOPES, secure=False, acts=False)
+    desk = Desk(stories=store.stories, tasks=store.tasks, access=access, clock=lambda: now[0])
+    app = Site(secure=False, shared={"tabs": desk.tabs})
+    desk.install(app)
+    sent = asyncio.Queue[dict[str, Any]]()
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/live/calls",
+        "query_string": b"",
+        "headers": [(b"authorization", b"Bearer token")],
+    }
+    live = asyncio.create_task(app(scope, asyncio.Event().wait, sent.put))  # type: ignore[arg-type]
+    async with asyncio.timeout(10):
+        for _ in range(3):
+            await sent.get()
+        problems.append(VerifierUnavailable("a restart"))
+        now[0] += seconds
+        await store.stories.write([row_of("call")])
+        told = await sent.get()
+        if ends:
+            await live
+        else:
+            live.cancel()
+            await asyncio.wait([live])
+    assert told.get("more_body", False) is not ends

@@ -4,7 +4,16 @@ from typing import Annotated
 
 import typer
 
-from ekiden.cli.options import EndpointPath, Header, KeysFile, Logged, Resume, ServerFile, WithoutAuth
+from ekiden.cli.options import (
+    EndpointPath,
+    Header,
+    KeysFile,
+    Logged,
+    Resume,
+    ServerFile,
+    WithoutAuth,
+    WithoutMiddleware,
+)
 
 __all__ = ["dev"]
 
@@ -36,6 +45,7 @@ def dev(
     log_level: Logged = "warning",
     resume: Resume = "replay",
     without_auth: WithoutAuth = False,
+    without_middleware: WithoutMiddleware = False,
 ) -> None:
     """Serve a Python file with reload, and a page to try it."""
     from ekiden.cli.arguments import named_headers
@@ -46,7 +56,7 @@ def dev(
 
     job = Job(
         spec=server,
-        carrying=Carrying(resume, without_auth=without_auth),
+        carrying=Carrying(resume, False, without_auth, without_middleware),
         path=path,
         grace=1.0,  # A reload waits for running calls this long.
         log_level=log_level,

@@ -22,6 +22,7 @@ from ekiden.cli.stored_tasks import existing
 from ekiden.cli.terminal.screen import say
 from ekiden.errors import UsageError
 from ekiden.server.serving.loop import new_event_loop
+from ekiden.signals import VerifierUnavailable
 from ekiden.wire.incoming import Incoming
 
 if TYPE_CHECKING:
@@ -139,16 +140,18 @@ class Verifying:
     def __init__(self, auth: "Auth") -> None:
         self._auth = auth
 
-    async def __call__(self, token: str) -> tuple[str, Any] | None:
+    async def __call__(self, token: str, address: str | None) -> tuple[str, Any] | None:
         """Who has the token, and its scopes; None if it is not good."""
         try:
             header = b"Bearer " + token.encode("ascii")
         except UnicodeError:
             return None
-        incoming = Incoming("GET", "/", {b"authorization": header}, None, b"")
+        incoming = Incoming("GET", "/", {b"authorization": header}, None, b"", address=address)
         refused = self._auth.admit(incoming)
         if refused is not None and not isinstance(refused, tuple):
             refused = await refused
+        if refused is not None and refused.status == 503:
+            raise VerifierUnavailable(refused.reason)
         if refused is not None or incoming.principal is None:
             return None
         return incoming.principal.subject, incoming.principal.scopes

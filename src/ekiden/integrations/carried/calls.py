@@ -31,6 +31,7 @@ _log = logging.getLogger(__name__)
 Told = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 """Called with a notification that concerns the server, not one call: something has changed."""
 
+_SESSION: Final = b"mcp-session-id"
 _CHANGES: Final = frozenset(
     {
         "notifications/prompts/list_changed",
@@ -112,13 +113,17 @@ def _http(ctx: Context[Any]) -> HttpRequest | None:
     incoming = ctx.request.http
     if incoming is None:
         return None
+    headers = incoming.repeating or list(incoming.headers.items())
+    if ctx.request.session is None:
+        # Nobody has looked whose session it names, and handlers find what sessions have kept by its name.
+        headers = [pair for pair in headers if pair[0] != _SESSION]
     return HttpRequest(
         {
             "type": "http",
             "method": incoming.method,
             "path": incoming.path,
             "query_string": incoming.query,
-            "headers": incoming.repeating or list(incoming.headers.items()),
+            "headers": headers,
             "client": None if incoming.address is None else (incoming.address, 0),
         }
     )

@@ -62,12 +62,18 @@ class CarriedServer(Server):
 
 
 def carry(
-    server: object, *, resume: ResumeMode = "replay", strict: bool = False, without_auth: bool = False
+    server: object,
+    *,
+    resume: ResumeMode = "replay",
+    strict: bool = False,
+    without_auth: bool = False,
+    without_middleware: bool = False,
 ) -> CarriedServer:
     """A FastMCP or an `MCPServer` as an ekiden server.
 
     `resume` is that of `Server.tool`, for all handlers. With `strict`, a server of which something cannot be
-    carried is refused. One that has an auth provider is refused in any case, unless `without_auth`.
+    carried is refused. One that has an auth provider is refused in any case, unless `without_auth`; so is one
+    with middleware of its author's own, which may check callers, unless `without_middleware`.
     """
     host = _host(server)
     if (protections := host.protections()) and not without_auth:
@@ -81,6 +87,12 @@ def carry(
     if strict and carried.left_behind:
         lines = "".join(f"\n  {line}" for line in carried.left_behind)
         raise UsageError(f"--strict: not all of {carried.name} can be carried:{lines}")
+    if (guards := host.guards()) and not without_middleware:
+        raise UsageError(
+            f"{carried.name} has middleware ({', '.join(guards)}), which is not carried: what it checks, "
+            "nobody would check. Pass --without-middleware if it may be left out, or write it with ekiden's "
+            "@server.middleware"
+        )
     return carried
 
 

@@ -10,6 +10,8 @@ from fastmcp import FastMCP
 from fastmcp.apps import UI_EXTENSION_ID
 from fastmcp.exceptions import FastMCPError, PromptError, ResourceError, ToolError, to_mcp_error
 from fastmcp.server.context import TransportType
+from fastmcp.server.middleware import Middleware
+from fastmcp.server.middleware.authorization import AuthMiddleware
 from fastmcp.server.middleware.dereference import DereferenceRefsMiddleware
 from fastmcp.utilities.exceptions import get_http_status_code, is_timeout_error
 from fastmcp.utilities.versions import dedupe_with_versions
@@ -30,6 +32,8 @@ __all__ = ["FastMcpHost"]
 _log = logging.getLogger(__name__)
 
 _READ: Final = "resources/read"
+_AROUND: Final = ("__call__", "_dispatch_handler")
+"""Methods of a middleware that see every request, beside its hooks."""
 
 
 class FastMcpHost:
@@ -80,6 +84,10 @@ class FastMcpHost:
     def protections(self) -> list[str]:
         """What decides who may call the server."""
         return [] if self._server.auth is None else [type(self._server.auth).__qualname__]
+
+    def guards(self) -> list[str]:
+        """FastMCP's middleware for authorization, and whatever else its author has put around requests."""
+        return [type(each).__qualname__ for each in self._server.middleware if _guards(each)]
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[Any, None]:
@@ -224,6 +232,19 @@ class FastMcpHost:
         if is_timeout_error(error):
             return kind("Upstream request timed out, please retry")
         return kind(what if parts.masks_errors(self._server) else f"{what}: {error}")
+
+
+def _guards(middleware: object) -> bool:
+    """Whether a middleware may refuse callers: those of FastMCP that do other things certainly do not."""
+    if isinstance(middleware, AuthMiddleware) or not isinstance(middleware, Middleware):
+        return True
+    kind = type(middleware)
+    hooks = [name for name in dir(middleware) if name.startswith("on_") or name in _AROUND]
+    if any(name in vars(middleware) for name in hooks):
+        return True
+    # The class in which each hook is defined: that of the author, or one of FastMCP.
+    owners = [next(each for each in kind.__mro__ if name in vars(each)) for name in hooks]
+    return any(owner.__module__.partition(".")[0] not in ("builtins", "fastmcp") for owner in owners)
 
 
 def _open(components: list[Any]) -> list[Any]:

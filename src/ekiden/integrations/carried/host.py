@@ -30,6 +30,10 @@ class Host(Protocol):
         """What decides who may call it, which cannot be carried either."""
         ...
 
+    def guards(self) -> list[str]:
+        """Middleware that may decide who may call what, which cannot be carried either."""
+        ...
+
     def lifespan(self) -> AbstractAsyncContextManager[Any]:
         """Its lifespan."""
         ...

@@ -62,11 +62,7 @@ class OfficialHost:
 
     def left_behind(self) -> list[str]:
         """What cannot be carried."""
-        lines = [
-            f"middleware {name_of(each)}: calls do not pass through it"
-            for each in self._low.middleware
-            if module_of(each).partition(".")[0] != "mcp"
-        ]
+        lines = [f"middleware {name}: calls do not pass through it" for name in self.guards()]
         lines += [f"custom route {route.path}: it is not served" for route in parts.routes_of(self._server)]
         lines += [
             f"extension {each.identifier}: it is not declared, and its methods are not served"
@@ -78,6 +74,11 @@ class OfficialHost:
     def protections(self) -> list[str]:
         """What decides who may call the server."""
         return [type(each).__qualname__ for each in parts.protections_of(self._server)]
+
+    def guards(self) -> list[str]:
+        """All middleware but the SDK's own: it sees every request."""
+        own = [each for each in self._low.middleware if module_of(each).partition(".")[0] != "mcp"]
+        return [name_of(each) for each in own]
 
     def lifespan(self) -> AbstractAsyncContextManager[Any]:
         """The lifespan of the server."""

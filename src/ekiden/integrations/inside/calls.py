@@ -16,8 +16,9 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
 from ekiden import Principal, ProtocolError, Request, StoreUnavailable
-from ekiden.engine import Engine, HostStream
+from ekiden.engine import Engine, HostStream, Lasting
 from ekiden.integrations.inside import official_parts as parts
+from ekiden.integrations.inside.identity import Verify
 
 __all__ = ["MARK", "Calls", "HostContext", "Identify", "Passage", "apart", "as_mcp_error", "passage"]
 
@@ -61,12 +62,16 @@ passage: ContextVar[Passage | None] = ContextVar("ekiden_passage", default=None)
 class Calls:
     """Answers requests of a host."""
 
-    def __init__(self, engine: Engine, principal: Identify) -> None:
+    def __init__(self, engine: Engine, principal: Identify, verify: Callable[[], Verify | None]) -> None:
         self.engine = engine
         self.principal = principal
+        self.verify = verify
+        """What verifies the tokens of the host, if it does that itself."""
         self._following: set[asyncio.Task[None]] = set()
 
-    def request(self, ctx: HostContext, method: str, params: Mapping[str, Any]) -> Request:
+    def request(
+        self, ctx: HostContext, method: str, params: Mapping[str, Any], lasting: Lasting | None = None
+    ) -> Request:
         """The request of a client as the engine has it; raises an `MCPError` if it cannot be one."""
         connection = parts.connection_of(ctx)
         client, declared = ctx.session.client_params, ctx.session.client_capabilities
@@ -82,6 +87,7 @@ class Calls:
                 headers=None if ctx.request is None else dict(ctx.request.headers.raw),
                 session=connection.session_id,
                 principal=self.principal(ctx),
+                lasting=lasting,
             )
         except ProtocolError as error:
             raise as_mcp_error(error) from None

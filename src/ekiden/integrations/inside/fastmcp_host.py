@@ -69,7 +69,9 @@ class FastMcpHost:
 
     def install(self, durable: DurableHandlers, principal: Identify | None) -> None:
         """Answer for the durable handlers from now on."""
-        self._calls = Calls(durable.engine, principal or verified_principal)
+        self._calls = Calls(
+            durable.engine, principal or verified_principal, lambda: parts.verifying(self._server)
+        )
         boundary_before(parts.low_level(self._server), self._calls)
         self._server.add_provider(_Handlers(self, durable, self._calls))
 

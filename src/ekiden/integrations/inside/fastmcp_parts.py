@@ -5,7 +5,7 @@
 # ruff: noqa: SLF001
 
 import dataclasses
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from fastmcp import Context, FastMCP
 from fastmcp.server.context import TransportType, reset_transport, set_transport
 from fastmcp.server.dependencies import FastMCPRequestContext, bind_request_context, fastmcp_request_ctx
 from fastmcp.tools.base import ToolResult
+from mcp.server.auth.provider import AccessToken
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server as LowLevelServer
 from mcp_types import CallToolResult
@@ -39,6 +40,7 @@ __all__ = [
     "request_bound",
     "routes_of",
     "security_of",
+    "verifying",
 ]
 
 _OF_FASTMCP: Final = ("_extensions", "_lifespan_result", "_local_provider", "_mcp_server")
@@ -83,6 +85,11 @@ def missing_carried_parts(server: Any) -> list[str]:
 def low_level(server: FastMCP) -> LowLevelServer[Any]:
     """The server of the official SDK under a FastMCP."""
     return server._mcp_server  # pyright: ignore[reportPrivateUsage]
+
+
+def verifying(server: FastMCP) -> Callable[[str], Awaitable[AccessToken | None]] | None:
+    """What verifies the access tokens of a FastMCP; None if it does not do that itself."""
+    return None if server.auth is None else server.auth.verify_token
 
 
 def extensions_of(server: FastMCP) -> dict[str, Any]:

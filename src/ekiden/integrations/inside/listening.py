@@ -10,6 +10,7 @@ from mcp.server.lowlevel import Server as LowLevelServer
 from ekiden import Request
 from ekiden.integrations.inside import official_parts as parts
 from ekiden.integrations.inside.calls import Calls, HostContext
+from ekiden.integrations.inside.identity import lasting_of
 
 __all__ = ["Listening"]
 
@@ -31,7 +32,7 @@ class Listening:
     async def listen(self, ctx: HostContext, call_next: CallNext) -> HandlerResult:
         """Answer a subscription: its tasks here, and everything else, if it wants that, by the host."""
         params = {**(ctx.params or {}), "notifications": {"taskIds": _filter(ctx)["taskIds"]}}
-        request = self._calls.request(ctx, _METHOD, params)
+        request = self._calls.request(ctx, _METHOD, params, lasting_of(ctx, self._calls.verify()))
         if self._low.get_request_handler(_METHOD) is None:
             return await self._calls.answer(ctx, request)
         return await self._both(ctx, request, call_next)

@@ -76,7 +76,9 @@ class McpServerHost:
 
     def install(self, durable: DurableHandlers, principal: Identify | None) -> None:
         """Answer for the durable handlers from now on."""
-        self._calls = calls = Calls(durable.engine, principal or verified_principal)
+        self._calls = calls = Calls(
+            durable.engine, principal or verified_principal, lambda: parts.verifying(self._server)
+        )
         boundary_before(self._low, calls)
         for method, field in _TARGETS.items():
             self._wrap_calls(calls, method, field)

@@ -6,10 +6,11 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Protocol, cast
 
+from mcp.server.auth.provider import AccessToken
 from mcp.server.connection import Connection, allowed_log_levels
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server as LowLevelServer
@@ -40,6 +41,7 @@ __all__ = [
     "routes_of",
     "templates_of",
     "tools_of",
+    "verifying",
     "with_notify",
 ]
 
@@ -125,6 +127,13 @@ def protections_of(server: MCPServer[Any]) -> list[object]:
     """What decides who may call an `MCPServer`."""
     provider, verifier = server._auth_server_provider, server._token_verifier  # pyright: ignore[reportPrivateUsage]
     return [each for each in (provider or verifier,) if each is not None]
+
+
+def verifying(server: MCPServer[Any]) -> Callable[[str], Awaitable[AccessToken | None]] | None:
+    """What verifies the access tokens of an `MCPServer`; None if it does not do that itself."""
+    # A release without it cannot say: then subscriptions end with the expiry of their tokens only.
+    verifier = getattr(server, "_token_verifier", None)
+    return None if verifier is None else verifier.verify_token
 
 
 def lifespan_of(server: MCPServer[Any]) -> AbstractAsyncContextManager[Any]:

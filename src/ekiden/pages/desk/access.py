@@ -16,10 +16,12 @@ import msgspec
 from ekiden.errors import StatusError
 from ekiden.pages.web import Csrf, Site, WebRequest, WebResponse, redirect
 from ekiden.pages.web.headers import cookie
+from ekiden.signals import VerifierUnavailable
 
 __all__ = ["Access", "ByScope", "Everybody", "Verifier", "Viewer"]
 
 SIGN_IN: Final = "/sign-in"
+_UNAVAILABLE: Final = "Access tokens cannot be verified right now. Try again in a moment."
 _OURS: Final = re.compile(r"/(?!/)[!-\[\]-~]*")
 """Neither a backslash, which browsers take for a slash, nor control characters, which they leave out."""
 
@@ -63,8 +65,11 @@ class Everybody:
 class Verifier(Protocol):
     """Verifies access tokens: a function of the server's `auth=`."""
 
-    def __call__(self, token: str) -> Awaitable[tuple[str, Any] | None]:
-        """Who has the token, and its scopes; None if it is not good."""
+    def __call__(self, token: str, address: str | None) -> Awaitable[tuple[str, Any] | None]:
+        """Who has the token, and its scopes; None if it is not good.
+
+        `address` is where it came from. Raises `VerifierUnavailable` if that cannot be said right now.
+        """
         ...
 
 
@@ -84,7 +89,10 @@ class ByScope:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token:
             token = request.cookies.get(self._cookie, "")
-        found = await self._verify(token.strip()) if token else None
+        try:
+            found = await self._verify(token.strip(), request.address) if token else None
+        except VerifierUnavailable:
+            raise StatusError(503, _UNAVAILABLE, headers={"retry-after": "5"}) from None
         if found is None:
             if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
                 return redirect(f"{request.root}{SIGN_IN}?then={quote(request.path)}")
@@ -106,8 +114,15 @@ class ByScope:
         def form(request: WebRequest, then: str, problem: str = "") -> WebResponse:
             code, cookies = self._csrf.issue(request, SIGN_IN)
             words = {"problem": problem, "then": then, "form_code": code}
-            status = 401 if problem else 200
+            status = 503 if problem == _UNAVAILABLE else 401 if problem else 200
             return site.page("desk/sign_in.html", request, status=status, cookies=cookies, **words)
+
+        async def problem_of(request: WebRequest, token: str) -> str:
+            try:
+                found = await self._verify(token, request.address) if token else None
+            except VerifierUnavailable:
+                return _UNAVAILABLE
+            return "This token is not accepted." if found is None else ""
 
         @site.get(SIGN_IN)
         async def show(request: WebRequest) -> WebResponse:
@@ -118,8 +133,8 @@ class ByScope:
             # Or a page of somebody else could sign a browser in with a token of theirs.
             self._csrf.check(request, SIGN_IN)
             token, then = request.first("token").strip(), _local(request.first("then"))
-            if not token or await self._verify(token) is None:
-                return form(request, then, "This token is not accepted.")
+            if problem := await problem_of(request, token):
+                return form(request, then, problem)
             made = cookie(self._cookie, token, secure=self._secure)
             return redirect(request.root + then, cookies=(made,))
 

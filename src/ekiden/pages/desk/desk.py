@@ -38,6 +38,8 @@ _MOST_STREAMS: Final = 50
 """Live pages that one viewer may have open at this process; each has a watcher in the store."""
 _LOOK_AGAIN_SECONDS: Final = 5.0
 """How long a stream goes on before it is asked again whether its viewer may look."""
+_DOUBT_SECONDS: Final = 60.0
+"""How long it goes on while that cannot be found out."""
 
 Shown: TypeAlias = Callable[[WebRequest, Viewer], Awaitable[WebResponse]]
 
@@ -128,7 +130,7 @@ class Desk:
         self, request: WebRequest, viewer: Viewer, body: AsyncIterator[bytes]
     ) -> AsyncIterator[bytes]:
         """A stream that ends when its viewer may not look any more: an access token expires meanwhile."""
-        looked = self._clock()
+        looked = certain = self._clock()
         async with aclosing(cast("AsyncGenerator[bytes, None]", body)) as pieces:
             with self._counted(viewer.name) as open_now:
                 if open_now > _MOST_STREAMS:
@@ -136,7 +138,9 @@ class Desk:
                 async for piece in pieces:
                     if self._clock() - looked >= _LOOK_AGAIN_SECONDS:
                         looked = self._clock()
-                        if not await self._is_still(request, viewer):
+                        is_still = await self._is_still(request, viewer)
+                        certain = looked if is_still else certain
+                        if is_still is False or looked - certain >= _DOUBT_SECONDS:
                             return
                     yield piece
 
@@ -150,11 +154,12 @@ class Desk:
             if not self._streams[name]:
                 del self._streams[name]
 
-    async def _is_still(self, request: WebRequest, viewer: Viewer) -> bool:
+    async def _is_still(self, request: WebRequest, viewer: Viewer) -> bool | None:
+        """Whether somebody may still look; None if that cannot be found out right now."""
         try:
             return await self._access.viewer(request) == viewer
-        except StatusError:
-            return False
+        except StatusError as problem:
+            return None if problem.status == 503 else False
 
     # Calls
 

@@ -39,6 +39,12 @@ class WebRequest(msgspec.Struct):
     """What stands in the path for `{name}`."""
 
     @property
+    def address(self) -> str | None:
+        """The IP address that it came from; None if that is not known."""
+        client = self.scope.get("client")
+        return client[0] if client else None
+
+    @property
     def wants_fragment(self) -> bool:
         """Whether `live.js` asks: it needs only the parts of the page that change."""
         return self.headers.get("x-ekiden-live") == "1"

@@ -16,12 +16,13 @@ from ekiden.server.auth.challenges import Challenges
 from ekiden.server.auth.dpop import Proofs
 from ekiden.server.auth.fetching import Fetcher, check_url
 from ekiden.server.auth.jwt import JWTVerifier
-from ekiden.server.auth.known import Known, KnownTokens, digest_of
+from ekiden.server.auth.known import Known, KnownTokens, Watch, digest_of
 from ekiden.server.auth.metadata import Metadata
+from ekiden.server.auth.static import StaticTokens
 from ekiden.server.auth.token import TokenVerifier, audiences_of, binding_problem, key_of, principal_of
 from ekiden.server.auth.verifying import Verifications
 from ekiden.signals import VerifierUnavailable
-from ekiden.wire.incoming import Incoming, Refusal
+from ekiden.wire.incoming import Incoming, Refusal, Watching
 from ekiden.wire.principal import Principal, is_scope
 from ekiden.wire.printable import printable
 
@@ -110,7 +111,9 @@ class Auth:
         """Close the connections to authorization servers."""
         for verifier in self._verifiers:
             fetcher = getattr(verifier, "fetcher", None)
-            if isinstance(fetcher, Fetcher):
+            if isinstance(verifier, JWTVerifier):
+                await verifier.close()
+            elif isinstance(fetcher, Fetcher):
                 await fetcher.close()
 
     # At the gate
@@ -139,7 +142,11 @@ class Auth:
         self, incoming: Incoming, scheme: bytes, token: bytes, digest: bytes
     ) -> Refusal | None:
         """Verify a token, together with all who have sent it meanwhile."""
-        running = self._verifications.begin(token, digest, incoming.address)
+        is_certain, known = self._verify_at_once(token, digest)
+        if is_certain:
+            return self._judge_found(incoming, scheme, token, known)
+        was_valid = self._known.was_valid(digest, self._clock())
+        running = self._verifications.begin(token, digest, incoming.address, is_sure_to_be_real=was_valid)
         if running is None:
             return self._challenges.unavailable
         try:
@@ -154,9 +161,29 @@ class Auth:
         except Exception:
             _log.exception("A verifier of access tokens raised")
             return self._challenges.unavailable
+        return self._judge_found(incoming, scheme, token, known)
+
+    def _judge_found(
+        self, incoming: Incoming, scheme: bytes, token: bytes, known: Known | None
+    ) -> Refusal | None:
         if known is None:
             return self._challenges.invalid
         return self._judge(incoming, scheme, token, known, self._clock())
+
+    def _verify_at_once(self, token: bytes, digest: bytes) -> tuple[bool, Known | None]:
+        """Whether verifiers can be certain about a token without asking anybody, and what they say then."""
+        for verifier in self._verifiers:
+            if not isinstance(verifier, JWTVerifier) or not _is_unchanged(verifier):
+                return False, None
+            try:
+                is_certain, found = verifier.verify_at_once(token.decode("ascii"))
+            except Exception:
+                return False, None  # It is raised again where somebody logs it.
+            if not is_certain:
+                return False, None
+            if found is not None:
+                return True, self._remember(verifier, found, digest)
+        return True, None
 
     async def _verify(self, token: bytes, digest: bytes) -> Known | None:
         unavailable: VerifierUnavailable | None = None
@@ -170,6 +197,7 @@ class Auth:
                 return self._remember(verifier, found, digest)
         if unavailable is not None:
             raise unavailable
+        self._known.forget(digest)
         return None
 
     def _remember(self, verifier: TokenVerifier, found: Any, digest: bytes) -> Known | None:
@@ -188,9 +216,11 @@ class Auth:
             principal = msgspec.structs.replace(principal, scopes=frozenset(granted))
         now, expires = self._clock(), getattr(found, "expires_at", None)
         kept = min(_CACHE_SECONDS, getattr(verifier, "cache_seconds", _CACHE_SECONDS))
-        known = Known(principal, math.inf if expires is None else float(expires), now + kept, key_of(found))
+        lasts = _is_unchanged(verifier) or getattr(verifier, "holds_until_expiry", False) is True
+        until = math.inf if expires is None else float(expires)
+        known = Known(principal, until, now + kept, key_of(found), lasts, self._watch)
         if now < known.expires:
-            self._known.put(digest, known)
+            self._known.put(digest, known, now)
         return known
 
     def _is_for_us(self, verifier: TokenVerifier, found: Any) -> bool:
@@ -227,9 +257,37 @@ class Auth:
                 return self._challenges.unproven
         if not known.principal.scopes.issuperset(self.scopes):
             return self._challenges.too_little
-        incoming.principal = known.principal
-        incoming.seconds_left = None if known.expires == math.inf else known.expires - now
+        incoming.principal, incoming.authority = known.principal, known
         return None
+
+    # Streams
+
+    def _watch(self, known: Known, incoming: Incoming, end: Callable[[], None]) -> Watching:
+        """Watch the token of a stream. Implements `ekiden.server.auth.known.Watcher`."""
+        token = incoming.headers[b"authorization"].strip(b" \t").partition(b" ")[2].lstrip(b" ")
+        address = incoming.address
+        return Watch(known, lambda: self._verify_again(token, address), self._clock, end)
+
+    async def _verify_again(self, token: bytes, address: str | None) -> Known | None:
+        """What the verifiers say now about a token that was valid."""
+        digest = digest_of(token)
+        known = self._known.get(digest, self._clock())  # A call has asked meanwhile.
+        if known is not None:
+            return known
+        running = self._verifications.begin(token, digest, address, is_sure_to_be_real=True)
+        assert running is not None
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            if not running.cancelled():
+                raise
+            raise VerifierUnavailable("too many tokens are being verified") from None
+
+
+def _is_unchanged(verifier: TokenVerifier) -> bool:
+    """Whether what a verifier says cannot change before the token expires: no subclass adds anything."""
+    function = getattr(verifier.verify_token, "__func__", None)
+    return function in (JWTVerifier.verify_token, StaticTokens.verify_token)
 
 
 def _is_ambiguous(incoming: Incoming) -> bool:

@@ -23,7 +23,8 @@ class IntrospectionVerifier:
     """Asks an issuer about tokens, as the client `client_id` with `client_secret`.
 
     Without an `endpoint` it is found by the issuer's metadata. What the issuer says is believed for
-    `cache_seconds`: so long a token that was revoked may still be used.
+    `cache_seconds`: so long a token that was revoked may still be used. Of a token with an open stream it is
+    asked that often, too.
     """
 
     def __init__(

@@ -6,12 +6,15 @@ audiences and types of tokens count.
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ekiden.errors import UsageError
 from ekiden.server.auth.fetching import Fetcher, check_url
 from ekiden.server.auth.jwks import KeySet, not_asymmetric
 from ekiden.server.auth.token import VerifiedToken, has_plain_claims, split_scopes
+
+if TYPE_CHECKING:
+    from jwt import PyJWK
 
 __all__ = ["ALGORITHMS", "JWTVerifier", "import_jwt"]
 
@@ -81,7 +84,29 @@ class JWTVerifier:
 
     async def verify_token(self, token: str) -> VerifiedToken | None:
         """What the token says, if it is valid."""
-        claims = await self._claims(token)
+        header = self._header(token)
+        if header is None:
+            return None
+        return self._verified(token, header, await self._keys.find(header.get("kid"), header["alg"]))
+
+    def verify_at_once(self, token: str) -> tuple[bool, VerifiedToken | None]:
+        """Whether the token can be verified without asking the issuer, and what it says if it is valid."""
+        header = self._header(token)
+        if header is None:
+            return True, None
+        key = self._keys.at_hand(header.get("kid"), header["alg"])
+        return (False, None) if key is None else (True, self._verified(token, header, key))
+
+    async def close(self) -> None:
+        """Close the connection to the issuer."""
+        await self._keys.close()
+        await self.fetcher.close()
+
+    def _verified(self, token: str, header: Mapping[str, Any], key: "PyJWK | None") -> VerifiedToken | None:
+        if key is None:
+            _log_refused("its key is not known")
+            return None
+        claims = self._claims(token, header, key)
         if claims is None:
             return None
         subject = claims.get("sub")
@@ -98,7 +123,8 @@ class JWTVerifier:
             claims=claims,
         )
 
-    async def _claims(self, token: str) -> dict[str, Any] | None:
+    def _header(self, token: str) -> Mapping[str, Any] | None:
+        """The header of a token that may be of the issuer; None if it is refused before any key is known."""
         jwt = import_jwt()
         try:
             header: dict[str, Any] = jwt.get_unverified_header(token)
@@ -112,10 +138,10 @@ class JWTVerifier:
         if problem is not None:
             _log_refused(problem)
             return None
-        key = await self._keys.find(header.get("kid"), header["alg"])
-        if key is None:
-            _log_refused("its key is not known")
-            return None
+        return header
+
+    def _claims(self, token: str, header: Mapping[str, Any], key: "PyJWK") -> dict[str, Any] | None:
+        jwt = import_jwt()
         try:
             claims: dict[str, Any] = jwt.decode(
                 token,

@@ -38,7 +38,12 @@ class VerifiedToken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenVerifier(Protocol):
-    """Anything that verifies tokens, such as the verifiers of the official SDK and of FastMCP."""
+    """Anything that verifies tokens, such as the verifiers of the official SDK and of FastMCP.
+
+    What it says is believed for `cache_seconds`, if it has that attribute, and for 300 s at most; then it is
+    asked again, also about tokens of open streams. With `holds_until_expiry = True` such streams last until
+    the token expires.
+    """
 
     async def verify_token(self, token: str) -> Any:
         """What is known about a valid token (`VerifiedToken` or `AccessToken`); None if it is not valid."""

@@ -13,7 +13,7 @@ from typing import Final
 from ekiden.errors import UsageError
 from ekiden.wire.incoming import Incoming
 
-__all__ = ["RELAYED_FOR", "TrustedProxies", "network_of"]
+__all__ = ["RELAYED_FOR", "TrustedProxies", "network_of", "networks_of"]
 
 _FORWARDED: Final = b"x-forwarded-for"
 RELAYED_FOR: Final = b"x-ekiden-address"
@@ -22,6 +22,8 @@ _MOST_HOPS: Final = 20
 """Entries of the header that are looked at. No request comes through more proxies than that."""
 _NETWORK_BITS: Final = 64
 """Of an IPv6 address: one client has all addresses of its network."""
+_SITE_BITS: Final = (64, 72, 80)
+"""Of an IPv6 address, what is not in the name of its /64, /56 and /48. One site may have any of them."""
 
 
 @functools.lru_cache(maxsize=4096)
@@ -35,6 +37,17 @@ def network_of(address: str) -> str:
         return address
     mapped = parsed.ipv4_mapped
     return str(mapped) if mapped is not None else str(int(parsed) >> _NETWORK_BITS)
+
+
+@functools.lru_cache(maxsize=4096)
+def networks_of(address: str) -> tuple[str, ...]:
+    """The /64, the /56 and the /48 of an address of IPv6; thrice the same of IPv4."""
+    smallest = network_of(address)
+    try:
+        parsed = ipaddress.IPv6Address(address)
+    except ValueError:
+        return (smallest,) * 3
+    return (smallest,) * 3 if parsed.ipv4_mapped else tuple(str(int(parsed) >> bits) for bits in _SITE_BITS)
 
 
 class TrustedProxies:

@@ -14,7 +14,7 @@ from ekiden.signals import SessionsFull
 from ekiden.transports.server.legacy.events import EventStream, StreamResponse
 from ekiden.transports.server.legacy.port import ClientSession
 from ekiden.transports.server.legacy.streams import SessionStreams
-from ekiden.transports.server.reply import JSON, SSE, Receive, Send, respond, takes_stream
+from ekiden.transports.server.reply import JSON, SSE, Event, Receive, Send, respond, takes_stream
 from ekiden.wire import jsonrpc
 from ekiden.wire.incoming import Incoming
 from ekiden.wire.principal import Principal
@@ -24,6 +24,7 @@ __all__ = ["Carrier", "refuse"]
 _log = logging.getLogger(__name__)
 
 _EVENT_ID: Final = re.compile(rb"(\d{1,15})_(\d{1,15})")
+_LEFT: Final[Event] = {"type": "http.disconnect"}
 
 
 class Carrier:
@@ -54,7 +55,28 @@ class Carrier:
         receive: Receive,
         send: Send,
     ) -> None:
-        """Answer a GET: the stream for changes, or the rest of a stream that broke off."""
+        """Answer a GET: the stream for changes, or the rest of a stream that broke off.
+
+        The connection ends with the access token: its client comes back with another.
+        """
+        if incoming.authority is None:
+            await self._get(session, streams, incoming, receive, send)
+            return
+        line = _Line(receive)
+        watching = incoming.authority.watch(incoming, line.cut)
+        try:
+            await self._get(session, streams, incoming, line.receive, send)
+        finally:
+            watching.cancel()
+
+    async def _get(
+        self,
+        session: ClientSession,
+        streams: SessionStreams,
+        incoming: Incoming,
+        receive: Receive,
+        send: Send,
+    ) -> None:
         headers = incoming.headers
         last = headers.get(b"last-event-id")
         if not takes_stream(headers.get(b"accept")):
@@ -152,6 +174,31 @@ class Carrier:
             stream.connection.leave()
             await stream.released()
         await self._carry_fed(stream, after, feed(), receive, send)
+
+
+class _Line:
+    """What comes of a client, which is taken to have left once its line is cut."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._is_cut = False
+        self._waiting: asyncio.Timeout | None = None
+
+    def cut(self) -> None:
+        self._is_cut = True
+        if self._waiting is not None:
+            self._waiting.reschedule(asyncio.get_running_loop().time())
+
+    async def receive(self) -> Event:
+        if self._is_cut:
+            return _LEFT
+        try:
+            async with asyncio.timeout(None) as self._waiting:
+                return await self._receive()
+        except TimeoutError:
+            return _LEFT
+        finally:
+            self._waiting = None
 
 
 async def refuse(send: Send, status: int, reason: str, *headers: tuple[bytes, bytes]) -> None:

@@ -19,7 +19,7 @@ from ekiden.transports.server.legacy.port import ClientSession, SessionKeeper
 from ekiden.transports.server.legacy.post import Post
 from ekiden.transports.server.legacy.room import Guest, RequestRoom
 from ekiden.transports.server.legacy.streams import SessionStreams, counted, uncount
-from ekiden.transports.server.reply import JSON, Event, Receive, Send, respond, takes_stream
+from ekiden.transports.server.reply import JSON, Receive, Send, respond, takes_stream
 from ekiden.transports.server.shares import Shares, client_of
 from ekiden.wire import jsonrpc
 from ekiden.wire.handshake import Response, is_modern, read_messages
@@ -185,15 +185,9 @@ class SessionHTTP:
                 await respond(send, 200, b"")
             else:
                 guest.arrived()
-                await self._get(session, incoming, receive, send)
+                await self._carrier.get(session, self._streams_of(session, incoming), incoming, receive, send)
         finally:
             session.let_go()
-
-    async def _get(self, session: ClientSession, incoming: Incoming, receive: Receive, send: Send) -> None:
-        """Answer a GET. The connection ends with the access token: its client comes back with another."""
-        if incoming.seconds_left is not None:
-            receive = _until(asyncio.get_running_loop().time() + incoming.seconds_left, receive)
-        await self._carrier.get(session, self._streams_of(session, incoming), incoming, receive, send)
 
     def _streams_of(self, session: ClientSession, incoming: Incoming) -> SessionStreams:
         streams = self._streams.get(session.id)
@@ -339,19 +333,6 @@ _GONE: Final = "Session not found: begin anew with `initialize`"
 
 def _requests_in(messages: Sequence[Message | Response | EnvelopeError]) -> int:
     return sum(isinstance(message, Message) and message.id is not None for message in messages)
-
-
-def _until(when: float, receive: Receive) -> Receive:
-    """What comes of a client that is taken to have left at a time of the loop's clock."""
-
-    async def receive_in_time() -> Event:
-        try:
-            async with asyncio.timeout_at(when):
-                return await receive()
-        except TimeoutError:
-            return {"type": "http.disconnect"}
-
-    return receive_in_time
 
 
 def _passing_stream(hold: Hold) -> EventStream:
