@@ -68,8 +68,11 @@ class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
     """The size of all messages of one server, over HTTP, that have come in part: it may keep any number of
     calls waiting for the rest. Those of less than 64 KiB are not counted."""
     values: int = MOST_VALUES
-    """The number of values in one message; a list may have four times as many, over all its pages. A value is
-    whatever stands between commas or brackets; one with more than twenty digits counts as 16."""
+    """Values in one message: numbers, texts, lists, objects, counted as in `HttpLimits.values`. A list may
+    have four times as many, over all its pages. Messages of more than 4 KiB that come together, from whichever
+    servers, are decoded a few at a time. Those that are passed on, as by a gateway, count until then: 256 MiB of
+    memory in one process, each value as 128 bytes, and a quarter more for servers that hold almost none. One
+    more waits for up to 30 seconds, then its call fails."""
     state_bytes: int = 4 * 1024 * 1024
     """The size of `requestState`, which is sent back in every round. Ekiden's servers stay below 64 KiB."""
     task_questions: int = 1000
