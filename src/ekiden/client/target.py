@@ -69,10 +69,10 @@ class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
     calls waiting for the rest. Those of less than 64 KiB are not counted."""
     values: int = MOST_VALUES
     """Values in one message: numbers, texts, lists, objects, counted as in `HttpLimits.values`. A list may
-    have four times as many, over all its pages. Messages of more than 4 KiB that come together, from whichever
-    servers, are decoded a few at a time. Those that are passed on, as by a gateway, count until then: 256 MiB of
-    memory in one process, each value as 128 bytes, and a quarter more for servers that hold almost none. One
-    more waits for up to 30 seconds, then its call fails."""
+    have four times as many, over all its pages. Messages of more than 4 KiB that come together, from any
+    servers, are decoded a few at a time. Those that are passed on, as by a gateway, count until then: 256 MiB
+    of memory in one process, each value as 128 bytes, and a quarter more for servers that hold almost none.
+    One more waits for up to 30 seconds, then its call fails."""
     state_bytes: int = 4 * 1024 * 1024
     """The size of `requestState`, which is sent back in every round. Ekiden's servers stay below 64 KiB."""
     task_questions: int = 1000
