@@ -544,6 +544,7 @@ async def test_pages_without_end_are_capped() -> None:
     [
         ({"list_items": 1000}, "lists more than 1000 tools"),
         ({"list_bytes": 100_000}, "lists more than 100000 bytes"),
+        ({"values": 500}, "lists more than 2000 values"),
     ],
 )
 async def test_a_list_is_limited_over_all_its_pages(limits: dict[str, int], words: str) -> None:
@@ -562,7 +563,7 @@ async def test_a_list_is_limited_over_all_its_pages(limits: dict[str, int], word
 async def test_a_message_of_more_values_than_memory_has_room_for_is_refused() -> None:
     body = b'{"jsonrpc":"2.0","id":"ID","result":{"tools":[' + b"[]," * 2_000_000 + b"[]]}}"
     async with evil({"tools/list": says(body)}) as server, Client(server.url, timeout=PATIENCE) as client:
-        with pytest.raises(TransportError, match="more than 2000000 values"):
+        with pytest.raises(TransportError, match="more than 1000000 values"):
             await client.list_tools()
 
 

@@ -1,14 +1,17 @@
 """Lists of many pages, read to the end."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 from ekiden.client.sessions.session import ClientRequest
 from ekiden.client.target import ClientLimits
 from ekiden.errors import InvalidResult, TooMuch
-from ekiden.wire.json import JsonObject, encode, is_array
+from ekiden.wire.json import JsonObject, count_values, encode, is_array
 
 __all__ = ["read_list"]
+
+_PAGES: Final = 4
+"""How many times the values of one message a list may have, over all its pages."""
 
 
 async def read_list(
@@ -20,7 +23,7 @@ async def read_list(
 ) -> list[Any]:
     """All items of a list, page by page."""
     items: list[Any] = []
-    size = 0
+    size = values = 0
     cursor: str | None = None
     for _ in range(limits.pages):
         page_params = {**(params or {}), **({} if cursor is None else {"cursor": cursor})}
@@ -36,7 +39,11 @@ async def read_list(
             return items
         if not isinstance(following, str) or following == cursor:
             raise InvalidResult(f"The server's {method} does not go on: its cursor is not a new one")
-        size += len(encode(result))  # One page alone is limited as a message.
+        spelled = encode(result)
+        size += len(spelled)  # One page alone is limited as a message.
+        values += count_values(spelled, limits.values)
+        if values > _PAGES * limits.values:
+            raise TooMuch(f"The server's {method} lists more than {_PAGES * limits.values} values")
         if size > limits.list_bytes:
             raise TooMuch(f"The server's {method} lists more than {limits.list_bytes} bytes")
         cursor = following

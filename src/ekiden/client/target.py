@@ -26,6 +26,7 @@ from ekiden.transports.client.streamable import StreamableLink
 from ekiden.transports.server.memory import MemoryChannel
 from ekiden.transports.server.memory import connect as connect_memory
 from ekiden.transports.server.port import Endpoint
+from ekiden.wire.jsonrpc import MOST_VALUES
 
 if TYPE_CHECKING:
     import httpx2
@@ -66,6 +67,12 @@ class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
     arriving_bytes: int = 1024 * 1024 * 1024
     """The size of all messages of one server, over HTTP, that have come in part: it may keep any number of
     calls waiting for the rest. Those of less than 64 KiB are not counted."""
+    values: int = MOST_VALUES
+    """Values in one message: numbers, texts, lists, objects, counted as in `HttpLimits.values`. A list may
+    have four times as many, over all its pages. Messages of more than 4 KiB that come together, from any
+    servers, are decoded a few at a time. Those that are passed on, as by a gateway, count until then: 256 MiB
+    of memory in one process, each value as 128 bytes, and a quarter more for servers that hold almost none.
+    One more waits for up to 30 seconds, then its call fails."""
     state_bytes: int = 4 * 1024 * 1024
     """The size of `requestState`, which is sent back in every round. Ekiden's servers stay below 64 KiB."""
     task_questions: int = 1000
@@ -83,15 +90,15 @@ class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
 class MemoryLink(ChannelLink):
     """A link to a server in this process."""
 
-    def __init__(self, channel: MemoryChannel, end: AsyncExitStack) -> None:
-        super().__init__(channel.send)
+    def __init__(self, channel: MemoryChannel, end: AsyncExitStack, most_values: int) -> None:
+        super().__init__(channel.send, most_values=most_values)
         self._channel = channel
         self._end = end
         self._reading = asyncio.get_running_loop().create_task(self._read())
 
     async def _read(self) -> None:
         while True:
-            self.received(await self._channel.receive_bytes())
+            await self.hear(await self._channel.receive_bytes())
 
     async def close(self, *, hurry: bool = False) -> None:
         """Disconnect; the server stops with its last client."""
@@ -114,22 +121,27 @@ class LinkOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 async def connect(target: Target, options: LinkOptions) -> Link:
     """A link to the target."""
-    limit = options.limits.message_bytes
+    limit, values = options.limits.message_bytes, options.limits.values
     if is_in_process(target):
         async with AsyncExitStack() as stack:
             channel = await stack.enter_async_context(connect_memory(target.endpoint))
-            return MemoryLink(channel, stack.pop_all())
+            return MemoryLink(channel, stack.pop_all(), values)
     if is_url(target):
         arriving = Arriving(options.limits.arriving_bytes)
         http = _http(target, options, arriving)
         most = {"message_limit": limit, "stream_limit": options.limits.stream_bytes}
-        return StreamableLink(http, **most, arriving=arriving)
-    return await ProcessLink.start(command_for(target), env=options.env, cwd=options.cwd, limit=limit)
+        return StreamableLink(http, **most, arriving=arriving, most_values=values)
+    return await ProcessLink.start(
+        command_for(target), env=options.env, cwd=options.cwd, limit=limit, most_values=values
+    )
 
 
 async def connect_sse(target: str, options: LinkOptions) -> Link | None:
     """A link over HTTP+SSE, the transport of 2024-11-05; None if the server does not offer that."""
-    return await HttpSseLink.open(target, lambda url: _http(url, options), options.limits.message_bytes)
+    limits = options.limits
+    return await HttpSseLink.open(
+        target, lambda url: _http(url, options), limits.message_bytes, limits.values
+    )
 
 
 def _http(url: str, options: LinkOptions, arriving: Arriving | None = None) -> HttpPort:

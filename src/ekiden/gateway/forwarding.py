@@ -218,6 +218,7 @@ class Forwarder:
     ) -> ClientRequest:
         request = ctx.request
         sent = request_of(request, self._connector.upstream, params, request.name)
+        sent.hooks.held = relay.held
         if request.method == "tools/call":
             sent.headers = {**sent.headers, **self._tools.headers(request.name or "", params["arguments"])}
         if request.meta.progress_token is not None:

@@ -63,9 +63,10 @@ _REST: Final = 10
 """How many times as long as the lists took to read, they are not read again. So an upstream that tells of
 changes all the time takes a tenth of the gateway's at most."""
 _LONGEST_REST: Final = 60.0
-_LIMITS: Final = ClientLimits(state_bytes=256 * 1024, arriving_bytes=256 * 1024 * 1024)
+_LIMITS: Final = ClientLimits(state_bytes=256 * 1024, arriving_bytes=256 * 1024 * 1024, values=250_000)
 """An upstream's state travels inside ours, which is a third longer, and with every round. And how many calls
-wait for one upstream is for clients to say, while others need the memory too."""
+wait for one upstream is for clients to say, while others need the memory too. And while a message is decoded,
+the calls of all other upstreams wait."""
 _ROUNDS: Final = RoundLimits(state_bytes=512 * 1024)
 
 

@@ -6,14 +6,18 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from ekiden.server.context import Context
+from ekiden.transports.client.decoding import Held
+from ekiden.transports.turns import weight_of
 from ekiden.wire.json import JsonObject, encode
+from ekiden.wire.jsonrpc import MOST_VALUES
 from ekiden.wire.meta import LOG_LEVELS
 
 __all__ = ["Relay"]
 
 _MOST_WAITING: Final = 1000
 _MOST_BYTES: Final = 1024 * 1024
-"""Messages that may wait to be sent. Beyond it the oldest are dropped: the client does not read."""
+"""Messages that may wait to be sent, and what they take in memory. Beyond it the oldest are dropped: the
+client does not read."""
 
 
 class Relay:
@@ -21,6 +25,8 @@ class Relay:
 
     def __init__(self, ctx: Context[Any]) -> None:
         self._ctx = ctx
+        self.held = Held()
+        """Counts the result while this sends what comes before it."""
         self._waiting: deque[tuple[int, Callable[[], Coroutine[Any, Any, None]]]] = deque()
         self._bytes = 0
         """The size of those that wait."""
@@ -43,7 +49,9 @@ class Relay:
             self._send(params, lambda: self._ctx.log(known, params["data"], logger=logger))
 
     def _send(self, params: JsonObject, message: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        size = len(encode(params))
+        size = weight_of(encode(params), MOST_VALUES)
+        if size > _MOST_BYTES:
+            return  # It alone is more than may wait.
         while self._waiting and (len(self._waiting) >= _MOST_WAITING or self._bytes + size > _MOST_BYTES):
             self._next()
         self._waiting.append((size, message))
@@ -71,5 +79,6 @@ class Relay:
     def stop(self) -> None:
         """Send nothing more."""
         self._waiting.clear()
+        self.held.drop()
         if self._sending is not None:
             self._sending.cancel()

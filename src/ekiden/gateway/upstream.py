@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ekiden.client.target import Target, is_in_process, is_url
-from ekiden.errors import CallTimeout, HttpRefused, InvalidResult, TransportError, UsageError
+from ekiden.errors import CallTimeout, HttpRefused, InvalidResult, TooMuch, TransportError, UsageError
 
 __all__ = ["Upstream", "why_unavailable"]
 
@@ -75,6 +75,8 @@ def why_unavailable(error: BaseException) -> str:
         return "it did not answer in time"
     if isinstance(error, InvalidResult):
         return "it does not keep to the protocol"
+    if isinstance(error, TooMuch):
+        return "it sent more than the gateway takes"
     if isinstance(error, TransportError):
         return "it cannot be reached"
     return "it cannot be used"

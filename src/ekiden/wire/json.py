@@ -19,6 +19,7 @@ __all__ = [
     "MAX_VALUES",
     "JsonObject",
     "Raw",
+    "TooManyValues",
     "canonical",
     "copied",
     "count_values",
@@ -39,6 +40,11 @@ each also a name."""
 MAX_VALUES: Final = 50_000
 """Values in one message of a client. By the time its tool is called each has cost about a microsecond, so no
 message holds up others for longer than some 50 ms. A table of 5,000 rows and 9 columns fits."""
+
+
+class TooManyValues(ParseError):
+    """The text has more values than its reader takes."""
+
 
 JsonObject: TypeAlias = dict[str, Any]
 """A decoded JSON object. Its values are whatever JSON has, and are looked at one by one."""
@@ -221,10 +227,18 @@ _SELDOM: Final = 128
 """Bytes for each comma or bracket, from which on it does not matter whether they are in strings."""
 
 
-def count_values(data: bytes, most: int) -> int:
-    """About how many values a text has, but not more than `most`: with more of them it is not read."""
+_PIECE: Final = 256 * 1024
+"""Bytes from which strings are left out at a time. So a text with too many values costs no more than one with
+as many as it may have."""
+
+
+def count_values(data: bytes, most: int, *, roughly: bool = False) -> int:
+    """About how many values a text has, but not more than `most`: with more of them it is not read.
+
+    `roughly` counts commas in strings, too, which takes a fraction of the time.
+    """
     count = 1 + len(data) - len(data.translate(None, b",[{"))
-    if count * _SELDOM > len(data):
+    if count * _SELDOM > len(data) and not roughly:
         if len(data) - len(data.translate(None, b'"')) > 4 * most:
             return most
         bare = _without_strings(data, None)
@@ -239,7 +253,17 @@ def _without_strings(data: bytes, most_values: int | None) -> bytes:
     # A string is a value, or the name of one.
     if most_values is not None and len(data) - len(data.translate(None, b'"')) > 4 * most_values:
         raise _too_many(most_values)
-    return b"".join(data.split(b'"')[::2])
+    left: list[bytes] = []
+    values, is_text = 1, 0
+    for start in range(0, len(data), _PIECE):
+        parts = data[start : start + _PIECE].split(b'"')
+        left.append(b"".join(parts[is_text::2]))
+        is_text = (is_text + len(parts) - 1) % 2
+        if most_values is not None:
+            values += len(left[-1]) - len(left[-1].translate(None, b",[{"))
+            if values > most_values:
+                raise _too_many(most_values)
+    return b"".join(left)
 
 
 def _count(bare: bytes) -> int:
@@ -264,5 +288,5 @@ def _depth(bare: bytes) -> int:
     return max(itertools.accumulate(steps), default=0)
 
 
-def _too_many(most_values: int) -> ParseError:
-    return ParseError(f"Parse error: more than {most_values} values in one message")
+def _too_many(most_values: int) -> TooManyValues:
+    return TooManyValues(f"Parse error: more than {most_values} values in one message")

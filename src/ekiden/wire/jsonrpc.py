@@ -13,10 +13,12 @@ from ekiden.wire.json import ENCODE_ERRORS, MAX_VALUES, Raw, decode, encode, is_
 
 __all__ = [
     "MOST_RESULT_BYTES",
+    "MOST_VALUES",
     "PROCESS_ENDED",
     "RESTART",
     "Message",
     "RequestId",
+    "answered_by",
     "error_response",
     "notification",
     "parse",
@@ -33,8 +35,10 @@ _EMPTY: Final[dict[str, Any]] = {}
 
 MOST_RESULT_BYTES: Final = 32 * 1024 * 1024
 """The longest result that is sent, unless the server says otherwise. Ekiden's client takes as much."""
-_MOST_VALUES: Final = 2_000_000
-"""Values of a server's message: as objects of Python, small ones take twenty times the bytes they came in."""
+MOST_VALUES: Final = 1_000_000
+"""Values of a server's message. Small ones take thirty times their bytes in memory, and to decode them and
+pass them on takes about a fifth of a microsecond each, in which everybody else waits. A table of 100,000 rows
+and 9 columns fits."""
 
 RESTART: Final = {"ekiden/next": "restart_call"}
 """The `data` of an error after which only one thing helps: the call is started again, without its state.
@@ -87,9 +91,9 @@ def _no_method(value: dict[str, Any]) -> str:
     return "Invalid request: `method` must be a string"
 
 
-def parse_from_server(data: bytes) -> dict[str, Any]:
+def parse_from_server(data: bytes, most_values: int = MOST_VALUES) -> dict[str, Any]:
     """Read one message of a server: a response, a notification or, before 2026, a request."""
-    value = decode(data, _MOST_VALUES)
+    value = decode(data, most_values)
     if not is_object(value) or value.get("jsonrpc") != "2.0":
         raise InvalidRequest("this is not a JSON-RPC message")
     message_id = value.get("id")
@@ -104,6 +108,25 @@ def parse_from_server(data: bytes) -> dict[str, Any]:
     elif "result" not in value and "error" not in value:
         raise InvalidRequest("a message needs a method, a result or an error")
     return value
+
+
+class _Envelope(msgspec.Struct):
+    """What is read of a response that is not decoded. The decoder skips the rest, and makes nothing of it."""
+
+    id: RequestId | None = None
+    method: msgspec.Raw | None = None
+
+
+_read_envelope: Final = msgspec.json.Decoder(_Envelope).decode
+
+
+def answered_by(data: bytes) -> RequestId | None:
+    """The id of the request that a message answers which is too much to be decoded; None if there is none."""
+    try:
+        envelope = _read_envelope(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return envelope.id if envelope.method is None else None
 
 
 def request(request_id: RequestId, method: str, params: dict[str, Any]) -> bytes:

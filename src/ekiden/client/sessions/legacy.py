@@ -190,7 +190,7 @@ class LegacySession:
         sent = dict(params)
         if hooks.progress is not None:
             sent["_meta"] = {**(sent.get("_meta") or {}), PROGRESS_TOKEN: request_id}
-        outgoing = Outgoing(request_id, method, jsonrpc.request(request_id, method, sent))
+        outgoing = Outgoing(request_id, method, jsonrpc.request(request_id, method, sent), held=hooks.held)
         try:
             message = await self._response(outgoing, hooks)
         except HttpRefused as refused:

@@ -118,7 +118,8 @@ class ModernSession:
         body = jsonrpc.request(request_id, request.method, {**request.params, "_meta": meta})
         try:
             return await self._link.request(
-                Outgoing(request_id, request.method, body, headers), _Listener(request.hooks)
+                Outgoing(request_id, request.method, body, headers, request.hooks.held),
+                _Listener(request.hooks),
             )
         except HttpRefused as refused:
             if refused.status in (400, 404, 405):

@@ -7,6 +7,7 @@ import msgspec
 
 from ekiden.client.checking import LeftOut
 from ekiden.errors import CallLost, ServerError
+from ekiden.transports.client.decoding import Held
 from ekiden.wire.json import JsonObject, is_object
 from ekiden.wire.jsonrpc import says_restart
 
@@ -22,6 +23,8 @@ class Hooks(msgspec.Struct):
     notification: Callable[[JsonObject], None] | None = None
     question: Callable[[str, JsonObject], Awaitable[JsonObject | LeftOut]] | None = None
     """Answers what a server of 2025 asks on the stream of this request, in place of the callbacks."""
+    held: Held | None = None
+    """Counts the response, if it is passed on."""
 
 
 class ClientRequest(msgspec.Struct):

@@ -4,6 +4,7 @@ A server decides how long it takes to send the rest of a message. So what has co
 together, not only each message: otherwise it could have its clients hold as many as they have calls.
 """
 
+import itertools
 import math
 from typing import Final
 
@@ -15,10 +16,15 @@ _SMALL: Final = 64 * 1024
 """Messages up to this many bytes are not counted: most end with the piece that they begin with."""
 
 
+_numbers = itertools.count(1)
+
+
 class Arriving:
     """What has come of the messages of one server."""
 
     def __init__(self, most: float = math.inf) -> None:
+        self.server = str(next(_numbers))
+        """What the server is called here, among all of this process."""
         self._most = most
         self._bytes = 0
 

@@ -6,8 +6,10 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final
 
-from ekiden.errors import ProtocolError, TransportError
+from ekiden.errors import ProtocolError, TooMuch, TransportError
+from ekiden.transports.client.arriving import Arriving
 from ekiden.transports.client.complaints import Complaints
+from ekiden.transports.client.decoding import SMALL, Decoding, Held
 from ekiden.transports.client.link import Listener, Outgoing
 from ekiden.wire import jsonrpc
 from ekiden.wire.extensions.names import CORE_METHODS
@@ -31,8 +33,9 @@ _MOST_PONGS: Final = 100
 
 
 class _Waiting:
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: Listener, held: Held | None) -> None:
         self.listener = listener
+        self.held = held
         self.response: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
 
 
@@ -44,8 +47,15 @@ def _taken(response: asyncio.Future[dict[str, Any]]) -> BaseException | None:
 class ChannelLink:
     """Implements `ekiden.transports.client.link.Link` over a way to write one message and hear all others."""
 
-    def __init__(self, write: Callable[[bytes], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        write: Callable[[bytes], Awaitable[None]],
+        *,
+        arriving: Arriving | None = None,
+        most_values: int | None = None,
+    ) -> None:
         self._write = write
+        self._decoding = Decoding((arriving or Arriving()).server, most_values)
         self._waiting: dict[RequestId, _Waiting] = {}
         self.listener: Listener | None = None
         """Takes what does not belong to a request."""
@@ -62,7 +72,7 @@ class ChannelLink:
         """Send a request and wait for its response; if the wait is cancelled, the server is told."""
         if self._lost is not None:
             raise self._lost
-        waiting = self._waiting[outgoing.id] = _Waiting(listener)
+        waiting = self._waiting[outgoing.id] = _Waiting(listener, outgoing.held)
         try:
             await self._write(outgoing.body)
             return await waiting.response
@@ -89,22 +99,50 @@ class ChannelLink:
         """Send a notification or a response."""
         await self._write(message)
 
-    def received(self, data: bytes) -> bool:
-        """Take one message of the server; whether it was one."""
+    async def hear(self, data: bytes) -> bool:
+        """Take one message of the server, a large one when its turn has come; whether it was one."""
+        if len(data) <= SMALL:
+            return self.received(data)
         try:
-            message = jsonrpc.parse_from_server(data)
-        except ProtocolError as error:
-            self._garbage += 1
-            if self._garbage == 1:
-                _log.warning("The server sent a line that is not a message: %s", error)
-            return False
+            decoded = await self._decoding.in_turn(data)
+        except (ProtocolError, TooMuch) as error:
+            return self._not_taken(data, error)
+        message = decoded.message
+        waiting = None if "method" in message else self._waiting.get(message.get("id", ""))
+        self._take(decoded.pass_to(None if waiting is None or waiting.response.done() else waiting.held))
+        return True
+
+    def received(self, data: bytes) -> bool:
+        """Take one message of the server, however large; whether it was one."""
+        try:
+            message = self._decoding.now(data)
+        except (ProtocolError, TooMuch) as error:
+            return self._not_taken(data, error)
+        self._take(message)
+        return True
+
+    def _not_taken(self, data: bytes, error: ProtocolError | TooMuch) -> bool:
+        """A line is not a message, or one for which there is no room: then whoever waits for it is told."""
+        if isinstance(error, TooMuch):
+            answered = jsonrpc.answered_by(data)
+            waiting = None if answered is None else self._waiting.get(answered)
+            if waiting is None:
+                self._complain("A message of the server was dropped: %s", error)
+            elif not waiting.response.done():
+                waiting.response.set_exception(error)
+            return True
+        self._garbage += 1
+        if self._garbage == 1:
+            _log.warning("The server sent a line that is not a message: %s", error)
+        return False
+
+    def _take(self, message: dict[str, Any]) -> None:
         if "method" not in message:
             self._response(message)
         elif message.get("id") is None:
             self._notification(message)
         else:
             self._request(message)
-        return True
 
     def _request(self, message: dict[str, Any]) -> None:
         if self._closing:

@@ -28,16 +28,23 @@ class HttpSseLink(ChannelLink):
     """A link over one stream and many POSTs."""
 
     def __init__(
-        self, stream: HttpPort, response: Response, events: AsyncIterator[sse.Event], posts: HttpPort
+        self,
+        stream: HttpPort,
+        response: Response,
+        events: AsyncIterator[sse.Event],
+        posts: HttpPort,
+        most_values: int | None = None,
     ) -> None:
-        super().__init__(self._post)
+        super().__init__(self._post, most_values=most_values)
         self._stream = stream
         self._opened = response
         self._posts = posts
         self._reading = asyncio.get_running_loop().create_task(self._read(events))
 
     @classmethod
-    async def open(cls, url: str, http: Callable[[str], HttpPort], limit: int) -> "HttpSseLink | None":
+    async def open(
+        cls, url: str, http: Callable[[str], HttpPort], limit: int, most_values: int | None = None
+    ) -> "HttpSseLink | None":
         """A link to a server that offers this at `url`, else None. `http` connects to an address."""
         stream = http(url)
         async with AsyncExitStack() as stack:
@@ -47,7 +54,7 @@ class HttpSseLink(ChannelLink):
                 return None
             response, events, named = opened
             stack.push_async_callback(response.close)
-            link = cls(stream, response, events, _endpoint(url, named, http))
+            link = cls(stream, response, events, _endpoint(url, named, http), most_values)
             stack.pop_all()
             return link
 
@@ -70,7 +77,7 @@ class HttpSseLink(ChannelLink):
         try:
             async for event in events:
                 if event.name == "message" and event.data:
-                    self.received(event.data)
+                    await self.hear(event.data)
             self.lost(TransportError("The server has ended its stream of messages: connect to it again"))
         except TransportError as error:
             self.lost(error)

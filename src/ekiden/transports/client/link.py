@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from ekiden.transports.client.decoding import Held
 from ekiden.wire.jsonrpc import RequestId
 
 __all__ = ["Link", "Listener", "Outgoing"]
@@ -23,6 +24,8 @@ class Outgoing(msgspec.Struct):
     body: bytes
     headers: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     """The HTTP headers that mirror it; other transports have no use for them."""
+    held: Held | None = None
+    """Counts the response, if its receiver passes it on."""
 
 
 class Listener(Protocol):

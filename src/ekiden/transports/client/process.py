@@ -54,8 +54,10 @@ def inherited(environment: Mapping[str, str]) -> dict[str, str]:
 class ProcessLink(ChannelLink):
     """A link to a child process."""
 
-    def __init__(self, process: asyncio.subprocess.Process, limit: int) -> None:
-        super().__init__(self._write_line)
+    def __init__(
+        self, process: asyncio.subprocess.Process, limit: int, most_values: int | None = None
+    ) -> None:
+        super().__init__(self._write_line, most_values=most_values)
         self._process = process
         self._limit = limit
         self._writing = asyncio.Lock()
@@ -63,7 +65,13 @@ class ProcessLink(ChannelLink):
 
     @classmethod
     async def start(
-        cls, command: Sequence[str], *, env: Mapping[str, str] | None, cwd: str | None, limit: int
+        cls,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str] | None,
+        cwd: str | None,
+        limit: int,
+        most_values: int | None = None,
     ) -> "ProcessLink":
         """Start the server. Its stderr is ours; of our environment it gets what is `inherited`, and `env`."""
         try:
@@ -81,7 +89,7 @@ class ProcessLink(ChannelLink):
             raise TransportError(f"Cannot start {command[0]!r}: {error.strerror or error}") from error
         except ValueError as error:  # A NUL in it, or in its environment.
             raise TransportError(f"Cannot start {command[0]!r}: {error}") from error
-        return cls(process, limit)
+        return cls(process, limit, most_values)
 
     async def _write_line(self, message: bytes) -> None:
         stdin = self._process.stdin
@@ -102,7 +110,7 @@ class ProcessLink(ChannelLink):
                 lines += 1
                 if lines % _AT_ONCE == 0:
                     await asyncio.sleep(0)
-                rubbish = 0 if line.strip() and self.received(line) else rubbish + 1
+                rubbish = 0 if line.strip() and await self.hear(line) else rubbish + 1
                 if rubbish > _MOST_RUBBISH:
                     self.lost(TransportError("The server process writes something else than MCP messages"))
                     return self._send(signal.SIGKILL)

@@ -8,15 +8,16 @@ their last event. The `Session` half of this class is only used with those.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any, Final
 
 from ekiden.errors import ProtocolError, TooMuch, TransportError
 from ekiden.transports.client.arriving import Arriving
+from ekiden.transports.client.decoding import SMALL, Decoding, Held
 from ekiden.transports.client.http_port import HttpPort, Response, content_type
 from ekiden.transports.client.link import Listener, Outgoing
 from ekiden.transports.client.refusal import finish, refused
-from ekiden.wire import jsonrpc, sse
+from ekiden.wire import sse
 from ekiden.wire.jsonrpc import RequestId
 
 __all__ = ["StreamableLink"]
@@ -44,10 +45,17 @@ class StreamableLink:
     """Implements `ekiden.transports.client.link.Link`."""
 
     def __init__(
-        self, http: HttpPort, *, message_limit: int, stream_limit: int, arriving: Arriving | None = None
+        self,
+        http: HttpPort,
+        *,
+        message_limit: int,
+        stream_limit: int,
+        arriving: Arriving | None = None,
+        most_values: int | None = None,
     ) -> None:
         self._http = http
         self._arriving = arriving or Arriving()
+        self._decoding = Decoding(self._arriving.server, most_values)
         self._limit = message_limit
         self._stream_limit = stream_limit
         self.session_headers: dict[str, str] = {}
@@ -69,14 +77,32 @@ class StreamableLink:
             body = await response.read()
         finally:
             await response.close()
-        return _plain(response.status, kind, body, outgoing.id)
+        message: dict[str, Any] | None = None
+        problem = f"its content type is {kind[:100]!r}"
+        if response.status >= 400 or kind in ("", "application/json"):
+            try:
+                message = (
+                    await self._whole(body, outgoing.held) if len(body) > SMALL else self._decoding.now(body)
+                )
+            except ProtocolError as error:
+                problem = str(error)
+        return _plain(response.status, kind, body, outgoing.id, message, problem)
+
+    async def _whole(self, body: bytes, held: Held | None) -> dict[str, Any]:
+        """The message in a large body, when its turn has come. Until then it counts as arriving."""
+        part = self._arriving.part()
+        try:
+            part.has(len(body))
+            return (await self._decoding.in_turn(body)).pass_to(held)
+        finally:
+            part.end()
 
     async def _stream(self, response: Response, outgoing: Outgoing, listener: Listener) -> dict[str, Any]:
         """Read a stream to the response; one that breaks off is resumed if the server gave it event ids."""
         place = _Place(None if outgoing.method == _ENDLESS else self._stream_limit)
         for resumed in range(_RESUMPTIONS + 1):
             try:
-                answer = await self._read(response, outgoing.id, listener, place)
+                answer = await self._read(response, outgoing.id, listener, place, outgoing.held)
             finally:
                 await response.close()
             if answer is not None:
@@ -92,7 +118,12 @@ class StreamableLink:
         raise TransportError("The stream ended before the response came")
 
     async def _read(
-        self, response: Response, request_id: RequestId | None, listener: Listener, place: "_Place"
+        self,
+        response: Response,
+        request_id: RequestId | None,
+        listener: Listener,
+        place: "_Place",
+        held: Held | None = None,
     ) -> dict[str, Any] | None:
         decoder, part = sse.Decoder(self._limit), self._arriving.part()
         try:
@@ -104,14 +135,15 @@ class StreamableLink:
                     place.note(event)
                     if not event.data:
                         continue
-                    message = _message(event.data)
-                    if "method" not in message:
-                        if request_id is not None and message.get("id") == request_id:
-                            return message
-                    elif message.get("id") is not None:  # With null it could not be answered.
-                        await listener.on_request(message)
+                    if len(event.data) <= SMALL:
+                        message = self._event(event.data)
                     else:
-                        listener.on_notification(message)
+                        part.has(len(event.data) + decoder.waiting)
+                        message = await self._large_event(event.data, request_id, held)
+                    if _answers(message, request_id):
+                        return message
+                    if (telling := _told(message, listener)) is not None:
+                        await telling
                 part.has(decoder.waiting)
         except TransportError as error:
             if place.last_id is None or isinstance(error, TooMuch):
@@ -120,6 +152,22 @@ class StreamableLink:
             part.end()
             decoder.clear()  # Whoever has failed may be known for long.
         return None
+
+    def _event(self, data: bytes) -> dict[str, Any]:
+        try:
+            return self._decoding.now(data)
+        except ProtocolError as error:
+            raise _not_a_message(error) from None
+
+    async def _large_event(
+        self, data: bytes, request_id: RequestId | None, held: Held | None
+    ) -> dict[str, Any]:
+        """The message of a large event, when its turn has come. Only the response counts for longer."""
+        try:
+            decoded = await self._decoding.in_turn(data)
+        except ProtocolError as error:
+            raise _not_a_message(error) from None
+        return decoded.pass_to(held if _answers(decoded.message, request_id) else None)
 
     async def send(self, message: bytes, headers: Mapping[str, str] | None = None) -> None:
         """POST a notification or a response."""
@@ -206,15 +254,10 @@ class _Place:
             self.wait_seconds = min(max(event.retry_ms / 1000, _SHORTEST_WAIT), _LONGEST_WAIT)
 
 
-def _plain(status: int, kind: str, body: bytes, request_id: RequestId) -> dict[str, Any]:
-    """The message of a response that is not a stream."""
-    message: dict[str, Any] | None = None
-    problem = f"its content type is {kind[:100]!r}"
-    if status >= 400 or kind in ("", "application/json"):
-        try:
-            message = jsonrpc.parse_from_server(body)
-        except ProtocolError as error:
-            problem = str(error)
+def _plain(
+    status: int, kind: str, body: bytes, request_id: RequestId, message: dict[str, Any] | None, problem: str
+) -> dict[str, Any]:
+    """The message of a response that is not a stream, if it has one that answers the request."""
     # A refusal belongs to the request whatever id it bears: some servers could not read one, or make one up.
     if (
         message is not None
@@ -231,8 +274,19 @@ def _plain(status: int, kind: str, body: bytes, request_id: RequestId) -> dict[s
     return message
 
 
-def _message(data: bytes) -> dict[str, Any]:
-    try:
-        return jsonrpc.parse_from_server(data)
-    except ProtocolError as error:
-        raise TransportError(f"The server sent an event that is not a message: {error}") from None
+def _answers(message: dict[str, Any], request_id: RequestId | None) -> bool:
+    return request_id is not None and "method" not in message and message.get("id") == request_id
+
+
+def _told(message: dict[str, Any], listener: Listener) -> Coroutine[Any, Any, None] | None:
+    """Tell the listener what is not a response; what is returned, if anything, is to be awaited."""
+    if "method" not in message:
+        return None
+    if message.get("id") is not None:  # With null it could not be answered.
+        return listener.on_request(message)
+    listener.on_notification(message)
+    return None
+
+
+def _not_a_message(error: ProtocolError) -> TransportError:
+    return TransportError(f"The server sent an event that is not a message: {error}")
