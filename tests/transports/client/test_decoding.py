@@ -127,12 +127,12 @@ async def test_large_lines_of_a_process_are_decoded_with_passes_in_between() -> 
 async def test_what_is_held_counts_by_its_values_and_more_of_it_waits() -> None:
     server, other, held = Server(), Server(), [Held() for _ in range(20)]
     calls = [asyncio.ensure_future(server.call(MANY, held=each)) for each in held]
-    await soon(_settled(calls))
+    await soon(_settled())
     assert sum(call.done() for call in calls) == 5  # 40 MB, though all of them came in 2.
     await soon(other.call(b'{"a":[' + b"[]," * 3_000 + b"[]]}", held=Held()))  # It holds almost nothing.
     for each in held[:5]:
         each.drop()
-    await soon(_settled(calls))
+    await soon(_settled())
     assert sum(call.done() for call in calls) == 10
     for call in calls:
         call.cancel()
@@ -200,7 +200,7 @@ async def test_what_comes_after_its_call_has_ended_does_not_count() -> None:
         await soon(server.call(MANY, held=held))
 
 
-async def _settled(calls: list[asyncio.Future[int]]) -> None:
-    """Wait until no more of them are answered."""
+async def _settled() -> None:
+    """Wait until nothing more is answered."""
     for _ in range(200):
         await asyncio.sleep(0)
