@@ -38,12 +38,12 @@ class TaskIds:
     ) -> None:
         self._audience = audience
         self._sealer = sealer
-        self._principal_of = principal_of
+        self.principal_of = principal_of
 
     def become(self, request: Request, result: JsonObject) -> Task:
         """A task of the upstream as one of ours, for the sender of the call that became it."""
         seen = read_snapshot(result)
-        sealed = _Sealed(self._audience, self._principal_of(request), seen.task_id)
+        sealed = _Sealed(self._audience, self.principal_of(request), seen.task_id)
         view = TaskView(
             task_id=self._sealer().seal(_encode(sealed)),
             status=seen.status,
@@ -62,5 +62,5 @@ class TaskIds:
             sealed = None if opened is None else _decode(opened)
         except msgspec.MsgspecError:
             return None
-        mine = (self._audience, self._principal_of(request))
+        mine = (self._audience, self.principal_of(request))
         return None if sealed is None or (sealed.audience, sealed.principal) != mine else sealed.task_id
