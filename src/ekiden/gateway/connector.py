@@ -41,7 +41,7 @@ _ALIVE_SECONDS: Final = 10.0
 _INFO: Final = {"name": "ekiden-gateway", "version": __version__}
 _ASKABLE: Final[JsonObject] = {
     "elicitation": {"form": {}, "url": {}},
-    "sampling": {"tools": {}, "context": {}},
+    "sampling": {"tools": {}},
     "roots": {},
 }
 """What a server of 2025 is told: its session is shared, and each client is asked only what it declared."""

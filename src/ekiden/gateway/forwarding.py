@@ -31,7 +31,7 @@ from ekiden.errors import (
     TransportError,
 )
 from ekiden.gateway.connector import Connector, unavailable
-from ekiden.gateway.outgoing import request_of
+from ekiden.gateway.outgoing import askable, request_of, takes_tasks
 from ekiden.gateway.relay import Relay
 from ekiden.gateway.task_ids import TaskIds
 from ekiden.gateway.upstream import why_unavailable
@@ -103,6 +103,8 @@ class Forwarder:
     def _read(self, request: Request, result: JsonObject) -> JsonObject | Task:
         kind = result.get("resultType")
         if kind == "task":
+            if not takes_tasks(request):
+                raise InvalidResult("The server made a task for a client that has not declared tasks")
             return self._ids.become(request, result)
         if kind != "input_required":
             return unsigned(result)
@@ -112,7 +114,7 @@ class Forwarder:
             read_question(key, question)
         if not requests and state is None:
             raise InvalidResult("The server's interim result has neither questions nor state")
-        raise Asked(requests, state)
+        raise Asked({key: askable(question) for key, question in requests.items()}, state)
 
     # Upstreams of 2025
 
@@ -291,7 +293,7 @@ async def _answer(
     try:
         method, params = read_question(key, message)
         kept = {name: value for name, value in params.items() if name not in _NOT_ASKED_ON}
-        question: JsonObject = {"method": method, "params": kept} if kept else {"method": method}
+        question = askable({"method": method, "params": kept} if kept else {"method": method})
         needed = capabilities_for(question)
         if not declares(ctx.meta.capabilities, needed):
             raise CannotAsk(not_asked(needed))

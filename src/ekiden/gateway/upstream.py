@@ -49,6 +49,12 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True):
                 raise UsageError(f"{self.name}: {field} must be a number of seconds above 0")
 
     @property
+    def replaced_headers(self) -> list[str]:
+        """Headers of ours, with which lists are read, in whose place calls have those of their clients."""
+        ours = {name.lower() for name in self.headers}
+        return [name for name in self.forward_headers if name.lower() in ours]
+
+    @property
     def address(self) -> str:
         """What it is, in words, for the log: never what it is sent."""
         if is_in_process(self.target):
