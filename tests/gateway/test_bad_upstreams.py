@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+import httpx2
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request as StarletteRequest
@@ -12,7 +14,9 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from ekiden import Client, Context, PendingCall, Server, ServerError
-from ekiden.gateway import Proxy, Upstream, connector
+from ekiden.client.sessions.session import ClientRequest
+from ekiden.gateway import Proxy, Upstream, connector, gateway
+from ekiden.wire.modern import Request
 from scripts.ports import free_port
 from tests.gateway.in_front import ERAS, KEYS, elicit, in_front, listed, text, until
 from tests.gateway.upstreams import shop
@@ -186,6 +190,110 @@ async def test_odd_questions_of_an_upstream_end_the_call_clearly(requests: dict[
         assert [tool.name for tool in await client.list_tools()] == ["s_odd"]
         with pytest.raises(ServerError, match="does not keep to the protocol"):
             await client.call_tool("s_odd")
+
+
+TIMES = dict.fromkeys(("createdAt", "lastUpdatedAt"), "2026-01-01T00:00:00Z")
+TASK = {"resultType": "task", "taskId": "t", "status": "working", "ttlMs": 1000, "pollIntervalMs": 5, **TIMES}
+
+
+@asynccontextmanager
+async def _giving(result: dict[str, Any]) -> AsyncGenerator[Server, None]:
+    """A gateway in front of a server whose tool gives this result."""
+    can = {"tools": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}}
+    results = {
+        "server/discover": {"supportedVersions": ["2026-07-28"], "capabilities": can},
+        "tools/list": {"tools": [{"name": "odd", "inputSchema": {"type": "object"}}]},
+        "tools/call": result,
+        "tasks/get": {**result, "resultType": "complete"},
+    }
+    async with (
+        served(_answering(results)) as base,
+        in_front(Upstream(name="s", target=f"{base}/mcp")) as server,
+    ):
+        yield server
+
+
+async def _call(client: Client, **capabilities: Any) -> dict[str, Any]:
+    sent = ClientRequest("tools/call", {"name": "s_odd", "arguments": {}}, "s_odd")
+    sent.says = {"io.modelcontextprotocol/clientCapabilities": capabilities}
+    return await client._connection.exchange(sent)
+
+
+async def test_a_client_that_has_not_declared_tasks_gets_none() -> None:
+    async with _giving(TASK) as server, Client(server) as client, Client(server, mode="legacy") as old:
+        made = await _call(client, extensions={"io.modelcontextprotocol/tasks": {}})
+        assert made["resultType"] == "task"
+        for one in (client, old):
+            with pytest.raises(ServerError, match="behind 's' is not available: it does not keep to the pro"):
+                await _call(one)
+
+
+async def test_a_task_whose_id_no_client_could_send_back_is_refused() -> None:
+    async with _giving({**TASK, "taskId": "a" * 1025}) as server, Client(server) as client:
+        with pytest.raises(
+            ServerError, match="behind 's' is not available: it does not keep to the protocol"
+        ):
+            await _call(client, extensions={"io.modelcontextprotocol/tasks": {}})
+    async with (
+        _giving({**TASK, "taskId": "a" * 1024}) as server,
+        served(server) as base,
+        Client(f"{base}/mcp") as client,
+    ):
+        made = await _call(client, extensions={"io.modelcontextprotocol/tasks": {}})
+        sent = ClientRequest("tasks/get", {"taskId": made["taskId"]}, made["taskId"])
+        assert (await client._connection.exchange(sent))["taskId"] == made["taskId"]
+
+
+SAMPLE = {"messages": [], "maxTokens": 5, "includeContext": "thisServer"}
+
+
+async def test_no_upstream_has_a_model_given_the_context_of_the_others() -> None:
+    asks = {"a": {"method": "sampling/createMessage", "params": SAMPLE}}
+    interim = {"resultType": "input_required", "inputRequests": asks}
+    async with _giving(interim) as server, Client(server) as client:
+        asked = (await _call(client, sampling={"context": {}}))["inputRequests"]
+    assert list(asked.values()) == [
+        {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 5}}
+    ]
+    upstream, told = Server("shop"), list[Any]()
+
+    @upstream.tool
+    def odd(ctx: Context[Any]) -> str:
+        told.append(ctx.meta.capabilities["sampling"])
+        return ""
+
+    for era in ERAS:
+        async with (
+            in_front(Upstream(name="s", target=upstream, mode=era)) as server,
+            Client(server) as client,
+        ):
+            await _call(client, sampling={"context": {}, "tools": {}})
+    assert told == [{"tools": {}}, {"tools": {}}]
+
+
+async def test_a_call_is_never_made_with_the_gateways_own_credential_in_place_of_its_clients() -> None:
+    asked: list[tuple[str, str | None]] = []
+    upstream = shop()
+
+    async def note(request: Request, call_next: Any) -> Any:
+        asked.append((request.method, request.header("authorization")))
+        return await call_next(request)
+
+    upstream.middleware(note)
+    own = {"headers": {"Authorization": "Bearer own"}, "forward_headers": ("authorization",)}
+    async with (
+        served(upstream) as base,
+        served(gateway([Upstream(name="s", target=f"{base}/mcp", **own)], keys=KEYS)) as front,
+    ):
+        async with Client(f"{front}/mcp") as client:
+            with pytest.raises(ServerError, match="behind 's' needs the header authorization of yours"):
+                await client.call_tool("s_add", {"a": 1, "b": 2})
+        async with (
+            httpx2.AsyncClient(headers={"Authorization": "Bearer mine"}) as http,
+            Client(f"{front}/mcp", http_client=http) as client,
+        ):
+            assert text(await client.call_tool("s_add", {"a": 1, "b": 2})) == "3"
+    assert [who for method, who in asked if method == "tools/call"] == ["Bearer mine"]
 
 
 async def test_a_call_that_takes_too_long_ends_and_is_cancelled_upstream() -> None:

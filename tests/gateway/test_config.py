@@ -32,6 +32,7 @@ def test_servers_of_both_kinds_are_read_with_their_variables(tmp_path: Path) -> 
                 "headers": {"Authorization": "Bearer ${TOKEN}"},
                 "forwardHeaders": ["X-Tenant"],
                 "timeout": 5,
+                "sessions": 40,
             },
             "off": {"command": "nothing", "disabled": True},
         },
@@ -44,8 +45,15 @@ def test_servers_of_both_kinds_are_read_with_their_variables(tmp_path: Path) -> 
             headers={"Authorization": "Bearer t0p"},
             forward_headers=("X-Tenant",),
             timeout=5.0,
+            sessions=40,
         ),
     ]
+
+
+def test_how_many_principals_may_have_a_session_depends_on_what_it_costs() -> None:
+    command, url = Upstream(name="a", target=["x"]), Upstream(name="a", target="http://x/mcp")
+    assert (command.most_sessions, url.most_sessions) == (32, 128)
+    assert Upstream(name="a", target=["x"], sessions=7).most_sessions == 7
 
 
 WRONG: dict[str, tuple[Any, str]] = {
@@ -92,6 +100,8 @@ WRONG: dict[str, tuple[Any, str]] = {
         {"a": {"command": "x", "timeout": 0}},
         "timeout must be a number of seconds above 0",
     ),
+    "sessions in words": ({"a": {"command": "x", "sessions": "5"}}, "`sessions` must be a whole number"),
+    "no session": ({"a": {"command": "x", "sessions": 0}}, "sessions must be a number above 0"),
     "disabled in words": ({"a": {"command": "x", "disabled": "no"}}, "`disabled` must be true or false"),
 }
 

@@ -120,3 +120,51 @@ async def test_a_call_that_was_answered_with_an_error_leaves_no_doubt() -> None:
             raise ServerError("no such order", code=-32602)
     async with gate.call(_answers("b"), _ignore):
         assert await soon(gate.ask("1", {"n": 1})) == {"by": "b", "to": 1}
+
+
+# Calls of callers who cannot be told apart for certain
+
+
+async def _run(gate: Turnstile, owner: str) -> None:
+    async with gate.call(_answers("before"), _ignore, owner):
+        """A call that ends normally."""
+
+
+async def test_on_a_shared_channel_the_call_that_is_left_is_not_taken_for_the_one_that_asks() -> None:
+    gate, heard = Turnstile("t", is_shared=True), list[dict[str, Any]]()
+    async with gate.call(_answers("left"), heard.append, "ada"):
+        async with gate.call(_answers("ended"), _ignore, "ada"):
+            with pytest.raises(CannotAnswer):  # At once: no waiting would tell.
+                await soon(gate.ask("1", {"n": 1}))
+        with pytest.raises(CannotAnswer):
+            await soon(gate.ask("2", {"n": 2}))
+        gate.log({"n": 3})
+    assert heard == []
+
+
+async def test_on_a_shared_channel_what_comes_soon_after_the_call_of_another_reaches_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gate, heard = Turnstile("t", is_shared=True), list[dict[str, Any]]()
+    for before in (["bob"], ["bob", "ada"], ["ada", "bob", "ada", "ada"]):
+        for owner in before:
+            await _run(gate, owner)
+        async with gate.call(_answers("ada"), heard.append, "ada"):
+            with pytest.raises(CannotAnswer):
+                await soon(gate.ask("1", {"n": 1}))
+            gate.log({"n": 1})
+    assert heard == []
+    monkeypatch.setattr(turnstile, "_DOUBT_SECONDS", 0.0)
+    async with gate.call(_answers("ada"), heard.append, "ada"):
+        gate.log({"n": 2})
+        assert await soon(gate.ask("1", {"n": 2})) == {"by": "ada", "to": 2}
+    assert heard == [{"n": 2}]
+
+
+async def test_on_a_shared_channel_the_calls_of_one_caller_follow_each_other_without_doubt() -> None:
+    gate, heard = Turnstile("t", is_shared=True), list[dict[str, Any]]()
+    for number in range(3):
+        async with gate.call(_answers("ada"), heard.append, "ada"):
+            assert await soon(gate.ask("1", {"n": number})) == {"by": "ada", "to": number}
+            gate.log({"n": number})
+    assert heard == [{"n": 0}, {"n": 1}, {"n": 2}]

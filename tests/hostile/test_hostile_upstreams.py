@@ -8,6 +8,7 @@ import logging
 import tracemalloc
 from collections.abc import Callable
 from typing import Any, cast
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -17,6 +18,8 @@ from ekiden.gateway import tasks as gateway_tasks
 from ekiden.gateway.relay import Relay
 from ekiden.gateway.tasks import SealedTasks
 from ekiden.wire.json import JsonObject
+from ekiden.wire.meta import RequestMeta
+from ekiden.wire.modern import Request
 from tests.gateway.in_front import elicit, in_front, listed, until
 from tests.gateway.in_front import text as text_of
 from tests.serving import VERSION, served
@@ -209,16 +212,25 @@ async def test_states_of_tasks_that_an_upstream_tells_of_take_bounded_memory(
     monkeypatch.setattr(gateway_tasks, "_MOST_BYTES", 3_000)
     tell: dict[str, Callable[[JsonObject], None]] = {}
 
-    class Sealed(SealedTasks):
-        async def _hold(self, request: Any, inner: str | None, heard: Callable[[JsonObject], None]) -> None:
-            tell[inner or ""] = heard
+    class Silent:
+        async def exchange(self, sent: Any) -> None:
+            (inner,) = sent.params["notifications"]["taskIds"]
+            tell[inner] = sent.hooks.notification
+            await asyncio.Event().wait()
 
     told: list[str] = []
-    ids: Any = type("Ids", (), {"open": staticmethod(lambda task_id, _: task_id)})
+    ids: Any = type(
+        "Ids", (), {"open": staticmethod(lambda name, _: name), "principal_of": staticmethod(lambda _: "")}
+    )
     listener: Any = type("Listener", (), {"offer": staticmethod(lambda change: told.append(change.uri))})
-    tasks = Sealed(cast("Any", None), cast("Any", None), ids)
-    stops = {name: await tasks.watch(name, listener, cast("Any", None)) for name in ("a", "b")}
-    await asyncio.sleep(0)
+    connector: Any = type("Connector", (), {"upstream": _named("http://127.0.0.1/")})
+    connector.reach = AsyncMock(return_value=Silent())
+    request = Request(
+        1, "subscriptions/listen", {}, RequestMeta(VERSION, {}, None, None, None, {}), None, None
+    )
+    tasks = await SealedTasks(connector, cast("Any", None), ids).feeds(request, ["a", "b"])
+    stops = {name: await feed.watch(name, listener, request) for name, feed in tasks.items()}
+    await until(lambda: len(tell) == 2)
 
     def large(name: str, size: int) -> None:
         params = {"taskId": name, "statusMessage": "x" * size}
@@ -226,12 +238,13 @@ async def test_states_of_tasks_that_an_upstream_tells_of_take_bounded_memory(
 
     large("a", 2_000)
     large("b", 2_000)
-    assert (told, await tasks.news("b")) == (["a"], None)
+    assert (told, await tasks["b"].news("b")) == (["a"], None)
     large("a", 100)
     large("b", 2_000)
     stops["b"]()
     large("a", 2_800)
     assert told == ["a", "a", "b", "a"]
+    stops["a"]()
 
 
 async def test_questions_that_wait_for_answers_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -175,6 +175,11 @@ class ServerConnection:
         """Whether all messages of the server come on one channel, where some do not name their request."""
         return isinstance(self._link, ChannelLink)
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether it is known that no request will be answered any more. Over HTTP that never is."""
+        return isinstance(self._link, ChannelLink) and self._link.is_lost
+
     async def _request(self, request: ClientRequest) -> JsonObject:
         """The result of a request: from the cache, or from the server."""
         retried = "inputResponses" in request.params or "requestState" in request.params

@@ -117,6 +117,8 @@ class LinkOptions(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str | None = None
     headers: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     """Sent with every HTTP request, unless there is an `auth` or an `http_client`."""
+    arriving: Arriving | None = None
+    """Counts what comes in part, together with what comes over other links to the same server."""
 
 
 async def connect(target: Target, options: LinkOptions) -> Link:
@@ -127,7 +129,7 @@ async def connect(target: Target, options: LinkOptions) -> Link:
             channel = await stack.enter_async_context(connect_memory(target.endpoint))
             return MemoryLink(channel, stack.pop_all(), values)
     if is_url(target):
-        arriving = Arriving(options.limits.arriving_bytes)
+        arriving = options.arriving or Arriving(options.limits.arriving_bytes)
         http = _http(target, options, arriving)
         most = {"message_limit": limit, "stream_limit": options.limits.stream_bytes}
         return StreamableLink(http, **most, arriving=arriving, most_values=values)

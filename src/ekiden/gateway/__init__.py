@@ -4,9 +4,10 @@
     shop.mount(proxy("https://billing.example/mcp"), prefix="billing")
 
 Read in this order: `upstream` (where a server is, and what it is sent), `config` (out of a file), `turnstile`
-(which call a question belongs to), `connector` (the connection, lost and found again), `outgoing` (a request
-as it is sent on), `relay` (progress and log of a call), `task_ids`, `forwarding` (calls), `entries` (what is
-listed), `tasks`, `watched`, `proxies` (one upstream as a server), `front` (many).
+(which call a question belongs to), `sessions` (of principals, with upstreams of 2025), `connector` (the
+connection, lost and found again), `outgoing` (a request as it is sent on), `relay` (progress and log of a
+call), `task_ids`, `forwarding` (calls), `entries` (what is listed), `watched`, `tasks`, `proxies` (one
+upstream as a server), `front` (many).
 
 Knows: servers and clients. Refuses to know: sockets, processes, and what passes through.
 """

@@ -3,7 +3,8 @@
 `command`, `args`, `env` and `cwd` are for servers that are started, `url` and `headers` for those that run
 already; `type` says which it is. `${VAR}` and `${VAR:-default}` stand for variables of the environment, in
 all texts. Beyond what hosts have in common: `disabled` leaves a server out, `timeout` limits the seconds of
-its calls, `forwardHeaders` names headers of clients that are sent on.
+its calls, `sessions` how many principals may have a session with it at once, `forwardHeaders` names headers
+of clients that are sent on.
 """
 
 import json
@@ -21,7 +22,7 @@ __all__ = ["read_config"]
 
 _OF_STDIO: Final = ("command", "args", "env", "cwd")
 _OF_HTTP: Final = ("url", "headers", "forwardHeaders")
-_OF_BOTH: Final = ("type", "disabled", "timeout")
+_OF_BOTH: Final = ("type", "disabled", "timeout", "sessions")
 _KINDS: Final = {
     "stdio": _OF_STDIO,
     "http": _OF_HTTP,
@@ -100,6 +101,8 @@ class _Reader:
         common: dict[str, Any] = {"name": name}
         if "timeout" in fields:
             common["timeout"] = self._seconds(name, fields["timeout"])
+        if "sessions" in fields:
+            common["sessions"] = self._count(name, fields["sessions"])
         if "disabled" in fields and type(fields["disabled"]) is not bool:
             raise self._wrong(name, "`disabled` must be true or false")
         try:
@@ -167,6 +170,11 @@ class _Reader:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self._wrong(name, "`timeout` must be a number of seconds")
         return float(value)
+
+    def _count(self, name: str, value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self._wrong(name, "`sessions` must be a whole number")
+        return value
 
     def _expanded(self, where: str, value: Any) -> Any:
         """A value with `${VAR}` replaced."""

@@ -1,12 +1,14 @@
 """The connection to one upstream: opened, watched, lost, and opened again.
 
 A call that finds no connection has one attempted at once, so that an upstream which is back is used at once.
+Calls of an upstream of 2025 go over it only if they have no principal; the others have sessions of their own.
 """
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from ekiden.client.answering import Answerer
@@ -14,16 +16,18 @@ from ekiden.client.calls import within
 from ekiden.client.checking import LeftOut
 from ekiden.client.connection import ServerConnection
 from ekiden.client.extensions.enabled import EnabledExtensions
-from ekiden.client.sessions.session import ClientRequest
 from ekiden.client.target import ClientLimits, LinkOptions
-from ekiden.errors import EkidenError, InternalError, ServerError, UsageError
+from ekiden.errors import EkidenError, UsageError
+from ekiden.gateway.sessions import Sessions, Way, ask_alive, close, want_log
 from ekiden.gateway.turnstile import Turnstile
-from ekiden.gateway.upstream import Upstream, why_unavailable
+from ekiden.gateway.upstream import Upstream, unavailable, why_unavailable
+from ekiden.transports.client.arriving import Arriving
+from ekiden.transports.client.complaints import Complaints
 from ekiden.version import __version__
 from ekiden.wire.json import JsonObject
 from ekiden.wire.printable import printable
 
-__all__ = ["Connector", "unavailable"]
+__all__ = ["Connector"]
 
 _log = logging.getLogger(__name__)
 
@@ -41,10 +45,10 @@ _ALIVE_SECONDS: Final = 10.0
 _INFO: Final = {"name": "ekiden-gateway", "version": __version__}
 _ASKABLE: Final[JsonObject] = {
     "elicitation": {"form": {}, "url": {}},
-    "sampling": {"tools": {}, "context": {}},
+    "sampling": {"tools": {}},
     "roots": {},
 }
-"""What a server of 2025 is told: its session is shared, and each client is asked only what it declared."""
+"""What a server of 2025 is told. A session serves many calls; each client is asked only what it declared."""
 
 
 class _Passer(Answerer):
@@ -62,7 +66,7 @@ class _Passer(Answerer):
 
 
 class Connector:
-    """Keeps one upstream connected.
+    """Keeps one upstream connected. Implements `ekiden.gateway.sessions.Way`.
 
     `on_open` is called with every new connection before it is used, `while_open` runs as long as it lasts.
     """
@@ -82,12 +86,15 @@ class Connector:
         self._while_open = while_open
         self._on_change = on_change
         """Called with why the upstream is unavailable, or None."""
+        self._complain = Complaints(_log, about=upstream.name)
         self.begin()
 
     def begin(self) -> None:
         """Begin anew, perhaps in another event loop. Call it before `run`."""
         self.connection: ServerConnection | None = None
-        self.turnstile = Turnstile(self.upstream.name)
+        self.turnstile = Turnstile(self.upstream.name, is_shared=True)
+        self._sessions = Sessions(self.upstream, self._open_own)
+        self._arriving = Arriving(self._limits.arriving_bytes)
         self._why = "it was not connected to yet"
         self._wake = asyncio.Event()
         self._attempt: asyncio.Future[None] | None = None
@@ -95,6 +102,12 @@ class Connector:
 
     async def run(self) -> None:
         """Keep the upstream connected, until cancelled."""
+        try:
+            await self._keep_connected()
+        finally:
+            await self._sessions.close()
+
+    async def _keep_connected(self) -> None:
         pause = _FIRST_PAUSE
         while True:
             connection = await self._open()
@@ -111,7 +124,7 @@ class Connector:
                 self.connection = None
                 working.cancel()
                 await asyncio.wait({working})
-                await _close(connection)
+                await close(connection)
 
     async def first_attempt(self) -> None:
         """Wait until the upstream was tried once, with or without success."""
@@ -126,19 +139,7 @@ class Connector:
     async def _open(self) -> ServerConnection | None:
         attempt = self._attempting()
         upstream = self.upstream
-        connection = ServerConnection(
-            upstream.target,
-            _Passer(self.turnstile),
-            info=_INFO,
-            mode=upstream.mode,
-            draft=False,
-            log_level=None,
-            on_log=self.turnstile.log,
-            options=LinkOptions(
-                limits=self._limits, env=upstream.env, cwd=upstream.cwd, headers=upstream.headers
-            ),
-            extensions=EnabledExtensions(()),  # That of tasks is always among them.
-        )
+        connection = self._new_connection(self.turnstile, upstream.mode)
         try:
             async with within(upstream.start_timeout, "Connecting"):
                 await connection.open()
@@ -146,10 +147,10 @@ class Connector:
                 await self._on_open(connection)
         except Exception as error:
             self._lost(error)
-            await _close(connection)
+            await close(connection)
             return None
         except BaseException:
-            await _close(connection)
+            await close(connection)
             raise
         else:
             self.connection, self._why = connection, ""
@@ -161,11 +162,59 @@ class Connector:
             if not attempt.done():
                 attempt.set_result(None)
 
+    def _new_connection(self, turnstile: Turnstile, mode: str) -> ServerConnection:
+        upstream = self.upstream
+        return ServerConnection(
+            upstream.target,
+            _Passer(turnstile),
+            info=_INFO,
+            mode=mode,
+            draft=False,
+            log_level=None,
+            on_log=turnstile.log,
+            options=LinkOptions(
+                limits=self._limits,
+                env=upstream.env,
+                cwd=upstream.cwd,
+                headers=upstream.headers,
+                arriving=self._arriving,
+            ),
+            extensions=EnabledExtensions(()),  # That of tasks is always among them.
+        )
+
+    async def _open_own(self, turnstile: Turnstile) -> ServerConnection:
+        """Open the session of a principal; `InternalError` if that fails."""
+        connection = self._new_connection(turnstile, "legacy")
+        try:
+            async with within(self.upstream.start_timeout, "Connecting"):
+                await connection.open()
+                await want_log(connection)
+        except Exception as error:
+            await close(connection)
+            self._complain("a session for a principal could not be opened: %s", error)
+            self.suspect()
+            raise unavailable(self.upstream.name, why_unavailable(error)) from error
+        except BaseException:
+            await close(connection)
+            raise
+        return connection
+
+    @asynccontextmanager
+    async def way(self, principal: str) -> AsyncGenerator[Way, None]:
+        """How a call of a principal gets to the upstream. What it uses stays open as long as this lasts."""
+        connection = await self.reach()
+        if principal and connection.session.era == "legacy":
+            with self._sessions.lease(principal) as own:
+                yield own
+        else:
+            yield self
+
     def _check_forwarding(self, connection: ServerConnection) -> None:
         if self.upstream.forward_headers and connection.session.era == "legacy":
             raise UsageError(
-                f"{self.upstream.name} speaks {connection.session.version}: its session is shared by all "
-                "clients, so that none of their headers can be sent on; leave forwardHeaders out"
+                f"{self.upstream.name} speaks {connection.session.version}: its sessions serve many "
+                "requests, whose headers may differ, so that none of their headers can be sent on; leave "
+                "forwardHeaders out"
             )
 
     def _lost(self, error: BaseException) -> None:
@@ -192,7 +241,7 @@ class Connector:
                 return
             try:
                 async with within(_ALIVE_SECONDS, "The check"):
-                    await _check(connection)
+                    await ask_alive(connection)
                 if connection.session.era != era:
                     _log.info("%s has changed its era, and is connected to again", self.upstream.name)
                     return
@@ -221,22 +270,3 @@ class Connector:
             if self.connection is None:
                 raise unavailable(self.upstream.name, self._why)
         return self.connection
-
-
-def unavailable(name: str, why: str) -> InternalError:
-    """The error for a request to an upstream that cannot be used."""
-    return InternalError(f"The server behind {name!r} is not available: {why}", data={"upstream": name})
-
-
-async def _check(connection: ServerConnection) -> None:
-    """Whether the server is there. An error is an answer, too."""
-    method = "ping" if connection.session.era == "legacy" else "server/discover"
-    with contextlib.suppress(ServerError):
-        await connection.exchange(ClientRequest(method, {}))
-
-
-async def _close(connection: ServerConnection) -> None:
-    try:
-        await asyncio.shield(connection.close(hurry=True))
-    except EkidenError as error:
-        _log.debug("An upstream could not be closed in order: %s", error)

@@ -30,16 +30,18 @@ from ekiden.errors import (
     InvalidResult,
     TransportError,
 )
-from ekiden.gateway.connector import Connector, unavailable
-from ekiden.gateway.outgoing import request_of
+from ekiden.gateway.connector import Connector
+from ekiden.gateway.outgoing import askable, request_of, takes_tasks
 from ekiden.gateway.relay import Relay
+from ekiden.gateway.sessions import Way
 from ekiden.gateway.task_ids import TaskIds
-from ekiden.gateway.upstream import why_unavailable
+from ekiden.gateway.upstream import unavailable, why_unavailable
 from ekiden.rounds.asks import declares, not_asked
 from ekiden.rounds.outcome import Task
 from ekiden.server.context import Context
 from ekiden.server.mounting.mount import unsigned
 from ekiden.server.questions.input_required import InputRequired, capabilities_for
+from ekiden.transports.server.shares import Shares
 from ekiden.wire.json import JsonObject, encode, is_object
 from ekiden.wire.modern import Request
 from ekiden.wire.tasks import RELATED
@@ -49,7 +51,8 @@ __all__ = ["Forwarder"]
 _NOT_ASKED_ON: Final = frozenset({"_meta", "elicitationId", "task"})
 """Parameters of a question that concern only the upstream and its client."""
 _MOST_ASKED: Final = 64 * 1024 * 1024
-"""Bytes of the questions of one upstream of 2025 that wait for their answers, in all calls together."""
+"""Bytes of the questions of one upstream of 2025 that wait for their answers, in all calls together. There
+are a quarter more for callers with almost none."""
 
 _Question: TypeAlias = tuple[str, JsonObject, "asyncio.Future[JsonObject]"]
 
@@ -63,14 +66,22 @@ class Asked(InputRequired):
 class Forwarder:
     """Sends calls to one upstream."""
 
-    def __init__(self, connector: Connector, tools: KnownTools, ids: TaskIds, limits: ClientLimits) -> None:
+    def __init__(
+        self,
+        connector: Connector,
+        tools: KnownTools,
+        ids: TaskIds,
+        limits: ClientLimits,
+        owner_of: Callable[[Request], str],
+    ) -> None:
         self._connector = connector
         self._tools = tools
         self._ids = ids
         self._limits = limits
+        self._owner_of = owner_of
         self._name = connector.upstream.name
         self._seconds = connector.upstream.timeout
-        self._asked = 0
+        self._asked = Shares(_MOST_ASKED)
         """Bytes of the questions that wait."""
 
     # Upstreams of 2026
@@ -88,7 +99,8 @@ class Forwarder:
             connection = await self._connector.reach()
             sent = self._request(ctx, params, relay, connection)
             if connection.shares_channel:
-                async with self._connector.turnstile.call(_refuse, relay.log):
+                owner = self._owner_of(ctx.request)
+                async with self._connector.turnstile.call(_refuse, relay.log, owner):
                     result = await self.exchange(connection, sent)
             else:
                 result = await self.exchange(connection, sent)
@@ -103,6 +115,8 @@ class Forwarder:
     def _read(self, request: Request, result: JsonObject) -> JsonObject | Task:
         kind = result.get("resultType")
         if kind == "task":
+            if not takes_tasks(request):
+                raise InvalidResult("The server made a task for a client that has not declared tasks")
             return self._ids.become(request, result)
         if kind != "input_required":
             return unsigned(result)
@@ -112,24 +126,29 @@ class Forwarder:
             read_question(key, question)
         if not requests and state is None:
             raise InvalidResult("The server's interim result has neither questions nor state")
-        raise Asked(requests, state)
+        raise Asked({key: askable(question) for key, question in requests.items()}, state)
 
     # Upstreams of 2025
 
     async def parked(self, ctx: Context[Any]) -> JsonObject:
         """A whole call. What the upstream asks is asked of the client, and the answer sent back."""
+        async with self._connector.way(self._ids.principal_of(ctx.request)) as way:
+            return await self._parked(ctx, way)
+
+    async def _parked(self, ctx: Context[Any], way: Way) -> JsonObject:
         asked: asyncio.Queue[_Question] = asyncio.Queue()
+        owner = self._owner_of(ctx.request)
 
         async def question(key: str, message: JsonObject) -> JsonObject | LeftOut:
             answer: asyncio.Future[JsonObject] = asyncio.get_running_loop().create_future()
-            with self._room_for(key, message):
+            with self._room_for(owner, key, message):
                 asked.put_nowait((key, message, answer))
                 return await answer
 
         relay = Relay(ctx)
-        call = asyncio.ensure_future(self._at_2025(ctx, relay, question))
+        call = asyncio.ensure_future(self._at_2025(ctx, way, relay, question))
         try:
-            while (next_asked := await self._next(asked, call)) is not None:
+            while (next_asked := await self._next(asked, call, way)) is not None:
                 await _answer(ctx, *next_asked)
             await relay.flush()
             return unsigned(call.result())
@@ -139,31 +158,30 @@ class Forwarder:
             await asyncio.wait({call})
 
     @contextmanager
-    def _room_for(self, key: str, message: JsonObject) -> Generator[None, None, None]:
+    def _room_for(self, owner: str, key: str, message: JsonObject) -> Generator[None, None, None]:
         """Count a question as long as it waits. One for which there is no room is refused."""
         size = len(encode(message))
-        if self._asked + size > _MOST_ASKED:
+        if not self._asked.take(owner, size):
             raise CannotAnswer({key: "so much at once"})
-        self._asked += size
         try:
             yield
         finally:
-            self._asked -= size
+            self._asked.give_back(owner, size)
 
-    async def _at_2025(self, ctx: Context[Any], relay: Relay, question: Any) -> JsonObject:
-        connection = await self._connector.reach()
+    async def _at_2025(self, ctx: Context[Any], way: Way, relay: Relay, question: Any) -> JsonObject:
+        connection = await way.reach()
         sent = self._request(ctx, _params(ctx.request), relay, connection)
         sent.hooks.question = question
-        async with self._connector.turnstile.call(question, relay.log):
+        async with way.turnstile.call(question, relay.log, self._owner_of(ctx.request)):
             if ctx.request.method == "tools/call" and self._is_task(connection, ctx.request.name or ""):
-                return await self._task_of_2025(connection, sent)
-            return await self.exchange(connection, sent, limited=False)
+                return await self._task_of_2025(connection, sent, way)
+            return await self.exchange(connection, sent, way, limited=False)
 
     def _is_task(self, connection: ServerConnection, name: str) -> bool:
         """Whether a tool of 2025-11-25 can only be called as a task."""
         return offers_tasks(connection.session) and wants_task(self._tools, name, optional=False)
 
-    async def _task_of_2025(self, connection: ServerConnection, sent: ClientRequest) -> JsonObject:
+    async def _task_of_2025(self, connection: ServerConnection, sent: ClientRequest, way: Way) -> JsonObject:
         """Call a tool as a task, and wait for its end: to the client it is a call like others.
 
         The task may outlive the upstream's process, so that an upstream which is away is waited for a while.
@@ -172,13 +190,13 @@ class Forwarder:
         async def request(about: ClientRequest) -> JsonObject:
             about.hooks.question = sent.hooks.question
             try:
-                return await (await self._reached()).exchange(about)
+                return await (await _reached(way)).exchange(about)
             except TransportError:
-                self._connector.suspect()
+                way.suspect()
                 raise
 
         sent.params = {**sent.params, "task": {}}
-        result = await self.exchange(connection, sent, limited=False)
+        result = await self.exchange(connection, sent, way, limited=False)
         if not is_object(task := result.get("task")) or "content" in result:
             return result
         client = TaskClient(request, Answerer(), _not_used, self._limits, connection.watchers)
@@ -188,15 +206,8 @@ class Forwarder:
         except (CallCancelled, InvalidResult, TransportError) as error:
             raise unavailable(self._name, why_unavailable(error)) from error
 
-    async def _reached(self) -> ServerConnection:
-        """The connection; `TransportError` if there is none, as where one breaks off."""
-        try:
-            return await self._connector.reach()
-        except InternalError as error:
-            raise TransportError(error.message) from error
-
     async def _next(
-        self, asked: "asyncio.Queue[_Question]", call: "asyncio.Future[JsonObject]"
+        self, asked: "asyncio.Queue[_Question]", call: "asyncio.Future[JsonObject]", way: Way
     ) -> _Question | None:
         """The next question; None if the call has ended."""
         getting = asyncio.ensure_future(asked.get())
@@ -206,6 +217,7 @@ class Forwarder:
             if getting.done():
                 return getting.result()
             if not call.done():
+                way.suspect()
                 raise unavailable(self._name, why_unavailable(TimeoutError()))
             return None
         finally:
@@ -227,7 +239,12 @@ class Forwarder:
         return sent
 
     async def exchange(
-        self, connection: ServerConnection, sent: ClientRequest, *, limited: bool = True
+        self,
+        connection: ServerConnection,
+        sent: ClientRequest,
+        way: Way | None = None,
+        *,
+        limited: bool = True,
     ) -> JsonObject:
         """Send a request to the upstream. Its errors pass; that it cannot be reached is an error of ours."""
         try:
@@ -235,14 +252,22 @@ class Forwarder:
                 return await connection.exchange(sent)
         except (TransportError, InvalidResult) as error:
             if not isinstance(error, HttpRefused | CallTimeout | InvalidResult):
-                self._connector.suspect()
+                (way or self._connector).suspect()
             raise unavailable(self._name, why_unavailable(error)) from error
 
     async def pass_on(self, request: Request, params: JsonObject) -> JsonObject:
         """The result of a request that is not a call: a completion, or something about a task."""
-        connection = await self._connector.reach()
         sent = request_of(request, self._connector.upstream, params, _named(request.method, params))
-        return unsigned(await self.exchange(connection, sent))
+        async with self._connector.way(self._ids.principal_of(request)) as way:
+            return unsigned(await self.exchange(await way.reach(), sent, way))
+
+
+async def _reached(way: Way) -> ServerConnection:
+    """The connection; `TransportError` if there is none, as where one breaks off."""
+    try:
+        return await way.reach()
+    except InternalError as error:
+        raise TransportError(error.message) from error
 
 
 def _params(request: Request) -> JsonObject:
@@ -292,7 +317,7 @@ async def _answer(
     try:
         method, params = read_question(key, message)
         kept = {name: value for name, value in params.items() if name not in _NOT_ASKED_ON}
-        question: JsonObject = {"method": method, "params": kept} if kept else {"method": method}
+        question = askable({"method": method, "params": kept} if kept else {"method": method})
         needed = capabilities_for(question)
         if not declares(ctx.meta.capabilities, needed):
             raise CannotAsk(not_asked(needed))

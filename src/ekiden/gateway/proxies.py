@@ -11,7 +11,6 @@ from typing import Any, Final
 from ekiden.client.connection import ServerConnection
 from ekiden.client.listening import changes
 from ekiden.client.lists import read_list
-from ekiden.client.sessions.session import ClientRequest
 from ekiden.client.target import ClientLimits, Target, is_url
 from ekiden.client.tools import KnownTools
 from ekiden.errors import EkidenError, MethodNotFound, ServerError
@@ -26,6 +25,7 @@ from ekiden.gateway.entries import (
 )
 from ekiden.gateway.forwarding import Forwarder
 from ekiden.gateway.outgoing import with_extension
+from ekiden.gateway.sessions import want_log
 from ekiden.gateway.task_ids import TaskIds
 from ekiden.gateway.tasks import SealedTasks
 from ekiden.gateway.upstream import Upstream
@@ -107,7 +107,7 @@ class Proxy(Server):
             on_change=self._availability,
         )
         ids = TaskIds(audience, self._keys.sealer, self._rounds.principal_of)
-        forwarder = Forwarder(self.connector, self._tools, ids, self._limits)
+        forwarder = Forwarder(self.connector, self._tools, ids, self._limits, self._rounds.owner_of)
         self._forwarder = forwarder
         self._by_rounds = Forwarding(forwarder.by_rounds, parked=False, completes=self._complete)
         self._parked = Forwarding(forwarder.parked, parked=True, completes=self._complete)
@@ -163,9 +163,7 @@ class Proxy(Server):
         session = connection.session
         self._capabilities = session.capabilities
         self._registry.instructions = session.instructions
-        if session.era == "legacy" and "logging" in session.capabilities:
-            with contextlib.suppress(ServerError):
-                await connection.exchange(ClientRequest("logging/setLevel", {"level": "debug"}))
+        await want_log(connection)
         await self._refresh(connection)
 
     async def _refresh(self, connection: ServerConnection) -> None:
@@ -293,13 +291,15 @@ def proxy(
     env: Mapping[str, str] | None = None,
     cwd: str | None = None,
     timeout: float = 300.0,
+    sessions: int | None = None,
     **options: Any,
 ) -> Proxy:
     """The server at `target` as a `Server`: to be served, or mounted in another.
 
     `target` is a URL, a command, a file, or a server in this process. `headers` are sent with every request
-    to it, `forward_headers` are names of headers that are sent on from each client's request. The other
-    options are those of `Proxy`.
+    to it, `forward_headers` are names of headers that are sent on from each client's request. `sessions` is
+    how many principals may have a session with a server of 2025 at once. The other options are those of
+    `Proxy`.
     """
     upstream = Upstream(
         name=name,
@@ -309,5 +309,6 @@ def proxy(
         env=dict(env or {}),
         cwd=cwd,
         timeout=timeout,
+        sessions=sessions,
     )
     return Proxy(upstream, **options)

@@ -5,10 +5,12 @@ the same keys, and by nobody else's request.
 """
 
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
 from ekiden.client.tasks.handle import read_snapshot
+from ekiden.errors import InvalidResult
 from ekiden.rounds.outcome import Task
 from ekiden.server.sealing.keys import TokenSealer
 from ekiden.wire.json import JsonObject
@@ -16,6 +18,10 @@ from ekiden.wire.modern import Request
 from ekiden.wire.tasks import TaskView
 
 __all__ = ["TaskIds"]
+
+
+_LONGEST: Final = 1024
+"""Bytes of an upstream's id. Ours is longer, and has to fit into the header `Mcp-Name` of each request."""
 
 
 class _Sealed(msgspec.Struct, frozen=True, array_like=True, tag="task"):
@@ -38,12 +44,14 @@ class TaskIds:
     ) -> None:
         self._audience = audience
         self._sealer = sealer
-        self._principal_of = principal_of
+        self.principal_of = principal_of
 
     def become(self, request: Request, result: JsonObject) -> Task:
         """A task of the upstream as one of ours, for the sender of the call that became it."""
         seen = read_snapshot(result)
-        sealed = _Sealed(self._audience, self._principal_of(request), seen.task_id)
+        if len(seen.task_id.encode()) > _LONGEST:
+            raise InvalidResult(f"The id of the server's task has more than {_LONGEST} bytes")
+        sealed = _Sealed(self._audience, self.principal_of(request), seen.task_id)
         view = TaskView(
             task_id=self._sealer().seal(_encode(sealed)),
             status=seen.status,
@@ -62,5 +70,5 @@ class TaskIds:
             sealed = None if opened is None else _decode(opened)
         except msgspec.MsgspecError:
             return None
-        mine = (self._audience, self._principal_of(request))
+        mine = (self._audience, self.principal_of(request))
         return None if sealed is None or (sealed.audience, sealed.principal) != mine else sealed.task_id

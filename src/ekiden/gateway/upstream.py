@@ -8,12 +8,24 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ekiden.client.target import Target, is_in_process, is_url
-from ekiden.errors import CallTimeout, HttpRefused, InvalidResult, TooMuch, TransportError, UsageError
+from ekiden.client.target import Target, is_command, is_in_process, is_url
+from ekiden.errors import (
+    CallTimeout,
+    HttpRefused,
+    InternalError,
+    InvalidResult,
+    TooMuch,
+    TransportError,
+    UsageError,
+)
 
-__all__ = ["Upstream", "why_unavailable"]
+__all__ = ["Upstream", "unavailable", "why_unavailable"]
 
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_MOST_PROCESSES: Final = 32
+"""Sessions with a command: each is a process, and one of Python or Node takes some 30 to 80 MB."""
+_MOST_OVER_HTTP: Final = 128
+"""Sessions with a URL: each takes two or three file descriptors, of which a process often has 1,024."""
 
 
 class Upstream(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +46,9 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that one round of a call may take; the time in which a user answers does not count."""
     start_timeout: float = 60.0
     """Seconds until a server that is started, or connected to, must have answered."""
+    sessions: int | None = None
+    """Principals that may have a session with a server of 2025 at once, each its own. For a command it is a
+    process. Without it, 32 for a command and 128 for a URL."""
 
     def __post_init__(self) -> None:
         for name, value in self.headers.items():
@@ -47,6 +62,21 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True):
         for field in ("timeout", "start_timeout"):
             if not 0 < getattr(self, field) < float("inf"):
                 raise UsageError(f"{self.name}: {field} must be a number of seconds above 0")
+        if self.sessions is not None and self.sessions < 1:
+            raise UsageError(f"{self.name}: sessions must be a number above 0")
+
+    @property
+    def replaced_headers(self) -> list[str]:
+        """Headers of ours, with which lists are read, in whose place calls have those of their clients."""
+        ours = {name.lower() for name in self.headers}
+        return [name for name in self.forward_headers if name.lower() in ours]
+
+    @property
+    def most_sessions(self) -> int:
+        """How many sessions of principals may be open at once."""
+        if self.sessions is not None:
+            return self.sessions
+        return _MOST_PROCESSES if is_command(self.target) else _MOST_OVER_HTTP
 
     @property
     def address(self) -> str:
@@ -80,3 +110,8 @@ def why_unavailable(error: BaseException) -> str:
     if isinstance(error, TransportError):
         return "it cannot be reached"
     return "it cannot be used"
+
+
+def unavailable(name: str, why: str) -> InternalError:
+    """The error for a request to an upstream that cannot be used."""
+    return InternalError(f"The server behind {name!r} is not available: {why}", data={"upstream": name})

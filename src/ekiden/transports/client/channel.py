@@ -204,6 +204,11 @@ class ChannelLink:
             return next(iter(self._waiting.values()))
         return None
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the channel is gone."""
+        return self._lost is not None
+
     def lost(self, error: TransportError) -> None:
         """The channel is gone: all requests that wait fail with `error`."""
         self._lost = error
