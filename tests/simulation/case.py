@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ekiden.server import storage
+from ekiden.tasks.store import ABANDONED_SECONDS
 from tests.simulation import databases
 from tests.simulation.acts import RUNS
 from tests.simulation.answers import answer_to
@@ -184,7 +185,8 @@ async def _look_for_leftovers(happened: Happened) -> None:
         await asyncio.sleep(_FOREVER)
         now = world.epoch + world.loop.time()
         await world.store.purge(now=now)
-        await world.store.tasks.forget(before=now)
+        # Doubles of calls, too, with which nobody goes on.
+        await world.store.tasks.forget(before=now + ABANDONED_SECONDS)
         left += leftovers(world.store, now)
         await world.store.close()
 

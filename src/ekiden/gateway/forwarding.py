@@ -41,7 +41,8 @@ from ekiden.rounds.outcome import Task
 from ekiden.server.context import Context
 from ekiden.server.mounting.mount import unsigned
 from ekiden.server.questions.input_required import InputRequired, capabilities_for
-from ekiden.transports.server.shares import Shares
+from ekiden.transports.shares import Shares
+from ekiden.transports.turns import weight_of
 from ekiden.wire.json import JsonObject, encode, is_object
 from ekiden.wire.modern import Request
 from ekiden.wire.tasks import RELATED
@@ -160,7 +161,7 @@ class Forwarder:
     @contextmanager
     def _room_for(self, owner: str, key: str, message: JsonObject) -> Generator[None, None, None]:
         """Count a question as long as it waits. One for which there is no room is refused."""
-        size = len(encode(message))
+        size = weight_of(encode(message))
         if not self._asked.take(owner, size):
             raise CannotAnswer({key: "so much at once"})
         try:

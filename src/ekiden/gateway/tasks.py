@@ -21,7 +21,8 @@ from ekiden.server.tasks.news import TaskNews
 from ekiden.server.tasks.sources import TaskFeed
 from ekiden.server.tasks.tasks import Listener
 from ekiden.transports.server.port import Stream
-from ekiden.transports.server.shares import Shares
+from ekiden.transports.shares import Shares
+from ekiden.transports.turns import weight_of
 from ekiden.wire.json import JsonObject, encode, is_object
 from ekiden.wire.modern import Request
 from ekiden.wire.tasks import METHODS, NOTIFICATION
@@ -112,7 +113,7 @@ class _Feed:
 
     def _keep(self, task_id: str, told: JsonObject) -> bool:
         """Keep what is told of a task, in place of what was; False if there is no room for it."""
-        size = len(encode(told))
+        size = weight_of(encode(told))
         self._forget(task_id)
         if not self._of.room.take(self.principal, size):
             return False
