@@ -38,6 +38,12 @@ One limit holds for everything that is sent: `Server(result_bytes=...)`, by defa
 a tool, prompt or resource is not sent, and not kept where it is the result of a task: the client gets error
 -32603, which says how large it was. Ekiden's client takes messages of the same size.
 
+Where very many connections bring a request at the same moment, requests are read and begun at most 64 at a
+time, and fewer if what they do at once takes long; the others wait as they came. Clients take turns, and of
+one address the newest, the oldest, and one that was sent behind another of its connection. So a call that
+comes meanwhile is not behind all of them. What the kernel and the event loop take to bring in the bytes is
+not divided: with 16,000 connections that all send at once, others wait for tenths of a second.
+
 What an operator sets with `ekiden run`, and limits on how often somebody may ask, are in
 [how to operate a server](../how-to/operate.md).
 """

@@ -41,6 +41,13 @@ def test_an_id_that_is_no_string_or_integer_is_an_invalid_request_without_id(req
     assert caught.value.request_id is None
 
 
+def test_an_id_has_at_most_a_thousand_characters() -> None:
+    assert parse(spelled(id="x" * 1000)).id == "x" * 1000
+    with pytest.raises(EnvelopeError, match="at most 1,000 characters") as caught:
+        parse(spelled(id="x" * 1001))
+    assert (caught.value.code, caught.value.request_id) == (-32600, None)
+
+
 @pytest.mark.parametrize("version", ["1.0", 2.0, 2, None, "2.00", True, ["2.0"]])
 def test_another_json_rpc_version_is_an_invalid_request_that_names_the_id(version: Any) -> None:
     with pytest.raises(EnvelopeError, match="jsonrpc") as caught:

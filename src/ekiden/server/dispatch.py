@@ -144,7 +144,7 @@ class Dispatcher:
         if tool is not None and tool.elsewhere is not None:
             return tool.elsewhere
         if (elsewhere := self._registry.find_elsewhere(request.name or "")) is None:
-            raise InvalidParams(f"Unknown tool: {request.name}")
+            raise InvalidParams(f"Unknown tool: {(request.name or '')[:200]}")
         return elsewhere
 
     def _failed(self, request: Request, error: BaseException) -> Outcome | None:
@@ -168,7 +168,7 @@ class Dispatcher:
         if prompt is None:
             if (elsewhere := self._registry.find_elsewhere(request.name or "")) is not None:
                 return await elsewhere(request, stream)
-            raise InvalidParams(f"Unknown prompt: {request.name}")
+            raise InvalidParams(f"Unknown prompt: {(request.name or '')[:200]}")
         if prompt.elsewhere is not None:
             return await prompt.elsewhere(request, stream)
         require(request.principal, prompt.handler.scopes)
@@ -257,7 +257,9 @@ class Dispatcher:
         prompt = kind == "ref/prompt"
         named = self._registry.prompts.get(target) if prompt else self._registry.any_resource(target)
         if named is None:
-            raise InvalidParams(f"Unknown prompt: {target}") if prompt else ResourceNotFound(target)
+            if prompt:
+                raise InvalidParams(f"Unknown prompt: {target[:200]}")
+            raise ResourceNotFound(target[:LONGEST_READ])
         require(request.principal, named.handler.scopes)
         if named.completes is not None:
             return await named.completes(request, stream)

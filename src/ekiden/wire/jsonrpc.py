@@ -12,6 +12,7 @@ from ekiden.errors import EnvelopeError, InvalidRequest, ProtocolError
 from ekiden.wire.json import ENCODE_ERRORS, MAX_VALUES, Raw, decode, encode, is_array, is_object
 
 __all__ = [
+    "LONGEST_ID",
     "MOST_RESULT_BYTES",
     "MOST_VALUES",
     "PROCESS_ENDED",
@@ -30,6 +31,9 @@ __all__ = [
 ]
 
 RequestId: TypeAlias = int | str
+
+LONGEST_ID: Final = 1000
+"""The characters of a request's id. It is sent back with the response, and held until then."""
 
 _EMPTY: Final[dict[str, Any]] = {}
 
@@ -69,9 +73,9 @@ def read(value: Any) -> Message:
         what = "a batch" if is_array(value) else "not a JSON object"
         raise EnvelopeError(f"Invalid request: the body is {what}; send one JSON-RPC message", None)
     request_id: Any = value.get("id", _EMPTY)
-    if type(request_id) is not int and type(request_id) is not str:
+    if type(request_id) is not int and (type(request_id) is not str or len(request_id) > LONGEST_ID):
         if request_id is not _EMPTY:
-            raise EnvelopeError("Invalid request: `id` must be a string or an integer", None)
+            raise EnvelopeError(_bad_id(request_id), None)
         request_id = None
     if value.get("jsonrpc") != "2.0":
         raise EnvelopeError('Invalid request: `jsonrpc` must be "2.0"', request_id)
@@ -83,6 +87,12 @@ def read(value: Any) -> Message:
         broken = "Invalid request: `params` must be an object"
         raise EnvelopeError(broken, request_id, notification=request_id is None)
     return Message(request_id, method, params)
+
+
+def _bad_id(request_id: Any) -> str:
+    if type(request_id) is str:
+        return f"Invalid request: `id` must have at most {LONGEST_ID:,} characters"
+    return "Invalid request: `id` must be a string or an integer"
 
 
 def _no_method(value: dict[str, Any]) -> str:

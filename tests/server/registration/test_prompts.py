@@ -136,6 +136,8 @@ async def test_an_unknown_prompt_is_invalid_params() -> None:
 
     error = await error_of(server, "prompts/get", {"name": "nobody"})
     assert (error["code"], error["message"]) == (-32602, "Unknown prompt: nobody")
+    error = await error_of(server, "prompts/get", {"name": "n" * 100_000})
+    assert error["message"] == "Unknown prompt: " + "n" * 200
 
 
 async def test_a_prompt_may_report_progress() -> None:

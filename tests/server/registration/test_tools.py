@@ -517,6 +517,8 @@ async def test_an_unknown_tool_is_invalid_params_and_named() -> None:
 
     error = await error_of(server, "tools/call", {"name": "nobody"})
     assert (error["code"], error["message"]) == (-32602, "Unknown tool: nobody")
+    error = await error_of(server, "tools/call", {"name": "n" * 100_000})
+    assert error["message"] == "Unknown tool: " + "n" * 200
 
 
 @pytest.mark.parametrize("arguments", [None, [], "x", 1])

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import gc
 import logging
 import socket
@@ -20,6 +21,7 @@ from ekiden.transports.server.http1.connections import Connections
 from ekiden.transports.server.http1.crowd import Crowd
 from ekiden.transports.server.http1.handshakes import TlsListener
 from ekiden.transports.server.legacy.relay import UnixRelay
+from ekiden.transports.server.listeners import listening_often
 
 __all__ = ["serve_http"]
 
@@ -53,7 +55,7 @@ class _Draining(uvicorn.Server):
         self._crowd = crowd
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        with _counted_handshakes(asyncio.get_running_loop(), self._crowd):
+        with _own_listeners(asyncio.get_running_loop(), self._crowd):
             await super().startup(sockets)
         if self.started and self._relay is not None:
             self.servers.append(await self._relay.listen(self._connection))
@@ -94,13 +96,15 @@ class _Draining(uvicorn.Server):
 
 
 @contextlib.contextmanager
-def _counted_handshakes(loop: Any, crowd: Crowd) -> Generator[None, None, None]:
-    """Have the crowd count TLS handshakes on what is listened to meanwhile: uvicorn has no option."""
+def _own_listeners(loop: Any, crowd: Crowd) -> Generator[None, None, None]:
+    """Have many connections accepted at once on what is listened to meanwhile, and the crowd count TLS
+    handshakes: uvicorn has no option."""
     create = loop.create_server
 
     async def create_server(make: Any, *, ssl: Any = None, backlog: int = 100, **options: Any) -> Any:
         if ssl is None:
-            return await create(make, backlog=backlog, **options)
+            server = await create(make, backlog=backlog, **options)
+            return await listening_often(server, functools.partial(create, make, backlog=backlog))
         server = await create(make, backlog=backlog, start_serving=False, **options)
         return TlsListener(server, make, ssl, crowd, backlog)
 

@@ -7,6 +7,7 @@ sockets are in a folder that only the user who runs the workers can enter.
 
 import asyncio
 import contextlib
+import functools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ import httptools
 
 from ekiden.errors import InternalError
 from ekiden.transports.server.legacy.carrying import refuse
+from ekiden.transports.server.listeners import listening_often
 from ekiden.transports.server.proxies import RELAYED_FOR
 from ekiden.transports.server.reply import JSON, Receive, Send, respond
 from ekiden.wire import jsonrpc
@@ -69,8 +71,8 @@ class UnixRelay:
         """Take the requests that other workers hand on."""
         path = self._folder / self.name
         loop: Any = asyncio.get_running_loop()
-        server: asyncio.Server = await loop.create_unix_server(protocol, str(path), backlog=_BACKLOG)
-        return server
+        create = functools.partial(loop.create_unix_server, protocol, backlog=_BACKLOG)
+        return await listening_often(await create(str(path)), create)
 
     def owner(self, session_id: str) -> str | None:
         """The other worker that a session id names, if any."""
