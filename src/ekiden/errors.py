@@ -9,6 +9,7 @@
     │   └── Mistyped             a word of the command line cannot be read as the value that is wanted
     ├── ProtocolError            one JSON-RPC error: what the peer sent cannot be served
     │   ├── ParseError                 -32700  the bytes are not JSON
+    │   │   └── TooManyValues          the message has more values than its reader takes
     │   ├── InvalidRequest             -32600  the JSON is not a JSON-RPC request
     │   │   └── EnvelopeError          what is broken is not the method's business: id, method or params
     │   ├── MethodNotFound             -32601
@@ -152,6 +153,10 @@ class ParseError(ProtocolError):
     """The bytes are not JSON, or JSON that no peer may send: too deep, not UTF-8, NaN."""
 
     default_code = -32700
+
+
+class TooManyValues(ParseError):
+    """The message has more values than its reader takes."""
 
 
 class InvalidRequest(ProtocolError):

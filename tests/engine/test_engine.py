@@ -85,6 +85,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "HostStream",
         "Keys",
         "Kind",
+        "Lasting",
         "Matcher",
         "ResumeMode",
         "Stream",
@@ -92,6 +93,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "answers_by_hand",
         "ask",
         "has_lasting_keys",
+        "lasting",
         "principal_of",
     ]
 

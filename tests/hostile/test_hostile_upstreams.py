@@ -209,7 +209,7 @@ async def test_what_came_for_a_call_that_was_given_up_is_freed_at_once(kind: str
 async def test_states_of_tasks_that_an_upstream_tells_of_take_bounded_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(gateway_tasks, "_MOST_BYTES", 3_000)
+    monkeypatch.setattr(gateway_tasks, "_MOST_BYTES", 3_500)
     tell: dict[str, Callable[[JsonObject], None]] = {}
 
     class Silent:
@@ -248,7 +248,7 @@ async def test_states_of_tasks_that_an_upstream_tells_of_take_bounded_memory(
 
 
 async def test_questions_that_wait_for_answers_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forwarding, "_MOST_ASKED", 3_000)
+    monkeypatch.setattr(forwarding, "_MOST_ASKED", 6_500)
     upstream = Server("u")
 
     @upstream.tool

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias, TypeGuard
 
 import msgspec
 
-from ekiden.errors import ParseError
+from ekiden.errors import ParseError, TooManyValues
 
 __all__ = [
     "ENCODE_ERRORS",
@@ -19,7 +19,6 @@ __all__ = [
     "MAX_VALUES",
     "JsonObject",
     "Raw",
-    "TooManyValues",
     "canonical",
     "copied",
     "count_values",
@@ -40,10 +39,6 @@ each also a name."""
 MAX_VALUES: Final = 50_000
 """Values in one message of a client. By the time its tool is called each has cost about a microsecond, so no
 message holds up others for longer than some 50 ms. A table of 5,000 rows and 9 columns fits."""
-
-
-class TooManyValues(ParseError):
-    """The text has more values than its reader takes."""
 
 
 JsonObject: TypeAlias = dict[str, Any]

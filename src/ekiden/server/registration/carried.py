@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 from ekiden.errors import RegistrationError
+from ekiden.rounds.outcome import Complete, Outcome
 from ekiden.server.handlers import Handler, ResumeMode
 from ekiden.server.questions.input_required import InputRequired
 from ekiden.server.registration.prompts import Prompt
@@ -84,9 +85,9 @@ class CarriedTool(Tool):
             raise RegistrationError(f"tool {self.key!r}: {error}") from None
         self.definition = definition
 
-    def result(self, value: object) -> JsonObject:
-        """The handler's result."""
-        return _as_it_is(value)
+    def complete(self, value: object) -> Outcome:
+        """The outcome for what the handler returned."""
+        return Complete(_as_it_is(value))
 
 
 class CarriedPrompt(Prompt):

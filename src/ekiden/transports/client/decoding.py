@@ -11,11 +11,10 @@ import threading
 from collections import deque
 from typing import Any, Final
 
-from ekiden.errors import TooMuch
+from ekiden.errors import TooManyValues, TooMuch
 from ekiden.transports.shares import Shares
 from ekiden.transports.turns import SMALL, BodyTurns, weight_of
 from ekiden.wire import jsonrpc
-from ekiden.wire.json import TooManyValues
 
 __all__ = ["SMALL", "Decoding", "Held"]
 
