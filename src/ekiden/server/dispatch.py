@@ -41,6 +41,7 @@ from ekiden.server.rounds.call import Call
 from ekiden.server.rounds.rounds import Rounds
 from ekiden.server.subscriptions import Subscription, read_filter
 from ekiden.signals import ArgumentsInvalid
+from ekiden.transports.server.begins import FEW
 from ekiden.transports.server.port import Ready, Stream
 from ekiden.wire import versions
 from ekiden.wire.headers import check_mirrored_params
@@ -112,24 +113,25 @@ class Dispatcher:
             tool = self._registry.tools.get(request.name or "")
             if tool is None or tool.elsewhere is not None:
                 return await self._elsewhere(request, tool)(request, stream)
-            handler = tool.handler
-            if handler.scopes:
-                require(request.principal, handler.scopes)
+            handler, begins = tool.handler, self._making.large.begins
             arguments = request.params.get("arguments", {})
-            if arguments.__class__ is not dict:
-                raise _no_arguments()
-            if tool.mirrored:
-                _check_mirrored(request, tool, arguments)
+            if handler.scopes or tool.mirrored or arguments.__class__ is not dict:
+                _check(request, tool, arguments)
             try:
                 bound = tool.bind(arguments)
             except ArgumentsInvalid as problem:
                 return tool_error(f"Invalid arguments for tool {tool.key!r}: {problem}")
+            if handler.may_wait or (begins.left <= FEW and begins.full()):
+                await self._making.may_begin(handler, request)
+            begins.left -= 1
             if handler.is_direct and _LATER.isdisjoint(request.params):
                 try:
                     value = await handler.call(**bound)
-                    return self._making.at_once(tool, value) or await self._making.in_turn(
-                        tool, value, request
-                    )
+                    if (made := self._making.at_once(handler, tool, value)) is not None:
+                        return made
+                    making = self._making.in_turn(handler, tool, value, request)
+                    del value
+                    return await making
                 except BaseException as error:
                     return _direct(tool.failed(error), tool.title)
             call = Call(request, stream, self.state, handler, arguments, bound, tool.bind, tool.title, tool)
@@ -204,13 +206,20 @@ class Dispatcher:
 
     async def _perform(self, call: Call) -> Outcome:
         """Call the handler of a prompt or a resource: directly if it has no context, else as a round."""
+        begins = self._making.large.begins
+        if call.handler.may_wait or (begins.left <= FEW and begins.full()):
+            await self._making.may_begin(call.handler, call.request)
+        begins.left -= 1
         if call.handler.is_direct and _LATER.isdisjoint(call.request.params):
             try:
                 value = await call.handler.call(**call.bound)
                 if isinstance(value, InputRequired):
                     return _direct(value, call.title)
-                made = self._making.at_once(call.ending, value)
-                return made or await self._making.in_turn(call.ending, value, call.request)
+                if (made := self._making.at_once(call.handler, call.ending, value)) is not None:
+                    return made
+                making = self._making.in_turn(call.handler, call.ending, value, call.request)
+                del value
+                return await making
             except BaseException as error:
                 return _direct(call.ending.failed(error), call.title)
         return await self._round(call)
@@ -332,9 +341,16 @@ def _direct(ended: Outcome | InputRequired, title: str) -> Outcome:
     return ended
 
 
-def _check_mirrored(request: Request, tool: Tool, arguments: JsonObject) -> None:
-    """Refuse a call whose headers differ from its arguments; other versions have no such headers."""
-    if request.headers is not None and request.meta.protocol_version == versions.MODERN:
+def _check(request: Request, tool: Tool, arguments: Any) -> None:
+    """Refuse a call whose caller may not make it, and one whose headers differ from its arguments.
+
+    Other versions have no such headers.
+    """
+    if tool.handler.scopes:
+        require(request.principal, tool.handler.scopes)
+    if arguments.__class__ is not dict:
+        raise _no_arguments()
+    if tool.mirrored and request.headers is not None and request.meta.protocol_version == versions.MODERN:
         check_mirrored_params(request.headers, tool.mirrored, arguments)
 
 

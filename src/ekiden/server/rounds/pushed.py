@@ -186,8 +186,11 @@ class PushedCalls:
             value = await run
             if isinstance(value, InputRequired):
                 return value
-            made = self._making.at_once(call.ending, value)
-            return made or await self._making.in_turn(call.ending, value, call.request)
+            if (made := self._making.at_once(call.handler, call.ending, value)) is not None:
+                return made
+            making = self._making.in_turn(call.handler, call.ending, value, call.request)
+            del value
+            return await making
         except BaseException as error:
             return call.ending.failed(error)
 

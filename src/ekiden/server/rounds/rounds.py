@@ -266,9 +266,8 @@ class Rounds:
         context: Context[Any] = parked.context
         context.rebind(call.request, call.stream)
         try:
-            value = await parked.leg.go_on(values, self.askable(call.request))
-            made = self._at_once(call, value)
-            ended = made or await self.making.in_turn(call.ending, value, call.request)
+            made = self._made(call, await parked.leg.go_on(values, self.askable(call.request)))
+            ended = await made if isinstance(made, Coroutine) else made
         except BaseException as error:
             ended = call.ending.failed(error)
         outcome = await self._end_round(call, state, parked.leg, context, ended)
@@ -281,10 +280,16 @@ class Rounds:
             telling.report_rerun(call.title, seconds, self._sealer.limits)
         return replay.conclude()
 
-    def _at_once(self, call: Call, value: object) -> Outcome | Suspended | InputRequired | None:
+    def _made(
+        self, call: Call, value: object
+    ) -> Outcome | Suspended | InputRequired | Coroutine[Any, Any, Outcome]:
+        """What a handler's value means; to be awaited if others have their turn before."""
         if type(value) is Suspended or isinstance(value, InputRequired):
             return value
-        return self.making.at_once(call.ending, value)
+        making = self.making
+        return making.at_once(call.handler, call.ending, value) or making.in_turn(
+            call.handler, call.ending, value, call.request
+        )
 
     async def _run_leg(
         self,
@@ -302,9 +307,8 @@ class Rounds:
                 try:
                     if not leg.replay.task.start(leg.whole(call.handler.call, call.bound)):
                         await leg.replay.task.settled()
-                    value = self._conclude(call, leg.replay)
-                    made = self._at_once(call, value)
-                    ended = made or await self.making.in_turn(call.ending, value, call.request)
+                    made = self._made(call, self._conclude(call, leg.replay))
+                    ended = await made if isinstance(made, Coroutine) else made
                 except Restart as restart:
                     append(state.journal, restart.entries)
                     call.bound = call.bind(unshared(call.raw))
