@@ -97,7 +97,7 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     and in batches until their last response is there, mounted or not; above it, they are given up of the
     client that has most. Those of one batch are given up when they have more than 32 MiB. Results of more
     than 64 KiB that end at once are made and sent one after another: as many bytes, and 256 MiB at least,
-    may wait for their turn. While an eighth of that waits, no handler begins that has returned as much
+    may wait for their turn. While a part of that waits, no handler begins that has returned as much
     before. What ends together all the same and is too much is answered with error -32603, but never a
     result that waits alone."""
     connections: int | None = None

@@ -12,7 +12,9 @@ together all the same, some may be refused: never the only one.
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, Final
 
 from ekiden.errors import InternalError
@@ -36,7 +38,9 @@ _PASSES: Final = 8
 """Passes of the event loop for others: a request that has come meanwhile is read and answered in them."""
 _NOBODY: Final = "\0"
 """In place of a client, for what no client waits for."""
-_HELD_UP: Final = 1 / 8
+_ERROR: Final = 4
+"""What waits counts for a quarter of its size, or for its texts: that is estimated, and these are not."""
+_HELD_UP: Final = 1 / 32
 """The part of the bytes that may wait from which on no handler begins that returns much."""
 _UNKNOWN: Final = " " * (LARGE + 1)
 TOO_MUCH: Final = "Too many large results wait to be sent: ask again later, or for less of it at a time"
@@ -100,7 +104,7 @@ class LargeResults:
         size = size_of(outcome.result) if isinstance(outcome, Complete) else 0
         if size <= LARGE:
             return outcome
-        waiting = self._wait(self._made, client, outcome, size)
+        waiting = self._wait(self._made, client, outcome, size, _text_of(outcome))
         del outcome
         try:
             admitted: Outcome = await waiting.admitted()
@@ -121,14 +125,16 @@ class LargeResults:
             return value
         if is_large is not None:
             is_large()
-        waiting = self._wait(self._values, client, value, size)
+        waiting = self._wait(self._values, client, value, size, _texts_in(value))
         del value
         return await waiting.admitted()
 
-    def _wait(self, queue: "ByClient[_Waiting]", client: str | None, what: Any, size: int) -> "_Waiting":
+    def _wait(
+        self, queue: "ByClient[_Waiting]", client: str | None, what: Any, size: int, texts: int
+    ) -> "_Waiting":
         waiting = _Waiting(self, client, what, size)
         queue.add(_NOBODY if client is None else client, waiting)
-        self.hold(client, waiting, size)
+        self.hold(client, waiting, max(size // _ERROR, texts))
         return waiting
 
     def hold(self, client: str | None, waiting: Held, size: int) -> None:
@@ -197,3 +203,21 @@ class _Waiting:
 
     def _let_go(self) -> None:
         self._large.hold(self._client, self, 0)
+
+
+def _text_of(outcome: Outcome) -> int:
+    """The bytes of a result that is spelled already, or is one text."""
+    result = outcome.result if isinstance(outcome, Complete) else b""
+    if isinstance(result, bytes):
+        return len(result)
+    blocks: list[Any] = result.get("content", ())
+    return sys.getsizeof(blocks[0].get("text", "")) if len(blocks) == 1 else _texts_in(result)
+
+
+def _texts_in(value: Any) -> int:
+    """The bytes of the texts that are directly in a value."""
+    of: type = value.__class__
+    if issubclass(of, str | bytes):
+        return sys.getsizeof(value)
+    parts: Any = value.values() if issubclass(of, dict) else value if issubclass(of, list | tuple) else ()
+    return sum(sys.getsizeof(each) for each in islice(parts, LARGE) if isinstance(each, str | bytes))
