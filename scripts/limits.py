@@ -39,10 +39,11 @@ a tool, prompt or resource is not sent, and not kept where it is the result of a
 -32603, which says how large it was. Ekiden's client takes messages of the same size.
 
 What large bodies and results take of one process has bounds that add up, because they hold different
-things: 256 MiB of bodies (`bodies`), 256 MiB of values and results that wait for their turn, as they are
-estimated to lie in memory, and 256 MiB of responses that clients have not read (`unread`). For clients of
-2025 there are 256 MiB more of streams and batches that are read, and what is kept for those who come
-back. If all of them are full at once, that is about 1.3 GB. On stdio there is one client: of its results
+things: 256 MiB of bodies (`bodies`), 256 MiB of values and results that wait for their turn, of which
+texts count as they are and the rest for a quarter of what it is estimated to take, and 256 MiB of
+responses that clients have not read (`unread`). For clients of 2025 there are 256 MiB more of streams and
+batches that are read, and what is kept for those who come back. If all of them are full at once, that is
+about 1.3 GB, and more where much of it is small objects. On stdio there is one client: of its results
 that it has not read, 256 MiB wait, and while 32 MiB wait, no further call begins. At most 32 handlers
 begin in one pass of the event loop, and 40 plain functions run at once: what these hold themselves is not
 counted.
