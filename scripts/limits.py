@@ -44,6 +44,16 @@ one address the newest, the oldest, and one that was sent behind another of its 
 comes meanwhile is not behind all of them. What the kernel and the event loop take to bring in the bytes is
 not divided: with 16,000 connections that all send at once, others wait for tenths of a second.
 
+What large bodies and results take of one process has bounds that add up, because they hold different
+things: 256 MiB of bodies (`bodies`), 256 MiB of values and results that wait for their turn, of which
+texts count as they are and the rest for a quarter of what it is estimated to take, and 256 MiB of
+responses that clients have not read (`unread`). For clients of 2025 there are 256 MiB more of streams and
+batches that are read, and what is kept for those who come back. If all of them are full at once, that is
+about 1.3 GB, and more where much of it is small objects. On stdio there is one client: of its results
+that it has not read, 256 MiB wait, and while 32 MiB wait, no further call begins. At most 32 handlers
+begin in one pass of the event loop, and 40 plain functions run at once: what these hold themselves is not
+counted.
+
 What an operator sets with `ekiden run`, and limits on how often somebody may ask, are in
 [how to operate a server](../how-to/operate.md).
 """

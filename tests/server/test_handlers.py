@@ -3,7 +3,7 @@ import contextvars
 import threading
 
 from ekiden import Context, Server
-from tests.serving import PATIENCE, call, call_tool
+from tests.serving import PATIENCE, call, call_tool, notification
 
 
 async def test_a_plain_function_runs_in_a_thread_and_does_not_stop_the_others() -> None:
@@ -83,3 +83,33 @@ async def test_a_slow_plain_function_leaves_the_loop_free() -> None:
     result = await call_tool(server, "slow")
     await heart
     assert result["content"][0]["text"] == "free"
+
+
+async def test_a_call_that_waits_for_a_thread_holds_up_nobody_and_never_begins_if_it_is_cancelled() -> None:
+    server = Server("s")
+    release, begun = threading.Event(), list[int]()
+
+    @server.tool
+    def block(number: int) -> str:
+        begun.append(number)
+        assert release.wait(PATIENCE)
+        return "done"
+
+    @server.tool
+    async def answer() -> str:
+        return "answered"
+
+    async with asyncio.timeout(PATIENCE), server.connect() as channel:
+        for number in range(50):
+            await channel.send(call("block", {"number": number}, request_id=number))
+        while len(begun) < 40:
+            await asyncio.sleep(0.01)
+        await channel.send(call("answer", request_id="answer"))
+        assert (await channel.receive())["id"] == "answer"
+        await channel.send(notification("notifications/cancelled", {"requestId": 45}))
+        await channel.send(call("answer", request_id="again"))
+        assert (await channel.receive())["id"] == "again"
+        release.set()
+        for _ in range(49):
+            assert (await channel.receive())["result"]["content"][0]["text"] == "done"
+    assert sorted(begun) == [number for number in range(50) if number != 45]

@@ -40,6 +40,7 @@ from ekiden.server.rounds.call import Call
 from ekiden.server.rounds.rounds import Rounds
 from ekiden.server.subscriptions import read_filter
 from ekiden.signals import ArgumentsInvalid
+from ekiden.transports.server.large.begins import FEW
 from ekiden.transports.server.port import Ready, Stream
 from ekiden.wire import versions
 from ekiden.wire.headers import check_mirrored_params
@@ -111,23 +112,25 @@ class Dispatcher:
             tool = self._registry.tools.get(request.name or "")
             if tool is None or tool.elsewhere is not None:
                 return await self._elsewhere(request, tool)(request, stream)
-            handler = tool.handler
-            if handler.scopes:
-                require(request.principal, handler.scopes)
+            handler, begins = tool.handler, self._making.large.begins
             arguments = request.params.get("arguments", {})
-            if arguments.__class__ is not dict:
-                raise _no_arguments()
-            if tool.mirrored:
-                _check_mirrored(request, tool, arguments)
+            if handler.scopes or tool.mirrored or arguments.__class__ is not dict:
+                _check(request, tool, arguments)
             try:
                 bound = tool.bind(arguments)
             except ArgumentsInvalid as problem:
                 return tool_error(f"Invalid arguments for tool {tool.key!r}: {problem}")
+            if handler.may_wait or (begins.left <= FEW and begins.full()):
+                await self._making.may_begin(handler, request)
+            begins.left -= 1
             if handler.is_direct and _LATER.isdisjoint(request.params):
                 try:
                     value = await handler.call(**bound)
-                    made = self._making.at_once(tool, value)
-                    ended = made or await self._making.in_turn(tool, value, request)
+                    ended = self._making.at_once(handler, tool, value)
+                    if ended is None:
+                        making = self._making.in_turn(handler, tool, value, request)
+                        del value  # If it is given up while it waits, it is to be forgotten at once.
+                        ended = await making
                 except BaseException as error:
                     ended = tool.failed(error)
                 return ended if type(ended) is Complete else _direct(ended, tool.title)
@@ -203,11 +206,18 @@ class Dispatcher:
 
     async def _perform(self, call: Call) -> Outcome:
         """Call the handler of a prompt or a resource: directly if it has no context, else as a round."""
+        begins = self._making.large.begins
+        if call.handler.may_wait or (begins.left <= FEW and begins.full()):
+            await self._making.may_begin(call.handler, call.request)
+        begins.left -= 1
         if call.handler.is_direct and _LATER.isdisjoint(call.request.params):
             try:
                 value = await call.handler.call(**call.bound)
-                made = self._making.at_once(call.ending, value)
-                ended = made or await self._making.in_turn(call.ending, value, call.request)
+                ended = self._making.at_once(call.handler, call.ending, value)
+                if ended is None:
+                    making = self._making.in_turn(call.handler, call.ending, value, call.request)
+                    del value  # If it is given up while it waits, it is to be forgotten at once.
+                    ended = await making
             except BaseException as error:
                 ended = call.ending.failed(error)
             return _direct(ended, call.title)
@@ -325,9 +335,16 @@ def _direct(ended: Outcome | InputRequired, title: str) -> Outcome:
     return ended
 
 
-def _check_mirrored(request: Request, tool: Tool, arguments: JsonObject) -> None:
-    """Refuse a call whose headers differ from its arguments; other versions have no such headers."""
-    if request.headers is not None and request.meta.protocol_version == versions.MODERN:
+def _check(request: Request, tool: Tool, arguments: Any) -> None:
+    """Refuse a call whose caller may not make it, and one whose headers differ from its arguments.
+
+    Other versions have no such headers.
+    """
+    if tool.handler.scopes:
+        require(request.principal, tool.handler.scopes)
+    if arguments.__class__ is not dict:
+        raise _no_arguments()
+    if tool.mirrored and request.headers is not None and request.meta.protocol_version == versions.MODERN:
         check_mirrored_params(request.headers, tool.mirrored, arguments)
 
 

@@ -24,7 +24,7 @@ from ekiden.server.tasks.sources import TaskMap, TaskSource
 from ekiden.server.tasks.tasks import Tasks
 from ekiden.telemetry.observed import is_observed
 from ekiden.telemetry.spans import traced
-from ekiden.transports.server.large import LargeResults
+from ekiden.transports.server.large.results import LargeResults
 from ekiden.transports.server.port import Ready, Stream
 from ekiden.wire import versions
 from ekiden.wire.handshake import request_meta

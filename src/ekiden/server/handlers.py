@@ -16,14 +16,21 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from ekiden.errors import ToolError
 from ekiden.rounds.performing import current_memory
+from ekiden.transports.server.large.begins import THREADS, BeginTurns
 from ekiden.wire.json import JsonObject
 
-__all__ = ["Handler", "OnceMode", "ResumeMode", "TaskMode", "ThreadRun", "is_async", "limit_paused"]
+__all__ = [
+    "Handler",
+    "OnceMode",
+    "ResumeMode",
+    "TaskMode",
+    "ThreadRun",
+    "is_async",
+    "limit_paused",
+    "thread_turns",
+]
 
 _log = logging.getLogger(__name__)
-
-_THREADS: Final = 40
-"""Plain functions that may run at once in this process: more than it has cores, for they mostly wait."""
 
 _GRACE_SECONDS: Final = 1.0
 """How long a handler may take to end when its time is over and it is cancelled."""
@@ -34,7 +41,7 @@ _NOT_BEGUN: Final = object()
 
 @functools.cache
 def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_THREADS, "ekiden-handler")
+    return ThreadPoolExecutor(THREADS, "ekiden-handler")
 
 
 OnceMode: TypeAlias = Literal["auto"] | bool
@@ -52,7 +59,20 @@ tasks. `"required"`: at its start, and other clients are refused.
 class Handler:
     """An author's function, with the name of its `Context` parameter and its options for rounds and tasks."""
 
-    __slots__ = ("call", "context", "function", "is_direct", "needs", "once", "parked", "scopes", "task")
+    __slots__ = (
+        "call",
+        "context",
+        "function",
+        "is_direct",
+        "is_plain",
+        "may_wait",
+        "needs",
+        "once",
+        "parked",
+        "returns_much",
+        "scopes",
+        "task",
+    )
 
     def __init__(
         self,
@@ -79,15 +99,48 @@ class Handler:
         self.task: TaskMode = task
         self.is_direct = context is None and not needs and task in ("never", "deferred")
         """Whether it needs only the arguments of a request."""
-        self.call: Callable[..., Any] = function if is_async(function) else self._in_thread
+        self.is_plain = self.may_wait = not is_async(function)
+        """Whether it runs in a thread. Then it may have to wait before it begins."""
+        self.returns_much = False
+        """Whether it has returned a large value before. While many of these wait, it does not begin."""
+        self.call: Callable[..., Any] = self._in_thread if self.is_plain else function
         """The function to call; async, also if the author's is not."""
         if timeout is not None:
             self.call = functools.partial(_within_limit, self.call, timeout, title, context)
 
+    def has_returned_much(self) -> None:
+        """It has returned a large value."""
+        self.returns_much = self.may_wait = True
+
     async def _in_thread(self, /, *arguments: Any, **keywords: Any) -> Any:
         if self.context is not None and self.context in keywords:
             keywords[self.context] = keywords[self.context].for_plain_function()
-        return await _in_thread(_contained, self.function, *arguments, **keywords)
+        if (turns := thread_turns.get()) is None:
+            return await _in_thread(_contained, self.function, *arguments, **keywords)
+        begins, client = turns
+        await begins.thread(client, self)
+        call = functools.partial(_contained, self.function, *arguments, **keywords)
+        submitted = _threads().submit(contextvars.copy_context().run, call)
+        thread: asyncio.Future[Any] = asyncio.wrap_future(submitted)
+        # Not when this is cancelled: a thread that has begun goes on, and nobody else can have it.
+        thread.add_done_callback(functools.partial(_freed, begins))
+        try:
+            return await asyncio.shield(thread)
+        except asyncio.CancelledError:
+            submitted.cancel()  # Steps may have all threads: then it has not begun, and never does.
+            raise
+
+
+def _freed(begins: BeginTurns, thread: asyncio.Future[Any]) -> None:
+    begins.freed()
+    _forget_error(thread)
+
+
+thread_turns: Final[contextvars.ContextVar[tuple[BeginTurns, str] | None]] = contextvars.ContextVar(
+    "thread_turns", default=None
+)
+"""Where the plain function of a request waits for a thread, and as whom. Others begin at once: tasks, of
+which only so many run."""
 
 
 _limit: Final[contextvars.ContextVar["_TimeLimit | None"]] = contextvars.ContextVar("limit", default=None)

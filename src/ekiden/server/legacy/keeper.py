@@ -10,7 +10,7 @@ from ekiden.rounds.outcome import Outcome
 from ekiden.server.outgoing import Outlet
 from ekiden.server.registration.registry import Registry
 from ekiden.sessions.logs import StreamLogs
-from ekiden.transports.server.large import LargeResults
+from ekiden.transports.server.large.results import LargeResults
 from ekiden.transports.server.port import Stream
 from ekiden.wire.json import JsonObject
 from ekiden.wire.modern import Request

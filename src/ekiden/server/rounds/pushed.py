@@ -184,8 +184,12 @@ class PushedCalls:
     async def _ended(self, call: Call, run: Coroutine[Any, Any, Any]) -> Outcome | InputRequired:
         try:
             value = await run
-            made = self._making.at_once(call.ending, value)
-            return made or await self._making.in_turn(call.ending, value, call.request)
+            ended = self._making.at_once(call.handler, call.ending, value)
+            if ended is None:
+                making = self._making.in_turn(call.handler, call.ending, value, call.request)
+                del value  # If it is given up while it waits, it is to be forgotten at once.
+                ended = await making
+            return ended
         except BaseException as error:
             return call.ending.failed(error)
 

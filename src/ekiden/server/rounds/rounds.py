@@ -266,14 +266,24 @@ class Rounds:
         context: Context[Any] = parked.context
         context.rebind(call.request, call.stream)
         try:
-            value = await parked.leg.go_on(values, self.askable(call.request))
-            made = value if type(value) is Suspended else self.making.at_once(call.ending, value)
-            ended = made or await self.making.in_turn(call.ending, value, call.request)
+            ended = self._made(call, await parked.leg.go_on(values, self.askable(call.request)))
+            if type(ended) is not Complete and isinstance(ended, Coroutine):
+                ended = await ended
         except BaseException as error:
             ended = call.ending.failed(error)
         outcome = await self._end_round(call, state, parked.leg, context, ended)
         call_ended(call.request, state.round, outcome)
         return outcome
+
+    def _made(
+        self, call: Call, value: object
+    ) -> Outcome | Suspended | InputRequired | Coroutine[Any, Any, Outcome]:
+        """What a handler's value means; to be awaited if others have their turn before."""
+        if type(value) is Suspended:
+            return value
+        if (made := self.making.at_once(call.handler, call.ending, value)) is not None:
+            return made
+        return self.making.in_turn(call.handler, call.ending, value, call.request)
 
     async def _run_leg(
         self,
@@ -292,11 +302,10 @@ class Rounds:
                 try:
                     if not replay.task.start(leg.whole(call.handler.call, call.bound)):
                         await replay.task.settled()
-                    if replay.rerun_seconds is not None:
-                        telling.report_rerun(call.title, replay.rerun_seconds, self._sealer.limits)
-                    value = replay.conclude()
-                    made = value if type(value) is Suspended else self.making.at_once(call.ending, value)
-                    ended = made or await self.making.in_turn(call.ending, value, call.request)
+                    telling.report_rerun(call.title, replay.rerun_seconds, self._sealer.limits)
+                    ended = self._made(call, replay.conclude())
+                    if type(ended) is not Complete and isinstance(ended, Coroutine):
+                        ended = await ended
                 except Restart as restart:
                     append(state.journal, restart.entries)
                     call.bound = call.bind(unshared(call.raw))

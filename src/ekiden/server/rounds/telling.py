@@ -66,8 +66,10 @@ def link_first_span(trace: str, request: Request) -> None:
         link_to(trace)
 
 
-def report_rerun(title: str, seconds: float, limits: RoundLimits) -> None:
-    """Report how long a handler took to repeat what earlier rounds did; warn if that was long."""
+def report_rerun(title: str, seconds: float | None, limits: RoundLimits) -> None:
+    """Report how long a handler took to repeat what earlier rounds did, if it did; warn if that was long."""
+    if seconds is None:
+        return
     record(RERUN_DURATION, seconds, {"handler": title})
     if seconds > limits.rerun_seconds:
         _log.warning(_SLOW, title, seconds * 1000)

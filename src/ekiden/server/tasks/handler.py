@@ -130,8 +130,11 @@ class ToolWork:
             value = await leg.run(self._tool.handler.call, self._bound(leg, request, stream, by_hand))
             if isinstance(value, Suspended):
                 return value
-            made = self._making.at_once(self._tool, value)
-            return made or await self._making.in_turn(self._tool, value, None)
+            if (made := self._making.at_once(self._tool.handler, self._tool, value)) is not None:
+                return made
+            making = self._making.in_turn(self._tool.handler, self._tool, value, None)
+            del value
+            return await making
         except (ArgumentsInvalid, StoreRefused):
             raise
         except BaseException as error:

@@ -20,7 +20,7 @@ from ekiden.transports.server.budget import SMALL, BodyTurns, weight_of
 from ekiden.transports.server.cors import Cors
 from ekiden.transports.server.gate import Gate
 from ekiden.transports.server.guard import Guard, sent_twice
-from ekiden.transports.server.large import MOST
+from ekiden.transports.server.large.results import MOST
 from ekiden.transports.server.legacy.session_http import SessionHTTP
 from ekiden.transports.server.port import Endpoint
 from ekiden.transports.server.reply import (
@@ -98,7 +98,9 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     and in batches until their last response is there, mounted or not; above it, they are given up of the
     client that has most. Those of one batch are given up when they have more than 32 MiB. Results of more
     than 64 KiB that end at once are made and sent one after another: as many bytes, and 256 MiB at least,
-    may wait for their turn, and what is given up is answered with error -32603."""
+    may wait for their turn. While a part of that waits, no handler begins that has returned as much
+    before. What ends together all the same and is too much is answered with error -32603, but never a
+    result that waits alone."""
     connections: int | None = None
     """Connections that one process has open, also those whose TLS handshake is not done. For one more, one
     that waits for its client is closed; if there is none, it is answered with 503 and `Retry-After`. By
@@ -120,7 +122,7 @@ class StreamableHTTP:
         self.limits = limits
         self.bodies = Shares(limits.bodies)
         self._turns = BodyTurns()
-        endpoint.large.limit(max(limits.unread, MOST))
+        endpoint.large.limit(max(limits.unread, MOST), endpoint.dialect.most_bytes)
         self.gate = Gate(path, guard, limits.body)
         """Sees every request before its body is read."""
         if guard.origins:
@@ -270,7 +272,9 @@ class StreamableHTTP:
         admitting = self.endpoint.large.admit(outcome, client_of(incoming))
         del outcome
         outcome = await admitting
-        if (sending := reply.finish(outcome, self._dialect, request_id)) is not None:
+        sending = reply.finish(outcome, self._dialect, request_id)
+        del outcome, admitting  # While its client reads, it is there as bytes only.
+        if sending is not None:
             await sending
 
     def _attend(

@@ -12,7 +12,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from ekiden.errors import EnvelopeError, InternalError, InvalidRequest, ProtocolError
-from ekiden.rounds.outcome import Complete
+from ekiden.rounds.outcome import Complete, Failed, Outcome
+from ekiden.transports.server.large.outbox import Outbox
+from ekiden.transports.server.large.results import TOO_MUCH
+from ekiden.transports.server.large.sizes import size_of
 from ekiden.transports.server.legacy.channel_session import (
     MAX_IN_FLIGHT,
     SHUTTING_DOWN,
@@ -20,6 +23,7 @@ from ekiden.transports.server.legacy.channel_session import (
     weight_of_line,
 )
 from ekiden.transports.server.port import Endpoint
+from ekiden.transports.server.reply import LARGE
 from ekiden.wire import jsonrpc
 from ekiden.wire.handshake import is_modern
 from ekiden.wire.jsonrpc import Message, RequestId
@@ -44,6 +48,7 @@ class Conversation:
         self._endpoint = endpoint
         self._principal = principal or endpoint.local
         self._send = send
+        self._outbox = Outbox(send)
         self._running: dict[RequestId, tuple[asyncio.Task[None], _Stream]] = {}
         """The requests that have no answer yet, by id."""
         self._tasks: dict[asyncio.Task[None], _Stream] = {}
@@ -104,21 +109,39 @@ class Conversation:
 
     async def _answer(self, request: Request, stream: "_Stream") -> None:
         try:
+            await self._outbox.room()
             outcome = await self._endpoint.answer(request, stream)
             if not stream.open:
                 return  # It was cancelled, and ended all the same: no response is sent.
             # With its answer the id is free again, and late notifications of the handler are dropped.
             stream.open = False
             self._running.pop(request.id, None)
-            if response := outcome.render(self._endpoint.dialect, request.id):
-                await self._send(response)  # An empty one is not to be sent.
-            if request.method == "subscriptions/listen" and isinstance(outcome, Complete):
+            has_ended = request.method == "subscriptions/listen" and isinstance(outcome, Complete)
+            size = size_of(outcome.result) if isinstance(outcome, Complete) else 0
+            sending = self._outbox.send(outcome, size, functools.partial(self._spelled, request))
+            del outcome
+            await sending
+            if has_ended:
                 # On a shared channel the end of a subscription is announced as well; see decision 1.
                 await self._send(jsonrpc.notification("notifications/cancelled", _named(request.id)))
         except asyncio.CancelledError:
             _log.debug("Request %r was cancelled", request.id)
         except OSError as error:
             _log.debug("The answer to request %r could not be sent: %s", request.id, error)
+
+    async def _spelled(self, request: Request, outcome: Outcome | None) -> bytes:
+        """The response, when the channel is free for it."""
+        if outcome is None:
+            outcome = Failed(InternalError(TOO_MUCH))
+        large = self._endpoint.large
+        if large.busy:
+            admitting = large.admit(outcome, self._id)
+            del outcome
+            outcome = await admitting
+        response = outcome.render(self._endpoint.dialect, request.id)
+        if len(response) > LARGE:
+            large.spelled(len(response))
+        return response
 
     async def _is_admitted(self, message: Message) -> bool:
         if not self._endpoint.is_watched:

@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeAlias
 
 from ekiden.errors import ProtocolError
 from ekiden.rounds.outcome import Complete, Dialect, Failed, Outcome
-from ekiden.transports.server.large import LargeResults
+from ekiden.transports.server.large.results import LargeResults
 from ekiden.transports.server.legacy.port import SessionKeeper
 from ekiden.wire.incoming import Incoming
 from ekiden.wire.jsonrpc import Message

@@ -238,7 +238,9 @@ class Reply(PrivateStruct):
         assert self._writing is not None
         async with self._writing:
             # An empty body is not to be sent: the stream ends without a response.
-            await self._send({"type": "http.response.body", "body": sse.event(body) if body else b""})
+            event = sse.event(body) if body else b""
+            del body  # A client may read slowly: one copy is enough.
+            await self._send({"type": "http.response.body", "body": event})
 
     async def to_nobody(self) -> None:
         """End without an answer: the client has left. Middleware around us takes no response for an error."""

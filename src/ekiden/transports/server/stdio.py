@@ -42,7 +42,7 @@ async def serve_stdio(endpoint: Endpoint, *, grace: float = 10.0) -> None:
 
         async def send(message: bytes) -> None:
             async with lock:
-                await loop.run_in_executor(writer, _write_all, stdout, message + b"\n")
+                await loop.run_in_executor(writer, _write_line, stdout, message)
 
         await endpoint.start()
         conversation = Conversation(endpoint, send)
@@ -94,6 +94,14 @@ def _owned_pipes() -> Generator[tuple[int, int], None, None]:
         os.dup2(stdin, 0)
         os.dup2(stdout, 1)
         os.close(stdout)
+
+
+def _write_line(descriptor: int, line: bytes) -> None:
+    if len(line) <= _CHUNK:
+        _write_all(descriptor, line + b"\n")
+    else:  # A copy would take as much again.
+        _write_all(descriptor, line)
+        _write_all(descriptor, b"\n")
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

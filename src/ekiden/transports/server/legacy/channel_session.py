@@ -11,10 +11,12 @@ from typing import Final
 
 from ekiden.errors import EnvelopeError, InternalError, ProtocolError, StatusError
 from ekiden.signals import SessionsFull
+from ekiden.transports.server.large.outbox import Outbox
+from ekiden.transports.server.large.results import TOO_MUCH
 from ekiden.transports.server.legacy.port import ClientSession, SessionKeeper
 from ekiden.wire import jsonrpc
 from ekiden.wire.handshake import Response, read_incoming
-from ekiden.wire.jsonrpc import Message
+from ekiden.wire.jsonrpc import Message, RequestId
 from ekiden.wire.principal import Principal
 
 __all__ = ["MAX_IN_FLIGHT", "SHUTTING_DOWN", "ChannelSession", "weight_of_line"]
@@ -41,6 +43,7 @@ class ChannelSession:
     def __init__(self, session: ClientSession, write: Callable[[bytes], Awaitable[None]]) -> None:
         self._session = session
         self._write = write
+        self._outbox = Outbox(write)
         self._running: set[asyncio.Task[None]] = set()
         self._in_flight = 0
         self._refusing = 0
@@ -151,15 +154,25 @@ class ChannelSession:
 
     async def _answer(self, requests: list[Message], responses: list[bytes], batch: bool) -> None:
         """Answer one request; or those of a batch, whose responses go out together."""
-        answers = [self._session.answer(request, None, self) for request in requests]
         with contextlib.suppress(asyncio.CancelledError, OSError):
+            if requests:
+                await self._outbox.room()
+            answers = [self._session.answer(request, None, self) for request in requests]
             if answers and not batch:
                 responses.append(await answers[0])
             elif answers:
                 ended = await asyncio.gather(*answers, return_exceptions=True)
                 responses += [response for response in ended if isinstance(response, bytes)]
             if responses := [response for response in responses if response]:  # Some are not to be sent.
-                await self._write(_together(responses, batch))
+                together = _together(responses, batch)
+                del responses
+                sending = self._outbox.send(
+                    together,
+                    len(together),
+                    functools.partial(_or_refused, [each.id for each in requests], batch),
+                )
+                del together
+                await sending
 
     async def _tell(self) -> None:
         """Send notifications of changes."""
@@ -188,6 +201,13 @@ class ChannelSession:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
         self._session.end()
+
+
+async def _or_refused(ids: list[RequestId | None], batch: bool, response: bytes | None) -> bytes:
+    """A response, or an error for each request if it was given up."""
+    if response is not None:
+        return response
+    return _together([jsonrpc.error_response(each, InternalError(TOO_MUCH)) for each in ids], batch)
 
 
 def _together(responses: list[bytes], batch: bool) -> bytes:

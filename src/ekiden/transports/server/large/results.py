@@ -5,21 +5,26 @@ handler's value, and to spell it, takes tens of milliseconds each, and until its
 cut because it does not, it lies in memory. So only so many bytes are made and spelled in some passes. What
 is more waits for its turn, and others have theirs in between. Results that are made take turns with values
 of which none is made yet, so that not all values are made before the first result is sent.
+
+How large they are is estimated. If much waits, no handler begins that returns much. Only of what ends
+together all the same, some may be refused: never the only one.
 """
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+import sys
+from collections.abc import Callable
 from itertools import islice
-from types import NoneType
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from ekiden.errors import InternalError
 from ekiden.rounds.outcome import Complete, Failed, Outcome
 from ekiden.transports.server.budget import ByClient
-from ekiden.transports.server.legacy.kept import HeldBytes
+from ekiden.transports.server.large.begins import BeginTurns
+from ekiden.transports.server.large.held import Held, HeldBytes
+from ekiden.transports.server.large.sizes import size_of
 from ekiden.transports.server.reply import LARGE
+from ekiden.wire.jsonrpc import MOST_RESULT_BYTES
 
 __all__ = ["MOST", "TOO_MUCH", "LargeResults"]
 
@@ -33,13 +38,11 @@ _PASSES: Final = 8
 """Passes of the event loop for others: a request that has come meanwhile is read and answered in them."""
 _NOBODY: Final = "\0"
 """In place of a client, for what no client waits for."""
-_LOOKED_AT: Final = 512
-"""Values of a result that are looked at for its size. Of more, some stand for the others."""
-_IN_ONE: Final = 32
-"""Of one list, dict or object: rows are mostly alike."""
-_PER_VALUE: Final = 16
+_ERROR: Final = 4
+"""What waits counts for a quarter of its size, or for its texts: that is estimated, and these are not."""
+_HELD_UP: Final = 1 / 32
+"""The part of the bytes that may wait from which on no handler begins that returns much."""
 _UNKNOWN: Final = " " * (LARGE + 1)
-_SCALARS: Final = frozenset({bool, int, float, NoneType})
 TOO_MUCH: Final = "Too many large results wait to be sent: ask again later, or for less of it at a time"
 
 
@@ -48,6 +51,9 @@ class LargeResults:
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
+        self._most_of_one = MOST_RESULT_BYTES
+        self.begins = BeginTurns()
+        """Which handlers begin, and which wait because so much is held."""
         self.forget()
 
     def forget(self) -> None:
@@ -63,20 +69,24 @@ class LargeResults:
         self._held = HeldBytes(self._most)
         self._left = _AT_ONCE
         self._resting = False
+        self.begins.forget()
 
-    def limit(self, most: int) -> None:
-        """From now on so many bytes may wait."""
+    def limit(self, most: int, of_one: int = MOST_RESULT_BYTES) -> None:
+        """From now on so many bytes may wait. One counts for `of_one` at most: so many it may have when it
+        is sent."""
         self._most = self._held.most = most
+        self._most_of_one = max(of_one, MOST_RESULT_BYTES)
 
-    def made(self, outcome: Outcome) -> None:
-        """A result was made of a value. It counts if it is large, as if it was spelled."""
+    def made(self, outcome: Outcome) -> bool:
+        """A result was made of a value: whether it is large. Then it counts as if it was spelled."""
         if not isinstance(outcome, Complete) or isinstance(result := outcome.result, bytes):
-            return
+            return False
         blocks: list[Any] = result.get("content", ())
-        if len(blocks) == 1 and len(blocks[0].get("text", _UNKNOWN)) <= LARGE:
-            return  # Data is as long as its text.
-        if (size := _size_of(result)) > LARGE:
+        # Data is as long as its text.
+        size = len(blocks[0].get("text", _UNKNOWN)) if len(blocks) == 1 else size_of(result)
+        if size > LARGE:
             self.spelled(size)
+        return size > LARGE
 
     def spelled(self, size: int) -> None:
         """A large result was spelled that did not have to wait."""
@@ -91,28 +101,49 @@ class LargeResults:
 
         Whoever awaits this holds the outcome no longer: what is given up is to be forgotten at once.
         """
-        size = _size_of(outcome.result) if isinstance(outcome, Complete) else 0
+        size = size_of(outcome.result) if isinstance(outcome, Complete) else 0
         if size <= LARGE:
             return outcome
-        waiting = self._wait(self._made, client, outcome, size)
+        waiting = self._wait(self._made, client, outcome, size, _text_of(outcome))
         del outcome
-        admitted: Outcome | None = await waiting.admitted()
-        return Failed(InternalError(TOO_MUCH)) if admitted is None else admitted
+        try:
+            admitted: Outcome = await waiting.admitted()
+        except InternalError as error:
+            return Failed(error)
+        return admitted
 
-    async def admit_value(self, value: object, client: str | None) -> bool:
-        """Whether a result can be made of a value, when its turn has come; that of a small one is now.
+    async def admit_value(
+        self, value: Any, client: str | None, is_large: Callable[[], None] | None = None
+    ) -> Any:
+        """The value, when its turn has come; that of a small one is now. `InternalError`, if too much waits.
 
-        Without a client, it is made however much waits.
+        Of a large one, `is_large` is told. Without a client, it is made however much waits. Whoever awaits
+        this holds the value no longer.
         """
-        size = _size_of(value)
-        return size <= LARGE or await self._wait(self._values, client, True, size).admitted() is True
+        size = size_of(value)
+        if size <= LARGE:
+            return value
+        if is_large is not None:
+            is_large()
+        waiting = self._wait(self._values, client, value, size, _texts_in(value))
+        del value
+        return await waiting.admitted()
 
-    def _wait(self, queue: "ByClient[_Waiting]", client: str | None, what: Any, size: int) -> "_Waiting":
-        waiting = _Waiting(self._held, client or "", what, size)
+    def _wait(
+        self, queue: "ByClient[_Waiting]", client: str | None, what: Any, size: int, texts: int
+    ) -> "_Waiting":
+        waiting = _Waiting(self, client, what, size)
         queue.add(_NOBODY if client is None else client, waiting)
-        if client is not None:
-            self._held.hold(client, waiting, size)
+        self.hold(client, waiting, max(size // _ERROR, texts))
         return waiting
+
+    def hold(self, client: str | None, waiting: Held, size: int) -> None:
+        """So many bytes of this wait now. If it is too much, some of the client that has most is given up."""
+        if client is not None:
+            # One alone is never given up, however large it seems.
+            counted = min(size, self._most_of_one, self._most * 7 // 8)
+            self._held.hold(client, waiting, counted)
+            self.begins.hold_up(self._held.total > self._most * _HELD_UP)
 
     def _rest(self, loop: asyncio.AbstractEventLoop, passes: int) -> None:
         """Let others have their turn, then some of those that wait."""
@@ -138,68 +169,55 @@ class LargeResults:
 
 
 class _Waiting:
-    """A result, or a value, that waits for its turn. Implements `legacy.kept.Held`."""
+    """A result, or a value, that waits for its turn. Implements `held.Held`."""
 
     is_read = True
     """Its client waits for it."""
 
-    def __init__(self, held: HeldBytes, client: str, what: Any, size: int) -> None:
+    def __init__(self, large: LargeResults, client: str | None, what: Any, size: int) -> None:
         self.turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.size = size
-        self._what = what
+        self._what = [what]
         """What is admitted, until it is given up."""
-        self._held = held
+        self._large = large
         self._client = client
 
     async def admitted(self) -> Any:
-        """What has waited, when its turn has come; None if it was given up."""
+        """What has waited, when its turn has come. `InternalError` if it was given up."""
         try:
             await self.turn
-        except BaseException:
-            self._what = None  # It is in its queue until its turn comes.
-            raise
+            if self._what:
+                return self._what.pop()
         finally:
+            self._what.clear()  # If it was cancelled, it is in its queue until its turn comes.
             self._let_go()
-        if self._what is None:
-            _log.warning("A result of about %d bytes is not sent: too many large ones wait", self.size)
-        return self._what
+        _log.warning("A result of about %d bytes is not sent: too many large ones wait", self.size)
+        raise InternalError(TOO_MUCH)
 
     def give_up(self) -> None:
         """It is not sent: others need the memory, and many may be given up in one pass of the event loop."""
         self._let_go()
         if not self.turn.done():
-            self._what = None
+            self._what.clear()
             self.turn.set_result(None)
 
     def _let_go(self) -> None:
-        self._held.hold(self._client, self, 0)
+        self._large.hold(self._client, self, 0)
 
 
-def _size_of(value: object) -> int:
-    """About how many bytes of JSON a value is: data, models, bytes."""
-    size, left = 0.0, deque[tuple[Any, float]]([(value, 1.0)])
-    for _ in range(_LOOKED_AT):
-        if not left:
-            break
-        one, times = left.popleft()
-        if isinstance(one, str | bytes | bytearray):
-            size += times * one.__sizeof__()  # Of text with an emoji, each letter takes four.
-        elif type(one) not in _SCALARS and (count := len(parts := _parts(one))):
-            size += times * _PER_VALUE * count
-            if len(left) < _LOOKED_AT:
-                step = -(-count // _IN_ONE)
-                left.extend((part, times * step) for part in islice(parts, 0, None, step))
-    return int(size)
+def _text_of(outcome: Outcome) -> int:
+    """The bytes of a result that is spelled already, or is one text."""
+    result = outcome.result if isinstance(outcome, Complete) else b""
+    if isinstance(result, bytes):
+        return len(result)
+    blocks: list[Any] = result.get("content", ())
+    return sys.getsizeof(blocks[0].get("text", "")) if len(blocks) == 1 else _texts_in(result)
 
 
-def _parts(value: object) -> Collection[Any]:
-    """The values that are in this one."""
-    if isinstance(value, list | tuple | set | frozenset):
-        return cast("Collection[Any]", value)
-    if isinstance(value, Mapping):
-        return cast("Collection[Any]", value.values())
-    fields: Mapping[str, Any] | None = getattr(value, "__dict__", None)
-    if fields:
-        return fields.values()
-    names: Sequence[str] = getattr(value, "__slots__", ())
-    return [getattr(value, name, None) for name in names]
+def _texts_in(value: Any) -> int:
+    """The bytes of the texts that are directly in a value."""
+    of: type = value.__class__
+    if issubclass(of, str | bytes):
+        return sys.getsizeof(value)
+    parts: Any = value.values() if issubclass(of, dict) else value if issubclass(of, list | tuple) else ()
+    return sum(sys.getsizeof(each) for each in islice(parts, LARGE) if isinstance(each, str | bytes))
