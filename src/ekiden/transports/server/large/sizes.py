@@ -24,7 +24,7 @@ _DEPTH: Final = 32
 """Levels that are looked at: a value may contain itself."""
 _PARTLESS: Final = frozenset({str, bytes, bytearray, bool, int, float, NoneType})
 _NOT_DATA: Final = (type, Enum, ModuleType, FunctionType, MethodType)
-"""There is one for all, and what it refers to is no part of a value."""
+"""There is one for all, and what it refers to does not belong to a value."""
 _UNKNOWN: Final = 64
 """Bytes of an object that cannot tell its own."""
 _KEY: Final = 41
