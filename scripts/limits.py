@@ -38,12 +38,6 @@ One limit holds for everything that is sent: `Server(result_bytes=...)`, by defa
 a tool, prompt or resource is not sent, and not kept where it is the result of a task: the client gets error
 -32603, which says how large it was. Ekiden's client takes messages of the same size.
 
-Where very many connections bring a request at the same moment, requests are read and begun at most 64 at a
-time, and fewer if what they do at once takes long; the others wait as they came. Clients take turns, and of
-one address the newest, the oldest, and one that was sent behind another of its connection. So a call that
-comes meanwhile is not behind all of them. What the kernel and the event loop take to bring in the bytes is
-not divided: with 16,000 connections that all send at once, others wait for tenths of a second.
-
 What large bodies and results take of one process has bounds that add up, because they hold different
 things: 256 MiB of bodies (`bodies`), 256 MiB of values and results that wait for their turn, of which
 texts count as they are and the rest for a quarter of what it is estimated to take, and 256 MiB of
@@ -53,6 +47,10 @@ about 1.3 GB, and more where much of it is small objects. On stdio there is one 
 that it has not read, 256 MiB wait, and while 32 MiB wait, no further call begins. At most 32 handlers
 begin in one pass of the event loop, and 40 plain functions run at once: what these hold themselves is not
 counted.
+
+Requests of less than 4 KiB count for nothing, and are begun as they come: where very many connections bring
+one at the same moment, others wait for all of them. Sixteen requests on each of 16,000 connections kept
+others waiting for three seconds, and took 1 GB. The number of connections is the bound on that (`connections`).
 
 What an operator sets with `ekiden run`, and limits on how often somebody may ask, are in
 [how to operate a server](../how-to/operate.md).

@@ -10,6 +10,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -30,7 +31,11 @@ _LATELY_SECONDS: Final = 3600.0
 _DOUBT_SECONDS: Final = 60.0
 """How long a stream goes on while the verifier cannot say whether its token still counts."""
 _RETRY_SECONDS: Final = 5.0
-"""When the verifier is asked again that could not say."""
+"""When the verifier is asked again that could not say; and the least between two questions of a stream."""
+_MOST_ASKING: Final = 16
+"""Streams that ask at the same time, so that calls find places beside them."""
+_LONGEST_WAIT: Final = 600.0
+"""How long a stream goes on that waits for its turn to ask."""
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -125,6 +130,8 @@ class Watch:
         self._end = end
         self._asking: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._doubted_since: float | None = None
+        """From when on the verifier could not say."""
         self._wait_until(known.expires if known.lasts else known.again)
 
     def cancel(self) -> None:
@@ -150,8 +157,19 @@ class Watch:
             self._asking = asyncio.get_running_loop().create_task(self._ask())
 
     async def _ask(self) -> None:
-        known = self._known
-        doubted_until = min(known.again + _DOUBT_SECONDS, known.expires)
+        known, now = self._known, self._clock()
+        until = min(now + _LONGEST_WAIT, known.expires)
+        try:
+            async with asyncio.timeout(max(0.0, until - now)), _turns():
+                await self._ask_now(known)
+        except TimeoutError:
+            self._end()
+
+    async def _ask_now(self, known: Known) -> None:
+        """Ask. To wait for a turn before is not counted as doubt: many streams may be due at once."""
+        if self._doubted_since is None:
+            self._doubted_since = self._clock()
+        doubted_until = min(self._doubted_since + _DOUBT_SECONDS, known.expires)
         try:
             async with asyncio.timeout(max(0.0, doubted_until - self._clock())):
                 found = await self._again()
@@ -168,8 +186,20 @@ class Watch:
         if found is None or not found.covers(self._first):
             self._end()
         else:
-            self._known = found
-            self._wait_until(found.expires if found.lasts else found.again)
+            self._known, self._doubted_since = found, None
+            soonest = self._clock() + _RETRY_SECONDS
+            self._wait_until(found.expires if found.lasts else max(found.again, soonest))
+
+
+_turns_of = WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]()
+
+
+def _turns() -> asyncio.Semaphore:
+    """The places for streams of this event loop that ask."""
+    loop = asyncio.get_running_loop()
+    if (turns := _turns_of.get(loop)) is None:
+        turns = _turns_of[loop] = asyncio.Semaphore(_MOST_ASKING)
+    return turns
 
 
 def digest_of(token: bytes) -> bytes:

@@ -61,9 +61,8 @@ class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     bodies: int = 256 * 1024 * 1024
     """Bytes of bodies that are on their way, wait for their turn, or are being answered, on all connections
     of one process. One more large body is 503 with `Retry-After`; requests of less than 64 KiB are not
-    counted. Those of clients of 2025 count with their heads, from 4 KiB on, and so does the first request
-    that waits behind another one of its connection; the next ones always count, with 2 KiB besides. While
-    it is answered, a body with letters beyond
+    counted. Those that wait behind another one of their connection, and those of clients of 2025, count with
+    their heads, from 4 KiB on. While it is answered, a body with letters beyond
     ASCII counts three times, and one with an emoji five times, and each value counts 128 bytes besides: so
     much they may take in memory. A quarter
     more is there for clients that hold almost none of it, so that one client keeps nobody else out."""

@@ -21,7 +21,6 @@ from ekiden.transports.server.http1.exchange import Exchange, method_and_name
 from ekiden.transports.server.http1.heads import has_body, read_target
 from ekiden.transports.server.http1.reading import SHORT_HEAD, STOPS, RequestReader
 from ekiden.transports.server.http1.sweeper import Sweeper
-from ekiden.transports.server.http1.turns import RequestTurns
 from ekiden.transports.server.http1.unread import Unread
 from ekiden.transports.server.http1.writing import ResponseWriter
 from ekiden.transports.server.proxies import network_of
@@ -36,12 +35,12 @@ __all__ = ["Connection"]
 
 _log = logging.getLogger(__name__)
 
-_QUEUED: Final = 2
+_QUEUED: Final = 16
 """Requests that may wait for their turn; then nothing more is read until one of them is answered. Behind a
 stream it is one."""
-_SLICE: Final = 1024
+_SLICE: Final = 8 * 1024
 """Bytes that are read at once where a request begins. One of 30 bytes takes two KB until it is answered, so
-hundreds of them must not be read out of one piece."""
+thousands of them must not be read out of one piece."""
 _LINGER_SECONDS: Final = 1.0
 """How long a client that was refused may go on sending before the connection is cut."""
 _HALF_CLOSED_SECONDS: Final = 1.0
@@ -61,7 +60,6 @@ class Connection(RequestReader, ResponseWriter, asyncio.Protocol):
         application: StreamableHTTP,
         sweeper: Sweeper,
         unread: Unread,
-        turns: RequestTurns,
         state: "ServerState",
         loop: asyncio.AbstractEventLoop,
         keep_alive_seconds: float,
@@ -71,8 +69,6 @@ class Connection(RequestReader, ResponseWriter, asyncio.Protocol):
         self._application = application
         self._limits = application.limits
         self._sweeper = sweeper
-        self._turns = turns
-        self._waits_for_turn = False
         self._keep_alive_seconds = keep_alive_seconds
         self._exchange: Exchange | None = None
         self._waiting: deque[Exchange] = deque()
@@ -121,7 +117,7 @@ class Connection(RequestReader, ResponseWriter, asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """The client sends no more. Whether the connection stays open, for answers that are on their way."""
-        is_waiting = bool(self._unsliced) or (self._exchange is not None and not self._exchange.is_streaming)
+        is_waiting = self._exchange is not None and not self._exchange.is_streaming
         # With TLS a connection cannot be half open, and asyncio warns of the attempt.
         if not is_waiting or self._lingering or self.transport.get_extra_info("sslcontext") is not None:
             return False
@@ -156,7 +152,7 @@ class Connection(RequestReader, ResponseWriter, asyncio.Protocol):
         elif self._reading and not self._full:
             if now - self._since > self._limits.body_seconds:
                 self._refuse(408, "The request took too long to arrive")
-        elif self._unsent or self._waiting or self._unsliced or self._exchange is not None:
+        elif self._unsent or self._waiting or self._exchange is not None:
             pass
         elif now - self._since > self._keep_alive_seconds:
             self._closing = True
@@ -165,8 +161,7 @@ class Connection(RequestReader, ResponseWriter, asyncio.Protocol):
     @property
     def waits_since(self) -> float | None:
         """Since when it waits for its client, by the loop's clock; None while a request is answered."""
-        waits = self._waiting or self._unsliced or (self._gated and self._gated.undecided)
-        is_busy = self._exchange is not None or waits
+        is_busy = self._exchange is not None or self._waiting or (self._gated and self._gated.undecided)
         return None if is_busy else self._moved if self._unsent else self._since
 
     def make_room(self) -> None:
@@ -180,32 +175,10 @@ class Connection(RequestReader, ResponseWriter, asyncio.Protocol):
             return
         if self._unsliced:
             self._keep(data)  # Some transports deliver once more after they were paused.
-        elif self._reading:
+        elif len(data) <= _SLICE or self._reading:
             self._read(data)
-        elif left := self._turns.left:
-            self._turns.left = left - 1
-            if len(data) <= _SLICE:
-                self._read(data)
-            else:
-                self._read_slices(data)
         else:
-            self._keep(data)
-            if not self._refused:
-                self.transport.pause_reading()
-                self._wait_for_turn(behind=False)
-
-    def _wait_for_turn(self, *, behind: bool) -> None:
-        if not self._waits_for_turn:
-            self._waits_for_turn = True
-            self._turns.wait(self, self.loop, behind=behind)
-
-    def take_turn(self) -> None:
-        """Begin the request that waits, and read what was kept for later."""
-        self._waits_for_turn = False
-        if self._waiting:
-            self._go_on()
-        if self._unsliced:
-            self._read_kept()
+            self._read_slices(data)
 
     def _read(self, data: bytes) -> None:
         headers, size = self._headers, self._size
@@ -304,7 +277,7 @@ class Connection(RequestReader, ResponseWriter, asyncio.Protocol):
         if self._must_wait():
             self.transport.pause_reading()
         elif self._unsliced:
-            self._wait_for_turn(behind=True)
+            self.loop.call_soon(self._read_kept)
         else:
             self.transport.resume_reading()
 
@@ -325,7 +298,7 @@ class Connection(RequestReader, ResponseWriter, asyncio.Protocol):
         self._body = b""
         is_next = self._exchange is None and self.writable is None and not self._waiting
         if not is_next:
-            self._count_waiting(exchange.incoming, is_first=not self._waiting)
+            self._count_waiting(exchange.incoming)
         self._next = None
         if self._held:
             exchange.held, exchange.holder, self._held = self._held, self._holder, 0
@@ -370,8 +343,6 @@ class Connection(RequestReader, ResponseWriter, asyncio.Protocol):
     def _ended(self, task: "asyncio.Task[None]") -> None:
         """The application has answered: on to the next request."""
         self.state.tasks.discard(task)
-        turns = self._turns
-        turns.left = turns.most
         exchange, self._exchange = self._exchange, None
         assert exchange is not None
         was_cancelled = task.cancelled()
@@ -382,9 +353,7 @@ class Connection(RequestReader, ResponseWriter, asyncio.Protocol):
             self.transport.close()
         elif not self._reading:
             self._since = self.loop.time()
-        if self._waiting:
-            self._wait_for_turn(behind=True)
-        elif self._expecting or self._refused:
+        if self._waiting or self._expecting or self._refused:
             self._go_on()
 
     def _go_on(self) -> None:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 from ekiden.transports.server.asgi import StreamableHTTP
 from ekiden.transports.server.http1.connection import Connection
 from ekiden.transports.server.http1.crowd import Crowd, default_cap
-from ekiden.transports.server.http1.turns import RequestTurns
 from ekiden.transports.server.http1.unread import Unread
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ class Connections:
         most = default_cap() if limits.connections is None else limits.connections
         self.crowd = Crowd(seconds, most, limits.connections_per_address)
         self._unread = Unread(limits.unread)
-        self._turns = RequestTurns()
 
     def __call__(
         self,
@@ -38,12 +36,5 @@ class Connections:
     ) -> Connection:
         """A connection; the signature is uvicorn's."""
         loop = _loop or asyncio.get_running_loop()
-        return self._kind(
-            self._application,
-            self.crowd,
-            self._unread,
-            self._turns,
-            server_state,
-            loop,
-            float(config.timeout_keep_alive),
-        )
+        keep_alive = float(config.timeout_keep_alive)
+        return self._kind(self._application, self.crowd, self._unread, server_state, loop, keep_alive)

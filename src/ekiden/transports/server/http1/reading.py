@@ -25,9 +25,7 @@ SHORT_HEAD: Final = _HEAD_BYTES // (1 + PER_HEADER // 4)
 _UNCOUNTED: Final = 64 * 1024
 """Bytes of a body that take nothing of the budget: most requests have less."""
 _TINY: Final = 4 * 1024
-"""Bytes of a request that take nothing of it while it waits for its turn, if it is the first that does."""
-_PER_REQUEST: Final = 2 * 1024
-"""What a request takes that waits, beside its headers and its body."""
+"""Bytes of a request that take nothing of it while it waits for its turn."""
 _TOO_MUCH: Final = Refusal(503, "Too many large bodies are on their way", ((b"retry-after", b"5"),))
 _VERSIONS: Final = ("1.1", "1.0")
 STOPS: Final = (httptools.HttpParserUpgrade, httptools.HttpParserError)
@@ -67,10 +65,8 @@ class RequestReader(abc.ABC):
         self._pieces: bytearray | None = None
         self._unsliced = b""
         """What has come in and is read when fewer requests wait for their turn."""
-        self._kept = 0
-        """Bytes of it that are counted."""
         self._keeper = ""
-        """In whose name they are."""
+        """In whose name that is counted."""
         self._size = self._unread = self._fed = 0
         """Bytes of the body; bytes that have neither ended the head nor brought any body; and bytes that have
         come since no request was being read, so at least all of this one."""
@@ -161,24 +157,17 @@ class RequestReader(abc.ABC):
             raise self._stop(*_TOO_MUCH)
         self._held += size
 
-    def _count_waiting(self, incoming: Incoming, *, is_first: bool) -> None:
-        """Count a request that waits for its turn, which may be long, with its head. A tiny one is free if it
-        is the first of its connection that waits."""
+    def _count_waiting(self, incoming: Incoming) -> None:
+        """Count a request that waits for its turn, which may be long, with its head. Tiny ones are free."""
         weight = head_weight(incoming) + len(incoming.body)
-        if is_first and weight <= _TINY:
-            return
-        if (more := weight + _PER_REQUEST - self._held) > 0:
-            self._take(more)
+        if weight > _TINY and weight > self._held:
+            self._take(weight - self._held)
 
     def _keep(self, data: bytes) -> None:
-        """Keep what came in for later. It counts unless it is tiny, because a transport may deliver 256 KB at
-        once."""
-        if not self._kept:
+        """Keep what came in for later. It counts, because a transport may deliver 256 KB at once."""
+        if not self._unsliced:
             self._keeper = self._sender()
-        size = len(self._unsliced) + len(data)
-        more = size - self._kept if size > _TINY else 0
-        if self._budget.take(self._keeper, more):
-            self._kept += more
+        if self._budget.take(self._keeper, len(data)):
             self._unsliced += data
         else:
             self._refuse(*_TOO_MUCH)
@@ -186,8 +175,7 @@ class RequestReader(abc.ABC):
     def _take_kept(self) -> bytes:
         """What was kept, which is then forgotten here."""
         data, self._unsliced = self._unsliced, b""
-        self._budget.give_back(self._keeper, self._kept)
-        self._kept = 0
+        self._budget.give_back(self._keeper, len(data))
         return data
 
     def _take_body(self) -> bytes:
