@@ -50,7 +50,8 @@ counted.
 
 Requests of less than 4 KiB count for nothing, and are begun as they come: where very many connections bring
 one at the same moment, others wait for all of them. Sixteen requests on each of 16,000 connections kept
-others waiting for three seconds, and took 1 GB. The number of connections is the bound on that (`connections`).
+others waiting for three seconds, and took 1 GB. The bound on that is the number of connections
+(`connections`).
 
 What an operator sets with `ekiden run`, and limits on how often somebody may ask, are in
 [how to operate a server](../how-to/operate.md).
