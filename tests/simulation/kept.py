@@ -323,4 +323,24 @@ KEPT: dict[str, tuple[Program, Setting]] = {
         n("seq", 1, n("background", 2), _ASK),
         _faults(Fault("crash_store_before", 1, 0.7), mode="tasks", store="sqlite", task="deferred"),
     ),
+    "what a frozen leg drew and never recorded may differ, and so does the order of its branches": (
+        Program(
+            n(
+                "seq",
+                29,
+                n("background", 28),
+                n("step", 1, value="text", seconds=0.0),
+                n("each", 7, n("pass", 5), n("draw", 6, what="uuid")),
+            )
+        ),
+        Setting(
+            mode="tasks",
+            store="memory",
+            workers=2,
+            options=(("task", "deferred"),),
+            faults=(Fault("frozen", 12, 9.0),),
+            latency=0.003,
+            pace=12.0,
+        ),
+    ),
 }

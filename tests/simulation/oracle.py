@@ -164,11 +164,18 @@ def _seen(run: Run) -> list[Event]:
 
 
 def _lasting(run: Run) -> list[Event]:
-    """What a run saw that others must see, too. What a leg drew last and never recorded does not count."""
+    """What a run saw that others must see, too. What a leg drew last and never recorded does not count.
+
+    Nor does it count that a branch which returned such a draw was the next to end.
+    """
     trace = _seen(run)
     if run.world.setting.mode == "tasks" and run.world.setting.faults:
-        while trace and trace[-1][2] in ("drawn", "holds"):
-            trace.pop()
+        last = len(trace)
+        while last and trace[last - 1][2] in ("drawn", "holds", "next"):
+            last -= 1
+        while last < len(trace) and trace[last][2] == "next":
+            last += 1
+        del trace[last:]
     return trace
 
 

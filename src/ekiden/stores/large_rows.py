@@ -6,6 +6,7 @@ again unless it has changed.
 """
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Final, TypeAlias
 from weakref import WeakValueDictionary
@@ -40,21 +41,18 @@ class LargeRows:
         coming = self._coming.get(key)
         if coming is None:
             coming = self._coming[key] = asyncio.get_running_loop().create_task(self._find(key))
-            coming.add_done_callback(_seen)
+            coming.add_done_callback(functools.partial(self._done, key))
         return await asyncio.shield(coming)
 
     async def _find(self, key: _Key) -> Glance | None:
-        try:
-            async with self._turn:
-                record = await self._read(key[0])
-        finally:
-            del self._coming[key]
+        async with self._turn:
+            record = await self._read(key[0])
         if record is None:
             return None
         found = self._held[key] = Glance(record)
         return found
 
-
-def _seen(task: "asyncio.Task[Glance | None]") -> None:
-    if not task.cancelled():
-        task.exception()  # Whoever looked has it; asyncio would log it if all of them have left.
+    def _done(self, key: _Key, task: "asyncio.Task[Glance | None]") -> None:
+        del self._coming[key]
+        if not task.cancelled():
+            task.exception()  # Whoever looked has it; asyncio would log it if all of them have left.

@@ -328,3 +328,18 @@ async def test_an_answer_of_a_person_counts_for_no_other_call(moved: dict[str, s
     await inner.people.add(forged)
     with pytest.raises(StoreRefused):
         await people.of_call(forged.call)
+
+
+async def test_who_cannot_open_a_task_ends_it_an_hour_after_its_time() -> None:
+    """Until then a worker that has its key may come and clean up."""
+    inner = MemoryStore()
+    (_, ours), (_, theirs) = sealed(inner), sealed(inner, THEIRS)
+    for state in ("queued", "failing", "tidying"):
+        await theirs.insert(new_record(state, ttl=1.0, state=state), {})
+    for now, ends in ((1002.0, False), (5002.0, True)):
+        assert await ours.claim_all(("queued", "failing", "tidying"), now=now, lease=10.0) == []
+        states = {record.id: record.state for record in await inner.tasks.listing()}
+        if ends:
+            assert states == {"queued": "failed", "failing": "failed", "tidying": "cancelled"}
+        else:
+            assert states == {name: name for name in states}

@@ -11,6 +11,7 @@ import msgspec
 from ekiden.errors import IllegalMove, LostClaim, StoreRefused, StoreUnavailable
 from ekiden.rounds.journal import Entry
 from ekiden.server.sealing.seal import Seal, is_sealed
+from ekiden.tasks.outcomes import EXPIRED, WHY_EXPIRED
 from ekiden.tasks.record import Question, TaskRecord
 from ekiden.tasks.states import State
 from ekiden.tasks.store import Due, Glance, Held, Place, TaskQuery, TaskStore, Usage, Watcher
@@ -23,6 +24,8 @@ _log = logging.getLogger(__name__)
 
 _NOT_OURS_SECONDS: Final = 60.0
 """How long a task rests that a worker could not open."""
+_GIVEN_UP_SECONDS: Final = 3600.0
+"""How long after its time a worker with the key may still come to clean up after it."""
 
 _STEPS: Final = "steps of a task"
 _TASK: Final = "task"
@@ -138,9 +141,13 @@ class SealedTasks(TaskStore):
 
     async def _put_back(self, held: Held, now: float) -> None:
         """Let a task rest. Whatever goes wrong: its lease lapses, and others were claimed with it."""
-        task_id, until = held.record.id, now + _NOT_OURS_SECONDS
+        record, until = held.record, now + _NOT_OURS_SECONDS
+        task_id = record.id
         try:
-            if held.record.state == "running":
+            if record.expires is not None and now > record.expires + _GIVEN_UP_SECONDS:
+                await self._inner.expire([task_id], EXPIRED, now=now, message=WHY_EXPIRED)
+                await self._inner.tidied(task_id, held.fence)
+            elif record.state == "running":
                 await self._inner.release(task_id, held.fence, now=now, after=_NOT_OURS_SECONDS)
             else:  # What is to be cleaned up cannot be released.
                 await self._inner.extend({task_id: held.fence}, until=until)
