@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -327,8 +328,10 @@ async def test_a_worker_for_whom_others_are_faster_does_not_ask_without_a_pause(
     assert min(pauses) >= 0.015
 
 
-async def test_a_task_in_its_last_try_is_alone_until_it_has_lived_for_a_lease(store: Any) -> None:
-    """So that the others do not die with it, if it is what kills its workers."""
+async def begun_beside_a_last_try(
+    store: Any, others: Mapping[str, int], *, has_progress: bool
+) -> dict[str, float]:
+    """Seconds after which others begin beside a last try. `others` says how many workers each has lost."""
     server = new_server(store)
     began = dict[str, float]()
 
@@ -338,6 +341,8 @@ async def test_a_task_in_its_last_try_is_alone_until_it_has_lived_for_a_lease(st
 
     @server.tool(task="required")
     async def tool(name: str, ctx: Context) -> str:
+        if has_progress:
+            await ctx.step(lambda: None, key="progress")
         await ctx.step(work, name)
         return name
 
@@ -349,13 +354,24 @@ async def test_a_task_in_its_last_try_is_alone_until_it_has_lived_for_a_lease(st
         await put("frail", QUICK.attempts - 1)
         while "frail" not in began:
             await asyncio.sleep(0.01)
-        await put("sound", 0)
-        await put("sound, too", 0)
-        while len(began) < 3:
+        for name, losses in others.items():
+            await put(name, losses)
+        while len(began) <= len(others):
             await asyncio.sleep(0.01)
-    waited = [began[name] - began["frail"] for name in ("sound", "sound, too")]
-    assert min(waited) >= QUICK.lease_seconds - 0.05
-    assert max(waited) < 2 * QUICK.lease_seconds, "it is not waited for until it has ended"
+    return {name: began[name] - began["frail"] for name in others}
+
+
+async def test_a_task_in_its_last_try_is_alone_until_it_has_lived_for_a_lease(store: Any) -> None:
+    """So that the others do not die with it, if it is what kills its workers."""
+    waited = await begun_beside_a_last_try(store, {"sound": 0, "sound, too": 0}, has_progress=False)
+    assert min(waited.values()) >= QUICK.lease_seconds - 0.05
+    assert max(waited.values()) < 2 * QUICK.lease_seconds, "it is not waited for until it has ended"
+
+
+async def test_a_task_that_makes_progress_is_no_suspect_any_more(store: Any) -> None:
+    """From then on others run beside it, suspects too."""
+    waited = await begun_beside_a_last_try(store, {"sound": 0, "suspect": 2}, has_progress=True)
+    assert max(waited.values()) < QUICK.lease_seconds / 2
 
 
 async def test_a_worker_that_stops_has_said_before_that_it_lives(
@@ -388,36 +404,6 @@ async def test_a_worker_that_stops_has_said_before_that_it_lives(
             await saying.wait()
         assert said == [True]
     assert (await store.tasks.load(task_id)).losses == 0
-
-
-async def test_a_task_that_makes_progress_is_no_suspect_any_more(store: Any) -> None:
-    """From then on others run beside it, suspects too."""
-    server = new_server(store)
-    began = dict[str, float]()
-
-    async def work(name: str) -> None:
-        began[name] = asyncio.get_running_loop().time()
-        await asyncio.sleep(3 * QUICK.lease_seconds)
-
-    @server.tool(task="required")
-    async def tool(name: str, ctx: Context) -> str:
-        await ctx.step(lambda: None, key="progress")
-        await ctx.step(work, name)
-        return name
-
-    async def put(name: str, losses: int) -> None:
-        fields = {"audience": "tasks", "arguments": {"name": name}, "created": clock(), "due": clock()}
-        await store.tasks.insert(new_record(name, ttl=None, losses=losses, **fields), {})
-
-    async with server.running(), asyncio.timeout(PATIENCE):
-        await put("frail", QUICK.attempts - 1)
-        while "frail" not in began:
-            await asyncio.sleep(0.01)
-        await put("sound", 0)
-        await put("suspect", 2)
-        while len(began) < 3:
-            await asyncio.sleep(0.01)
-    assert max(began.values()) - began["frail"] < QUICK.lease_seconds / 2
 
 
 async def test_a_worker_tries_whether_leases_can_be_renewed_when_one_has_run_out_and_only_then(
